@@ -1,0 +1,269 @@
+"""Every configuration key: its Kafka name, type, default, range and meaning, in one table.
+
+The table is the set of models below: a field ``segment_bytes`` is the key ``segment.bytes`` in
+files and Spark options, and the keyword argument ``segment_bytes`` in Python. Unknown keys are
+refused with the nearest known name. ``python -m spark_log.config`` prints the table as Markdown;
+``docs/configuration.md`` is that output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from spark_log.errors import (
+    InvalidConfigurationError,
+    UnsupportedCompressionTypeError,
+    nearest,
+)
+
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+
+
+class _ConfigModel(BaseModel):
+    """What all config models share: Kafka's dotted names, frozen, unknown keys refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        alias_generator=lambda field: field.replace("_", "."),
+    )
+
+    title: ClassVar[str]
+
+    @classmethod
+    def parse(cls, values: Mapping[str, object]) -> Self:
+        """Check ``values`` (dotted or snake_case keys, text or typed values) and freeze them.
+
+        Raises:
+            InvalidConfigurationError: for an unknown key, naming the nearest known one, or for a
+                value of the wrong type or out of range, naming what is allowed.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise _as_config_error(cls, error) from None
+
+    @classmethod
+    def keys(cls) -> dict[str, ConfigKey]:
+        """Return the table of this model's keys, by Kafka name."""
+        return {key.name: key for key in _keys_of(cls)}
+
+    def dotted(self) -> dict[str, object]:
+        """Return all values by their Kafka names."""
+        return self.model_dump(by_alias=True)
+
+
+class TopicConfig(_ConfigModel):
+    """Settings of one topic, kept in the metadata log."""
+
+    title: ClassVar[str] = "Topic"
+
+    compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
+        "producer",
+        description="Compression of segments: Arrow's own buffer compression. "
+        "`producer` keeps what the writer chose.",
+    )
+    segment_bytes: int = Field(
+        1_073_741_824,
+        ge=1_048_576,
+        le=_INT_MAX,
+        description="Largest size of a segment file in bytes; a writer that streams more starts "
+        "another one. At least 1 MiB (KIP-1030).",
+    )
+    index_interval_bytes: int = Field(
+        4096,
+        ge=0,
+        le=_INT_MAX,
+        description="How many bytes of log lie between two entries of the offset and time index.",
+    )
+    file_delete_delay_ms: int = Field(
+        60_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="How long a file that is no longer part of the log is kept for readers that "
+        "still use it. Half of it is how long a writer may take between observing the log's end "
+        "and having its append confirmed without looking again.",
+    )
+    flush_on_append: bool = Field(
+        True,
+        description="Whether an append on a local file system is synced to disk (file and "
+        "directory) before it is acknowledged. Kafka's default is not to; object stores always do.",
+    )
+
+
+class ProducerConfig(_ConfigModel):
+    """Settings of whoever writes."""
+
+    title: ClassVar[str] = "Producer"
+
+    compression_type: Literal["none", "lz4", "zstd"] = Field(
+        "none",
+        description="Compression that the writer uses where the topic says `producer`.",
+    )
+
+
+class ConsumerConfig(_ConfigModel):
+    """Settings of whoever reads."""
+
+    title: ClassVar[str] = "Consumer"
+
+    check_crcs: bool = Field(
+        True,
+        description="Whether the checksum of every record batch is checked when it is read.",
+    )
+
+
+class ToolConfig(_ConfigModel):
+    """Settings of the command line, read from ``spark-log.properties``."""
+
+    title: ClassVar[str] = "Command line"
+
+    root: str | None = Field(
+        None,
+        description="The cluster root: a path or a URL. `--root` and the environment variable "
+        "`SPARK_LOG_ROOT` go before it.",
+    )
+    num_partitions: int = Field(
+        1,
+        ge=1,
+        le=_INT_MAX,
+        description="How many partitions a topic gets when none are named.",
+    )
+
+
+MODELS: tuple[type[_ConfigModel], ...] = (TopicConfig, ProducerConfig, ConsumerConfig, ToolConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of the table."""
+
+    name: str
+    type: str
+    default: str
+    allowed: str
+    doc: str
+
+
+def load_properties(path: str | Path) -> tuple[ToolConfig, dict[str, str]]:
+    """Read a Java-style properties file: ``key=value`` lines, ``#`` or ``!`` comments.
+
+    Returns:
+        The command line's settings, and the storage options: keys that begin with ``storage.``
+        lose that prefix and go to the file system as they are.
+
+    Raises:
+        InvalidConfigurationError: for a line without ``=``, and as `_ConfigModel.parse`.
+    """
+    settings: dict[str, object] = {}
+    storage_options: dict[str, str] = {}
+    for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), start=1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise InvalidConfigurationError(
+                f"{path}, line {number}: expected key=value, got {text!r}", key=key
+            )
+        if key.startswith("storage."):
+            storage_options[key.removeprefix("storage.")] = value
+        else:
+            settings[key] = value
+    return ToolConfig.parse(settings), storage_options
+
+
+def to_text(value: object) -> str:
+    """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def markdown() -> str:
+    """Return the whole table as the Markdown of ``docs/configuration.md``."""
+    lines = [
+        "# Configuration",
+        "",
+        "Generated by `make docs` from `spark_log/config.py`; do not edit.",
+        "",
+        "Keys are Kafka's: dotted in files and in Spark options, `snake_case` keyword arguments",
+        "in Python. Unknown keys are an error that names the nearest known one. In",
+        "`spark-log.properties` and in Spark options, keys that begin with `storage.` lose that",
+        "prefix and go to the file system.",
+    ]
+    for model in MODELS:
+        lines += ["", f"## {model.title}", "", (model.__doc__ or "").strip(), ""]
+        lines += ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+        lines += [
+            f"| `{key.name}` | {key.type} | {key.default} | {key.allowed} | {key.doc} |"
+            for key in _keys_of(model)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _keys_of(model: type[_ConfigModel]) -> Iterator[ConfigKey]:
+    for field_name, field in model.model_fields.items():
+        yield ConfigKey(
+            name=field.alias or field_name,
+            type=_type_name(field),
+            default="" if field.default is None else f"`{to_text(field.default)}`",
+            allowed=_allowed(field),
+            doc=field.description or "",
+        )
+
+
+def _type_name(field: FieldInfo) -> str:
+    names = {bool: "boolean", int: "int"}
+    annotation: Any = field.annotation
+    return names.get(annotation, "string")
+
+
+def _allowed(field: FieldInfo) -> str:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    if field.annotation is bool:
+        return "`true`, `false`"
+    bounds = {type(item).__name__: item for item in field.metadata}
+    parts = [f"≥ {bounds['Ge'].ge}"] if "Ge" in bounds else []
+    if "Le" in bounds and bounds["Le"].le not in (_INT_MAX, _LONG_MAX):
+        parts.append(f"≤ {bounds['Le'].le}")
+    return ", ".join(parts)
+
+
+def _as_config_error(
+    model: type[_ConfigModel], error: ValidationError
+) -> InvalidConfigurationError:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    keys = model.keys()
+    if first["type"] == "extra_forbidden":
+        close = nearest(name, keys)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
+        return InvalidConfigurationError(
+            f"unknown {model.title.lower()} config {name!r}; {hint}",
+            key=name,
+            nearest=close[0] if close else None,
+        )
+    key = keys[name.replace("_", ".")]
+    if key.name == "compression.type" and first["input"] in ("gzip", "snappy"):
+        return UnsupportedCompressionTypeError(
+            f"compression.type {first['input']!r} does not exist in Arrow's file format; "
+            f"use one of none, lz4, zstd",
+            key=key.name,
+        )
+    wanted = f"{key.type} {key.allowed}".replace("`", "").strip()
+    return InvalidConfigurationError(
+        f"config {key.name!r} is {first['input']!r}, expected {wanted}", key=key.name
+    )
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")  # noqa: T201

@@ -1,0 +1,220 @@
+"""Every error that spark-log raises on purpose.
+
+One base class, names as in kafka-python where Kafka has the error. Each carries fields beside
+its message, survives pickling (errors cross Spark's processes), and says by ``retriable`` whether
+the same call may succeed later without anything being changed by the caller.
+
+Constructors take the finished message first and keyword-only fields after it: that is all that
+default exception pickling needs (``cls(message)``, then ``__dict__``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class SparkLogError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        retriable: True when trying the same call again later may succeed.
+    """
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+    @property
+    def message(self) -> str:
+        """What was wrong, what was expected, and what to do."""
+        return str(self.args[0])
+
+
+# --- storage -------------------------------------------------------------------------------------
+
+
+class StorageError(SparkLogError):
+    """The storage refused or failed an operation; nothing was written.
+
+    Attributes:
+        path: the path concerned, relative to the root, or the root itself.
+    """
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class NotFoundError(StorageError):
+    """There is no file at this path."""
+
+
+class AlreadyExistsError(StorageError):
+    """Put-if-absent found the name taken. What stands there was not touched."""
+
+
+class StorageFullError(StorageError):
+    """No space or quota is left. Nothing became visible; free space and try again."""
+
+    retriable = True
+
+
+class UnknownOutcomeError(StorageError):
+    """The answer to a write was lost: it may or may not have taken effect.
+
+    Never to be read as failure. Look whether the write is there before doing it again.
+    """
+
+    retriable = True
+
+
+class UnsupportedStoreError(StorageError):
+    """This storage cannot promise put-if-absent, or no backend knows its scheme."""
+
+
+class RootNotFoundError(StorageError):
+    """There is no spark-log root at this URL (no ``meta.properties``)."""
+
+
+class InvalidRootError(StorageError):
+    """The URL names something that is not, and cannot become, a root of this version."""
+
+
+# --- configuration and arguments -----------------------------------------------------------------
+
+
+class InvalidConfigurationError(SparkLogError):
+    """A config key is unknown, or its value has the wrong type or is out of range.
+
+    Attributes:
+        key: the Kafka name of the key.
+        nearest: the known key that looks most like it, if any.
+    """
+
+    def __init__(self, message: str, *, key: str = "", nearest: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.nearest = nearest
+
+
+class InvalidOptionError(InvalidConfigurationError):
+    """A Spark option is unknown, missing, contradictory, or has a bad value."""
+
+
+class InvalidRecordError(SparkLogError):
+    """The records do not have the form that the log takes (Kafka's InvalidRecordException)."""
+
+
+class InvalidTopicError(SparkLogError):
+    """A topic name breaks Kafka's rules, or collides with a topic in ``.`` against ``_``.
+
+    Attributes:
+        topic: the name that was refused.
+    """
+
+    def __init__(self, message: str, *, topic: str = "") -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class InvalidPartitionsError(SparkLogError):
+    """A number of partitions is not positive, or a partition number is out of range."""
+
+
+class InvalidReplicationFactorError(SparkLogError):
+    """The replication factor is not one that the registered brokers can hold."""
+
+
+class TopicAlreadyExistsError(SparkLogError):
+    """A topic of this name exists.
+
+    Attributes:
+        topic: its name.
+    """
+
+    def __init__(self, message: str, *, topic: str = "") -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class UnknownTopicOrPartitionError(SparkLogError):
+    """There is no such topic, or it has no such partition.
+
+    Attributes:
+        topic: the name that was looked up.
+        near: names of existing topics that look like it.
+    """
+
+    def __init__(self, message: str, *, topic: str = "", near: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.near = near
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+class CorruptRecordError(SparkLogError):
+    """Stored bytes are damaged: a checksum, a length or a structure does not fit.
+
+    Attributes:
+        path: the damaged file, relative to the root.
+        position: byte position of the record batch's block in the file, -1 if not known.
+    """
+
+    def __init__(self, message: str, *, path: str = "", position: int = -1) -> None:
+        super().__init__(message)
+        self.path = path
+        self.position = position
+
+
+class OffsetOutOfRangeError(SparkLogError):
+    """An offset lies outside of what the partition holds.
+
+    Attributes:
+        offset: the offset asked for.
+        log_start_offset: first offset that can be read.
+        log_end_offset: the next offset to be written; reading from it waits for new records.
+    """
+
+    def __init__(
+        self, message: str, *, offset: int = -1, log_start_offset: int = -1, log_end_offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class LogEndOffsetMismatchError(SparkLogError):
+    """A conditional append found the log's end elsewhere; nothing was appended.
+
+    Attributes:
+        expected: the log end offset that the caller built on.
+        actual: the one that was found.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, expected: int = -1, actual: int = -1) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.actual = actual
+
+
+class UnsupportedCompressionTypeError(InvalidConfigurationError):
+    """``compression.type`` is not one that Arrow's IPC format can carry."""
+
+
+class CommitFailedError(SparkLogError):
+    """Offsets could not be committed; what was committed before still stands."""
+
+
+def nearest(word: str, known: Iterable[str], limit: int = 1) -> tuple[str, ...]:
+    """Return up to ``limit`` of the ``known`` words that look most like ``word``, best first."""
+    by_lower = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), by_lower, n=limit, cutoff=0.6)
+    return tuple(by_lower[name] for name in close)

@@ -1,0 +1,111 @@
+"""Which files of a directory are the log: decided by one listing (DESIGN.md, section 5).
+
+Pure functions over names. A file that the chain does not reach is not part of the log, whoever
+made it and whenever: a put delivered late, an orphan, a covered segment that waits for deletion.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.storage import FileInfo
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegment:
+    """A segment that counts, and from which offset on.
+
+    Attributes:
+        name: what its file name says.
+        file: as the listing showed it.
+        start_offset: the first offset that is read from it; its base, but for one that the log
+            start or an earlier rewritten segment cuts.
+        end_offset: the offset after its last; None for the log's last plain segment, where only
+            the file itself knows.
+    """
+
+    name: SegmentName
+    file: FileInfo
+    start_offset: int
+    end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLog:
+    """The chain of segments that one listing shows.
+
+    Attributes:
+        log_start_offset: from the highest start marker, 0 without one.
+        segments: in offset order, without a gap; empty for an empty log.
+    """
+
+    log_start_offset: int
+    segments: tuple[LiveSegment, ...]
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the segment that ``offset`` would be read from, -1 if before all."""
+        return bisect_right(self.segments, offset, key=lambda segment: segment.start_offset) - 1
+
+
+def live_log(files: Iterable[FileInfo]) -> LiveLog:
+    """Return the log that a listing of a partition's directory shows.
+
+    At each offset the file that counts is the widest rewritten segment that contains it (then the
+    highest generation), else the plain segment whose base is exactly this offset. Only at the
+    start marker is a plain segment entered in its middle, and only the one that the marker names.
+    """
+    start = StartMarker(0, 0)
+    plain: dict[int, FileInfo] = {}
+    rewritten: list[tuple[SegmentName, FileInfo]] = []
+    for file in files:
+        name = SegmentName.parse(file.name)
+        if name is None:
+            marker = StartMarker.parse(file.name)
+            if marker is not None and marker.log_start_offset >= start.log_start_offset:
+                start = marker
+        elif name.last_offset is None:
+            plain[name.base_offset] = file
+        else:
+            rewritten.append((name, file))
+    rewritten.sort(key=lambda pair: pair[0].base_offset)
+    starts = sorted({*plain, *(name.base_offset for name, _ in rewritten)})
+
+    chain: list[LiveSegment] = []
+    position = start.log_start_offset
+    candidates: list[tuple[SegmentName, FileInfo]] = []
+    unseen = 0
+    while True:
+        while unseen < len(rewritten) and rewritten[unseen][0].base_offset <= position:
+            candidates.append(rewritten[unseen])
+            unseen += 1
+        candidates = [pair for pair in candidates if _last_offset(pair[0]) >= position]
+        if candidates:
+            name, file = max(candidates, key=lambda pair: _preference(pair[0]))
+            end = _last_offset(name) + 1
+            chain.append(LiveSegment(name, file, position, end))
+            position = end
+            continue
+        at_start = position == start.log_start_offset
+        base = start.segment_base_offset if at_start else position
+        if base not in plain:
+            return LiveLog(start.log_start_offset, tuple(chain))
+        # A plain segment that nothing covers ends where the next file begins: only the last one
+        # has to be opened to know its end.
+        following = bisect_right(starts, position)
+        next_start = starts[following] if following < len(starts) else None
+        chain.append(LiveSegment(SegmentName(base), plain[base], position, next_start))
+        if next_start is None:
+            return LiveLog(start.log_start_offset, tuple(chain))
+        position = next_start
+
+
+def _last_offset(name: SegmentName) -> int:
+    assert name.last_offset is not None
+    return name.last_offset
+
+
+def _preference(name: SegmentName) -> tuple[int, int]:
+    return _last_offset(name) - name.base_offset, name.generation

@@ -1,0 +1,410 @@
+"""One partition's log: append by put-if-absent, read by offset and by time (DESIGN.md, 5 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    AlreadyExistsError,
+    CorruptRecordError,
+    LogEndOffsetMismatchError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log.file_names import SegmentName
+from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
+
+from spark_log.storage import Store
+
+_MAX_RACES = 10_000
+"""Names tried for one append before giving up: far above what any number of writers causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppendInfo:
+    """Where an append ended up: offsets of its first and its last record."""
+
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What one listing showed of the log, with the end that its last file tells.
+
+    Attributes:
+        live: the chain of segments.
+        log_end_offset: the next offset to be written.
+        observed_ms: monotonic time before the listing began.
+    """
+
+    live: LiveLog
+    log_end_offset: int
+    observed_ms: float
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.live.log_start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """A log end offset, and when it was known to be free."""
+
+    log_end_offset: int
+    observed_ms: float
+
+
+class PartitionLog:
+    """The log of one partition in one directory.
+
+    Appends are atomic: one append is one segment file, visible whole or not at all. Any number of
+    processes append and read at once without knowing of each other. Nothing is cached that could
+    change an answer: what is kept is the last observed end, which put-if-absent checks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: str,
+        *,
+        topic_id: str,
+        partition: int,
+        config: TopicConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Open a log; touches nothing.
+
+        Args:
+            store: where it lies.
+            directory: the partition's directory, relative to the store's root.
+            topic_id: of the topic; checked against every segment.
+            partition: its number; likewise.
+            config: the topic's settings.
+            clock: for the rule on late success.
+        """
+        self.directory = directory
+        self._store = store
+        self._topic_id = topic_id
+        self._partition = partition
+        self._config = config or TopicConfig()
+        self._clock = clock
+        self._tail: _Tail | None = None
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: pa.RecordBatch | Iterable[pa.RecordBatch],
+        *,
+        compression: str = "none",
+        expected_leo: int | None = None,
+    ) -> LogAppendInfo:
+        """Append records as one segment; on return they are durable and visible.
+
+        Args:
+            records: one record batch with the columns of `RECORD_SCHEMA`, or several, which are
+                streamed in constant memory and become visible together.
+            compression: the writer's choice, where the topic's ``compression.type`` is ``producer``.
+            expected_leo: append only at exactly this offset.
+
+        Raises:
+            LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
+            UnknownOutcomeError: whether the records are in the log could not be found out.
+            StorageFullError: nothing was appended.
+            InvalidRecordError: the records do not fit; nothing was appended.
+        """
+        writer = self.segment_writer(compression)
+        try:
+            for batch in [records] if isinstance(records, pa.RecordBatch) else records:
+                writer.write(batch)
+            return self.append_segment(writer.finish(), expected_leo=expected_leo)
+        finally:
+            writer.discard()
+
+    def segment_writer(self, compression: str = "none") -> SegmentWriter:
+        """Return a writer for a segment that `append_segment` will take."""
+        topics = self._config.compression_type
+        return SegmentWriter(
+            self._store,
+            self.directory,
+            topic_id=self._topic_id,
+            partition=self._partition,
+            compression=compression if topics == "producer" else topics,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+
+    def append_segment(
+        self, segment: StagedSegment, *, expected_leo: int | None = None
+    ) -> LogAppendInfo:
+        """Give a staged segment its place at the log's end.
+
+        Raises:
+            LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
+            UnknownOutcomeError: whether the segment is in the log could not be found out.
+            StorageError: nothing was appended.
+        """
+        tried: set[int] = set()
+        tail = self._tail or self._observe_tail()
+        for _ in range(_MAX_RACES):
+            if expected_leo is not None and tail.log_end_offset != expected_leo:
+                tail = self._observe_tail()
+                if tail.log_end_offset != expected_leo:
+                    raise LogEndOffsetMismatchError(
+                        f"{self.directory}: the log ends at {tail.log_end_offset}, not at "
+                        f"{expected_leo}; read up to its end and try again",
+                        expected=expected_leo,
+                        actual=tail.log_end_offset,
+                    )
+            base_offset = tail.log_end_offset
+            tried.add(base_offset)
+            try:
+                winner = self._try_put(segment, base_offset)
+                known = winner is not None and self._is_recent(tail)
+            except UnknownOutcomeError:
+                known = False
+            if known:
+                assert winner is not None
+                end_offset, is_ours = winner
+                tail = self._tail = _Tail(end_offset, self._clock.monotonic_ms())
+                if is_ours:
+                    return self._acknowledge(segment, base_offset)
+                continue
+            found, tail = self._look_for(segment, tried)
+            if found is not None:
+                return self._acknowledge(segment, found)
+        raise StorageError(
+            f"{self.directory}: {_MAX_RACES} other appends came first; nothing was appended",
+            path=self.directory,
+        )
+
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> tuple[int, bool] | None:
+        """Put the segment at an offset.
+
+        Returns:
+            The end of what stands there now, and whether that is this segment; None when what
+            took the name is gone again.
+        """
+        name = SegmentName(base_offset)
+        try:
+            self._store.put_if_absent(
+                f"{self.directory}/{name.log}", segment.staged, sync=self._config.flush_on_append
+            )
+        except AlreadyExistsError:
+            try:
+                winner = self._open(name)
+            except NotFoundError:
+                return None
+            return winner.end_offset, winner.append_id == segment.append_id
+        return base_offset + segment.record_count, True
+
+    def _is_recent(self, tail: _Tail) -> bool:
+        """Whether nothing that was observed then can have been freed since (late-success rule)."""
+        age_ms = self._clock.monotonic_ms() - tail.observed_ms
+        return age_ms < self._config.file_delete_delay_ms / 2
+
+    def _look_for(self, segment: StagedSegment, tried: set[int]) -> tuple[int | None, _Tail]:
+        """Find out whether the segment is in the live log, at one of the offsets tried.
+
+        Raises:
+            UnknownOutcomeError: the store does not answer, or the place was rewritten since.
+        """
+        try:
+            view = self.observe()
+            for offset in sorted(tried):
+                index = view.live.index_of(offset)
+                if index < 0 or offset >= view.log_end_offset:
+                    continue
+                live = view.live.segments[index]
+                if live.name.last_offset is not None:
+                    raise UnknownOutcomeError(
+                        f"{self.directory}: the answer to an append at offset {offset} was lost, "
+                        f"and the place was merged before it could be looked at; read from "
+                        f"{offset} to see whether the records are there",
+                        path=self.directory,
+                    )
+                if live.name.base_offset == offset:
+                    if self._open(live.name).append_id == segment.append_id:
+                        return offset, self._remember(view)
+            return None, self._remember(view)
+        except UnknownOutcomeError:
+            raise
+        except StorageError as error:
+            raise UnknownOutcomeError(
+                f"{self.directory}: the answer to an append was lost, and looking for it failed: "
+                f"{error}",
+                path=self.directory,
+            ) from error
+
+    def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
+        for name, data in segment.derived_files(SegmentName(base_offset)):
+            try:
+                self._store.put(f"{self.directory}/{name}", data)
+            except StorageError:
+                break  # derived: the records are safe, and readers do without
+        return LogAppendInfo(base_offset, base_offset + segment.record_count - 1)
+
+    def _observe_tail(self) -> _Tail:
+        return self._remember(self.observe())
+
+    def _remember(self, view: LogView) -> _Tail:
+        self._tail = _Tail(view.log_end_offset, view.observed_ms)
+        return self._tail
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def observe(self) -> LogView:
+        """Return what the log is now: one listing, and the last file's last header.
+
+        Raises:
+            CorruptRecordError: the last file is damaged.
+        """
+        while True:
+            observed_ms = self._clock.monotonic_ms()
+            live = live_log(self._store.list(self.directory))
+            if not live.segments:
+                return LogView(live, live.log_start_offset, observed_ms)
+            last = live.segments[-1]
+            try:
+                end_offset = last.end_offset or self._open(last.name).end_offset
+            except NotFoundError:
+                continue  # rewritten and freed since the listing: list again
+            return LogView(live, end_offset, observed_ms)
+
+    def log_start_offset(self) -> int:
+        """Return the first offset that can be read."""
+        return self.observe().log_start_offset
+
+    def log_end_offset(self) -> int:
+        """Return the next offset to be written."""
+        return self.observe().log_end_offset
+
+    def fetch(
+        self,
+        offset: int,
+        max_bytes: int = 52_428_800,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+    ) -> list[LogBatch]:
+        """Return batches from ``offset`` on, up to about ``max_bytes``, at least one if there is.
+
+        Empty at the log's end. Control batches are left out.
+
+        Args:
+            offset: of the first record.
+            max_bytes: as in Kafka (``fetch.max.bytes``, 50 MiB): the first batch may be larger.
+            columns: see `SegmentReader.read`.
+            check_crcs: see `SegmentReader.read`.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: with file and position.
+        """
+        batches: list[LogBatch] = []
+        total_bytes = 0
+        for batch in self.scan(offset, columns=columns, check_crcs=check_crcs):
+            if batches and total_bytes + batch.stored_bytes > max_bytes:
+                break
+            batches.append(batch)
+            total_bytes += batch.stored_bytes
+        return batches
+
+    def scan(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+    ) -> Iterator[LogBatch]:
+        """Yield batches from ``start_offset`` to before ``end_offset``, or the end observed now.
+
+        Files that a rewrite replaces meanwhile are read from their replacement. Control batches
+        are left out.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: with file and position.
+        """
+        view = self.observe()
+        position = start_offset
+        end = view.log_end_offset if end_offset is None else end_offset
+        _check_range(self.directory, view, start_offset)
+        while position < min(end, view.log_end_offset):
+            segment = view.live.segments[view.live.index_of(position)]
+            try:
+                reader = self._open(segment.name)
+            except NotFoundError:
+                view = self.observe()
+                _check_range(self.directory, view, position)
+                continue
+            self._check_chain(segment, reader)
+            stop = min(end, reader.end_offset)
+            for batch in reader.read(position, stop, columns=columns, check_crcs=check_crcs):
+                if not batch.is_control:
+                    yield batch
+            position = stop
+
+    def offset_for_time(self, timestamp_us: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time, or None.
+
+        Exactly the first in offset order, also where timestamps go backwards
+        (``KafkaConsumer.offsetsForTimes``).
+
+        Args:
+            timestamp_us: microseconds since the epoch.
+        """
+        view = self.observe()
+        index = 0
+        while index < len(view.live.segments):
+            segment = view.live.segments[index]
+            try:
+                reader = self._open(segment.name)
+            except NotFoundError:
+                view, index = self.observe(), 0
+                continue
+            if reader.max_timestamp_us >= timestamp_us:
+                found = reader.offset_for_time(timestamp_us, segment.start_offset)
+                if found is not None:
+                    return found
+            index += 1
+        return None
+
+    def _open(self, name: SegmentName) -> SegmentReader:
+        return SegmentReader(
+            self._store,
+            self.directory,
+            name,
+            topic_id=self._topic_id,
+            partition=self._partition,
+        )
+
+    def _check_chain(self, segment: LiveSegment, reader: SegmentReader) -> None:
+        if segment.end_offset is not None and reader.end_offset != segment.end_offset:
+            raise CorruptRecordError(
+                f"{reader.path} ends at offset {reader.end_offset}, but the next segment begins "
+                f"at {segment.end_offset}: a segment between them is missing. Restore it from a "
+                f"copy, or read on from {segment.end_offset}",
+                path=reader.path,
+            )
+
+
+def _check_range(directory: str, view: LogView, offset: int) -> None:
+    if not view.log_start_offset <= offset <= view.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"{directory}: offset {offset} is out of range; the log holds "
+            f"{view.log_start_offset} to {view.log_end_offset - 1}",
+            offset=offset,
+            log_start_offset=view.log_start_offset,
+            log_end_offset=view.log_end_offset,
+        )

@@ -1,0 +1,541 @@
+"""A segment: an immutable Arrow IPC file of record batches, written as a stream, read by offset.
+
+On storage: Arrow's file format with the schema of `record.schema`, one or more batch headers in
+the ``custom_metadata`` of every Arrow batch, and optionally Arrow's buffer compression. Offsets
+are relative to the base offset in the file's *name*; the file itself does not know it. A crash
+while writing leaves a temporary file that no listing shows; a segment is complete or not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.errors import CorruptRecordError, InvalidRecordError, NotFoundError
+from spark_log.log.file_names import SegmentName
+from spark_log.log.offset_index import OffsetIndex, offset_index_bytes
+from spark_log.log.time_index import TimeIndex, time_index_bytes
+from spark_log.record import arrow_ipc
+from spark_log.record.batch_header import (
+    METADATA_KEY,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    decode_headers,
+    encode_headers,
+)
+from spark_log.record.checksum import batch_crc32c
+from spark_log.record.schema import FORMAT_VERSION, OFFSET_DELTA_FIELD, RECORD_SCHEMA, segment_schema
+from spark_log.storage import StagedFile, Store
+from spark_log.storage.store import storage_errors
+
+MAX_SEGMENT_BYTES = 2**32 - 1
+"""Positions in the offset index are 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Consecutive records of one leader epoch and one set of attributes, as they were read.
+
+    Attributes:
+        base_offset: the offset of the first row, where there are no gaps.
+        records: columns as asked for; zero-copy where the file is local and not compressed.
+        timestamp_type: 0 create time, 1 log append time.
+        leader_epoch: of all rows.
+        is_control: rows are markers, not for users.
+        segment_base_offset: what ``offset_delta`` counts from, where that column is there.
+        stored_bytes: size of the Arrow batch that they come from, as it is stored.
+    """
+
+    base_offset: int
+    records: pa.RecordBatch
+    timestamp_type: int
+    leader_epoch: int
+    is_control: bool
+    segment_base_offset: int
+    stored_bytes: int
+
+    def offsets(self) -> np.ndarray:
+        """Return the offset of every row, int64."""
+        if OFFSET_DELTA_FIELD.name in self.records.schema.names:
+            deltas = self.records.column(OFFSET_DELTA_FIELD.name).to_numpy()
+            return deltas.astype(np.int64) + self.segment_base_offset
+        return np.arange(self.base_offset, self.base_offset + self.records.num_rows)
+
+
+class StagedSegment:
+    """A finished segment that has no name yet: staged bytes, and the indexes that go with them.
+
+    Attributes:
+        staged: the file.
+        append_id: the file's own identity, drawn when it was begun.
+        record_count: how many records, and so how many offsets it will take.
+        last_header: of its last batch.
+    """
+
+    def __init__(
+        self,
+        staged: StagedFile,
+        append_id: str,
+        record_count: int,
+        last_header: BatchHeader,
+        index_bytes: bytes,
+        time_index_bytes: bytes,
+    ) -> None:
+        self.staged = staged
+        self.append_id = append_id
+        self.record_count = record_count
+        self.last_header = last_header
+        self._derived = {"index": index_bytes, "time_index": time_index_bytes}
+
+    def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the index files; none for a small segment."""
+        for kind, data in self._derived.items():
+            if data:
+                yield getattr(name, kind), data
+
+
+class SegmentWriter:
+    """Streams record batches into a staged segment, in constant memory."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: str,
+        *,
+        topic_id: str,
+        partition: int,
+        compression: str = "none",
+        index_interval_bytes: int = 4096,
+        leader_epoch: int = 0,
+    ) -> None:
+        self._schema = segment_schema(topic_id, partition)
+        self._directory = directory
+        self._leader_epoch = leader_epoch
+        self._index_interval_bytes = index_interval_bytes
+        self._staged = store.stage(directory)
+        options = ipc.IpcWriteOptions(
+            compression=None if compression == "none" else compression, use_threads=False
+        )
+        with storage_errors(directory):
+            self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
+        self._next_delta = 0
+        self._indexed_up_to = 0
+        self._max_timestamp_us: int | None = None
+        self._max_timestamp_delta = 0
+        self._last_header: BatchHeader | None = None
+        self._index: list[tuple[int, int]] = []
+        self._time_index: list[tuple[int, int]] = []
+
+    @property
+    def record_count(self) -> int:
+        """Records written so far."""
+        return self._next_delta
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._staged.size_bytes
+
+    def write(
+        self,
+        records: pa.RecordBatch,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        attributes: int = 0,
+    ) -> BatchHeader:
+        """Append one record batch.
+
+        Args:
+            records: columns of `RECORD_SCHEMA`, at least one row.
+            producer_id: of an idempotent producer.
+            producer_epoch: of an idempotent producer.
+            base_sequence: the first record's sequence number.
+            attributes: the header's bits.
+
+        Raises:
+            InvalidRecordError: the columns or their types are not `RECORD_SCHEMA`'s, or no row.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
+            raise InvalidRecordError(
+                f"a record batch needs rows and the columns {RECORD_SCHEMA.to_string()}; "
+                f"got {records.num_rows} rows of {records.schema.to_string()}"
+            )
+        timestamps = records.column("timestamp")
+        if timestamps.null_count:
+            raise InvalidRecordError("a record has no timestamp; every record needs one")
+        times_us = timestamps.cast(pa.int64()).to_numpy()
+        reached = int(times_us.argmax())
+        header = BatchHeader(
+            base_offset_delta=self._next_delta,
+            last_offset_delta=self._next_delta + records.num_rows - 1,
+            leader_epoch=self._leader_epoch,
+            attributes=attributes,
+            crc32c=0,
+            base_timestamp_us=int(times_us[0]),
+            max_timestamp_us=int(times_us[reached]),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=records.num_rows,
+        )
+        header = replace(header, crc32c=batch_crc32c(header, records))
+        position = self._staged.size_bytes
+        if position - self._indexed_up_to > self._index_interval_bytes:
+            self._add_index_entries(position)
+        with storage_errors(self._directory):
+            self._writer.write_batch(
+                records.replace_schema_metadata(self._schema.metadata),
+                custom_metadata={METADATA_KEY: encode_headers([header])},
+            )
+        if self._max_timestamp_us is None or header.max_timestamp_us > self._max_timestamp_us:
+            self._max_timestamp_us = header.max_timestamp_us
+            self._max_timestamp_delta = header.base_offset_delta + reached
+        self._next_delta += records.num_rows
+        self._last_header = header
+        return header
+
+    def finish(self) -> StagedSegment:
+        """Seal the file and hand it over.
+
+        Raises:
+            InvalidRecordError: nothing was written.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        if self._last_header is None:
+            raise InvalidRecordError("a segment needs at least one record")
+        with storage_errors(self._directory):
+            self._writer.close()
+            self._staged.seal()
+        relative_offsets, positions = _columns(self._index)
+        timestamps, reached = _columns(self._time_index)
+        return StagedSegment(
+            self._staged,
+            self._schema.metadata[b"spark_log.append_id"].decode(),
+            self._next_delta,
+            self._last_header,
+            offset_index_bytes(relative_offsets, positions),
+            time_index_bytes(timestamps, reached),
+        )
+
+    def discard(self) -> None:
+        """Give up what was written."""
+        self._staged.discard()
+
+    def _add_index_entries(self, position: int) -> None:
+        """Index the batch that is about to be written at ``position``."""
+        self._index.append((self._next_delta, position))
+        latest = self._time_index[-1][0] if self._time_index else None
+        assert self._max_timestamp_us is not None
+        if latest is None or self._max_timestamp_us > latest:
+            self._time_index.append((self._max_timestamp_us, self._max_timestamp_delta))
+        self._indexed_up_to = position
+
+
+class SegmentReader:
+    """A segment file, opened: batches by offset and by time.
+
+    Args to the constructor name the file by its directory; its base offset comes from its name.
+
+    Raises:
+        NotFoundError: it is gone.
+        CorruptRecordError: it is not a segment of this partition, or its footer is damaged.
+    """
+
+    def __init__(
+        self, store: Store, directory: str, name: SegmentName, *, topic_id: str, partition: int
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._name = name
+        self.path = f"{directory}/{name.log}"
+        self._buffer = store.open_buffer(self.path)
+        self._view = memoryview(self._buffer)
+        try:
+            footer = arrow_ipc.footer_bytes(self._view)
+            self._blocks = arrow_ipc.read_blocks(self._view[max(0, len(self._view) - footer) :])
+            self._schema = ipc.open_file(self._buffer).schema
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._corrupt(f"not a readable Arrow file: {error}") from None
+        self._check_identity(topic_id, partition)
+
+    @property
+    def base_offset(self) -> int:
+        """From the file's name."""
+        return self._name.base_offset
+
+    @property
+    def batch_count(self) -> int:
+        """How many Arrow batches the file holds."""
+        return len(self._blocks)
+
+    @property
+    def append_id(self) -> str:
+        """The file's own identity, drawn by the writer."""
+        return (self._schema.metadata or {}).get(b"spark_log.append_id", b"").decode()
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return int(self._buffer.size)
+
+    @cached_property
+    def end_offset(self) -> int:
+        """The offset after the last one that the file holds (or, compacted, covers)."""
+        if self._name.last_offset is not None:
+            return self._name.last_offset + 1
+        return self.base_offset + self.headers(self.batch_count - 1)[-1].last_offset_delta + 1
+
+    @cached_property
+    def max_timestamp_us(self) -> int:
+        """The largest timestamp of all records."""
+        return max(
+            header.max_timestamp_us
+            for ordinal in range(self.batch_count)
+            for header in self.headers(ordinal)
+        )
+
+    def position(self, ordinal: int) -> int:
+        """Return the byte position of the ``ordinal``-th Arrow batch's block."""
+        return self._blocks[ordinal].position
+
+    def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
+        """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
+        block = self._blocks[ordinal]
+        try:
+            message = self._view[block.position : block.position + block.metadata_bytes]
+            value = arrow_ipc.read_custom_metadata(message, METADATA_KEY)
+            if value is None:
+                raise ValueError("no batch header")
+            return decode_headers(value)
+        except ValueError as error:
+            raise self._corrupt(str(error), block.position) from None
+
+    def read(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+    ) -> Iterator[LogBatch]:
+        """Yield the records from ``start_offset`` to before ``end_offset``, batch by batch.
+
+        Args:
+            start_offset: records before it are left out.
+            end_offset: records from it on are left out; None reads to the end of the file.
+            columns: only these columns of `RECORD_SCHEMA`, in this order; None for all. Checksums
+                cover all columns, so that they are checked only when all are read.
+            check_crcs: whether to check them.
+
+        Raises:
+            CorruptRecordError: with file and position; what was yielded before it is sound.
+        """
+        wanted = list(RECORD_SCHEMA.names if columns is None else columns)
+        check = check_crcs and set(wanted) >= set(RECORD_SCHEMA.names)
+        has_deltas = OFFSET_DELTA_FIELD.name in self._schema.names
+        stored = [*wanted, OFFSET_DELTA_FIELD.name] if has_deltas else wanted
+        reader = self._open(stored)
+        for ordinal in range(self._first_batch(start_offset), self.batch_count):
+            headers = self.headers(ordinal)
+            first = self.base_offset + headers[0].base_offset_delta
+            if end_offset is not None and first >= end_offset:
+                return
+            records = self._decode(reader, ordinal, headers, check).select(stored)
+            yield from self._cut(ordinal, headers, records, start_offset, end_offset)
+
+    def offset_for_time(self, timestamp_us: int, start_offset: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time, or None.
+
+        Args:
+            timestamp_us: microseconds since the epoch.
+            start_offset: records before it do not count.
+        """
+        reader = self._open(["timestamp"])
+        first = self._first_batch(max(start_offset, self._time_floor(timestamp_us)))
+        for ordinal in range(first, self.batch_count):
+            headers = self.headers(ordinal)
+            if max(header.max_timestamp_us for header in headers) < timestamp_us:
+                continue
+            records = self._decode(reader, ordinal, headers, check=False)
+            for batch in self._cut(ordinal, headers, records, start_offset, None):
+                times_us = batch.records.column("timestamp").cast(pa.int64()).to_numpy()
+                hits = np.flatnonzero(times_us >= timestamp_us)
+                if hits.size and not batch.is_control:
+                    return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
+        return None
+
+    def _open(self, columns: Sequence[str]) -> ipc.RecordBatchFileReader:
+        fields = sorted(self._schema.get_field_index(name) for name in columns)
+        options = ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        try:
+            return ipc.open_file(self._buffer, options=options)
+        except (OSError, pa.ArrowException) as error:
+            raise self._corrupt(str(error)) from None
+
+    def _decode(
+        self,
+        reader: ipc.RecordBatchFileReader,
+        ordinal: int,
+        headers: Sequence[BatchHeader],
+        check: bool,
+    ) -> pa.RecordBatch:
+        position = self.position(ordinal)
+        try:
+            records = reader.get_batch(ordinal)
+            records.validate()
+        except (OSError, pa.ArrowException) as error:
+            raise self._corrupt(f"the record batch cannot be decoded: {error}", position) from None
+        if sum(header.record_count for header in headers) != records.num_rows:
+            raise self._corrupt("the batch headers do not cover the rows", position)
+        if check:
+            row = 0
+            for header in headers:
+                actual = self._crc32c(header, records.slice(row, header.record_count), position)
+                if actual != header.crc32c:
+                    raise self._corrupt(
+                        f"checksum is {actual:#010x}, the batch header says {header.crc32c:#010x}",
+                        position,
+                    )
+                row += header.record_count
+        return records
+
+    def _crc32c(self, header: BatchHeader, records: pa.RecordBatch, position: int) -> int:
+        try:
+            return batch_crc32c(header, records)
+        except (ValueError, IndexError, pa.ArrowException) as error:
+            raise self._corrupt(f"the record batch is inconsistent: {error}", position) from None
+
+    def _cut(
+        self,
+        ordinal: int,
+        headers: Sequence[BatchHeader],
+        records: pa.RecordBatch,
+        start_offset: int,
+        end_offset: int | None,
+    ) -> Iterator[LogBatch]:
+        """Yield the part of an Arrow batch between two offsets, one piece per kind of header."""
+        row = 0
+        for kind, group in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
+            run = list(group)
+            count = sum(header.record_count for header in run)
+            batch = LogBatch(
+                base_offset=self.base_offset + run[0].base_offset_delta,
+                records=records.slice(row, count),
+                timestamp_type=run[0].timestamp_type,
+                leader_epoch=kind[1],
+                is_control=run[0].is_control,
+                segment_base_offset=self.base_offset,
+                stored_bytes=self._blocks[ordinal].body_bytes,
+            )
+            row += count
+            end = self.base_offset + run[-1].last_offset_delta + 1
+            if start_offset > batch.base_offset or (end_offset is not None and end_offset < end):
+                batch = _slice(batch, start_offset, end if end_offset is None else end_offset)
+            if batch.records.num_rows:
+                yield batch
+
+    def _first_batch(self, offset: int) -> int:
+        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
+        low, step = 0, self.batch_count
+        floor = None if self._offset_index is None else self._offset_index.lookup(offset)
+        if floor is not None:
+            low, step = self._ordinal_at(floor.position), 1
+            if self._starts_after(low, offset):
+                low, step = 0, self.batch_count  # a wrong index: do without it
+        while not self._starts_after(low + step, offset):
+            low, step = low + step, step * 2
+        high = min(low + step, self.batch_count)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._starts_after(middle, offset):
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def _starts_after(self, ordinal: int, offset: int) -> bool:
+        if ordinal >= self.batch_count:
+            return True
+        return self.base_offset + self.headers(ordinal)[0].base_offset_delta > offset
+
+    def _ordinal_at(self, position: int) -> int:
+        low, high = 0, self.batch_count
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._blocks[middle].position > position:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    @cached_property
+    def _offset_index(self) -> OffsetIndex | None:
+        data = self._derived(self._name.index)
+        try:
+            return None if data is None else OffsetIndex.from_bytes(self.base_offset, data)
+        except ValueError:
+            return None  # damaged: batch headers tell the same
+
+    def _time_floor(self, timestamp_us: int) -> int:
+        data = self._derived(self._name.time_index)
+        try:
+            if data is not None:
+                return TimeIndex.from_bytes(self.base_offset, data).lookup(timestamp_us)
+        except ValueError:
+            pass  # damaged: batch headers tell the same
+        return self.base_offset
+
+    def _derived(self, name: str) -> pa.Buffer | None:
+        if self.batch_count < 2:
+            return None
+        try:
+            return self._store.open_buffer(f"{self._directory}/{name}")
+        except NotFoundError:
+            return None
+
+    def _check_identity(self, topic_id: str, partition: int) -> None:
+        metadata = self._schema.metadata or {}
+        version = metadata.get(b"spark_log.format", b"").decode()
+        if version != FORMAT_VERSION:
+            raise self._corrupt(f"segment format {version!r}, this version reads {FORMAT_VERSION!r}")
+        owner = (
+            metadata.get(b"spark_log.topic_id", b"").decode(),
+            metadata.get(b"spark_log.partition", b"").decode(),
+        )
+        if owner != (topic_id, str(partition)):
+            raise self._corrupt(f"belongs to topic id and partition {owner}, not to this one")
+        if self._schema.names[: len(RECORD_SCHEMA)] != RECORD_SCHEMA.names or not self._blocks:
+            raise self._corrupt("has no record batches, or columns that are not a segment's")
+
+    def _corrupt(self, reason: str, position: int = -1) -> CorruptRecordError:
+        where = f"{self.path}, position {position}" if position >= 0 else self.path
+        return CorruptRecordError(
+            f"{where}: {reason}. Restore the file from a copy, or read past it by seeking",
+            path=self.path,
+            position=position,
+        )
+
+
+def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:
+    if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
+        first, last = np.searchsorted(batch.offsets(), [start_offset, end_offset])
+    else:
+        first = max(0, start_offset - batch.base_offset)
+        last = max(first, min(batch.records.num_rows, end_offset - batch.base_offset))
+    rows = batch.records.slice(int(first), int(last - first))
+    return replace(batch, base_offset=max(batch.base_offset, start_offset), records=rows)
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

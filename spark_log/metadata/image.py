@@ -1,0 +1,110 @@
+"""What the metadata log amounts to: topics, partitions and configs after replaying it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spark_log.config import TopicConfig
+from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError, nearest
+from spark_log.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+TOPIC_RESOURCE = "topic"
+"""``resource_type`` of a topic's `ConfigRecord`."""
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic that exists."""
+
+    name: str
+    topic_id: str
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    overrides: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions it has, numbered from 0."""
+        return len(self.partitions)
+
+    @property
+    def directory(self) -> str:
+        """Where its data lies, relative to a root. A topic created again lies elsewhere."""
+        return f"{self.name}.{self.topic_id}"
+
+    def partition_directory(self, partition: int) -> str:
+        """Where a partition's log lies, relative to a root."""
+        return f"{self.directory}/{self.name}-{partition}"
+
+    def config(self) -> TopicConfig:
+        """Its settings: overrides on defaults."""
+        return TopicConfig.parse(self.overrides)
+
+
+class MetadataImage:
+    """The state after some prefix of the metadata log; changed by `replay` alone."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicImage] = {}
+        self._names: dict[str, str] = {}
+
+    def topics(self) -> Iterator[TopicImage]:
+        """Yield the topics in order of their names."""
+        for name in sorted(self._names):
+            yield self._topics[self._names[name]]
+
+    def find(self, name: str) -> TopicImage | None:
+        """Return the topic of this name, or None."""
+        topic_id = self._names.get(name)
+        return None if topic_id is None else self._topics[topic_id]
+
+    def topic(self, name: str) -> TopicImage:
+        """Return the topic of this name.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none; names the existing ones that look like it.
+        """
+        found = self.find(name)
+        if found is not None:
+            return found
+        near = nearest(name, self._names, limit=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "create it first"
+        raise UnknownTopicOrPartitionError(
+            f"there is no topic {name!r}; {hint}", topic=name, near=near
+        )
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Apply one record.
+
+        Raises:
+            CorruptRecordError: it names a topic that does not exist.
+        """
+        match record:
+            case TopicRecord(name=name, topic_id=topic_id):
+                self._topics[topic_id] = TopicImage(name, topic_id)
+                self._names[name] = topic_id
+            case PartitionRecord():
+                self._existing(record.topic_id).partitions[record.partition_id] = record
+            case ConfigRecord(resource_name=name) if record.resource_type == TOPIC_RESOURCE:
+                overrides = self._existing(self._names.get(name, "")).overrides
+                if record.value is None:
+                    overrides.pop(record.name, None)
+                else:
+                    overrides[record.name] = record.value
+            case RemoveTopicRecord(topic_id=topic_id):
+                del self._names[self._existing(topic_id).name]
+                del self._topics[topic_id]
+
+    def _existing(self, topic_id: str) -> TopicImage:
+        try:
+            return self._topics[topic_id]
+        except KeyError:
+            raise CorruptRecordError(
+                f"the metadata log speaks of topic id {topic_id!r} before creating it"
+            ) from None

@@ -1,0 +1,94 @@
+"""The metadata log: a partition log of JSON records on conditional appends (DESIGN.md, 8).
+
+A change is decided on the state after the whole log, and appended at exactly that log's end. If
+another change came first nothing is appended, and the decision is taken again on the new state. So
+no lock and no leader is needed for any number of writers to be safe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from spark_log.clock import Clock
+from spark_log.config import TopicConfig
+from spark_log.errors import LogEndOffsetMismatchError
+from spark_log.log import PartitionLog
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import MetadataRecord, from_json
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage import Store
+
+DIRECTORY = "__cluster_metadata-0"
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
+
+Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
+
+
+class MetadataLog:
+    """Reads and changes the cluster's metadata. Safe to use from several threads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._clock = clock
+        self._log = PartitionLog(
+            store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=TopicConfig(), clock=clock
+        )
+        self._image = MetadataImage()
+        self._offset = 0
+        self._lock = threading.Lock()
+
+    def image(self) -> MetadataImage:
+        """Return the state after replaying the log to its present end.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+        """
+        with self._lock:
+            self._replay_to_end()
+            return self._image
+
+    def commit(self, decide: Decide) -> None:
+        """Append what ``decide`` answers, at the end of exactly the log that it was shown.
+
+        Args:
+            decide: called with the current state, again and again until its records are appended;
+                it changes nothing, and raises to refuse. No records: nothing is appended.
+
+        Raises:
+            UnknownOutcomeError: whether the change was made could not be found out.
+        """
+        with self._lock:
+            while True:
+                self._replay_to_end()
+                records = decide(self._image)
+                if not records:
+                    return
+                batch = _record_batch(records, self._clock.time_us())
+                try:
+                    self._log.append(batch, expected_leo=self._offset)
+                except LogEndOffsetMismatchError:
+                    continue
+                self._replay_to_end()
+                return
+
+    def _replay_to_end(self) -> None:
+        for batch in self._log.scan(self._offset, columns=None):
+            for value in batch.records.column("value").to_pylist():
+                self._image.replay(from_json(value))
+            self._offset = batch.base_offset + batch.records.num_rows
+
+
+def _record_batch(records: Sequence[MetadataRecord], now_us: int) -> pa.RecordBatch:
+    count = len(records)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.nulls(count, pa.binary()),
+            pa.array([record.to_json() for record in records], pa.binary()),
+            pa.nulls(count, HEADERS_TYPE),
+            pa.array([now_us] * count, TIMESTAMP_TYPE),
+        ],
+        schema=RECORD_SCHEMA,
+    )

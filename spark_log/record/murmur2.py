@@ -1,0 +1,107 @@
+"""Murmur2 as Kafka's clients compute it, over whole Arrow arrays.
+
+The rule is ``Utils.murmur2`` and ``Utils.toPositive`` of the Java client: what ends on partition p
+there ends on partition p here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+_SEED = np.uint32(0x9747B28C)
+_M = np.uint32(0x5BD1E995)
+_LONG_WORDS = 256
+"""Keys of at least so many 4-byte words are hashed one by one (their own words vectorised)."""
+
+
+def partition_for_keys(keys: pa.Array, num_partitions: int) -> np.ndarray:
+    """Return Kafka's default partition for each key.
+
+    Args:
+        keys: binary or string array; the answer for nulls means nothing.
+        num_partitions: how many partitions the topic has.
+
+    Returns:
+        int32 array of the same length.
+    """
+    positive = murmur2(keys) & np.uint32(0x7FFFFFFF)
+    return (positive % np.uint32(num_partitions)).astype(np.int32)
+
+
+def murmur2(keys: pa.Array) -> np.ndarray:
+    """Return the 32-bit murmur2 hash of every key as uint32.
+
+    Args:
+        keys: binary or string array; a null is hashed as if it were empty.
+    """
+    count = len(keys)
+    if count == 0:
+        return np.empty(0, np.uint32)
+    offsets = np.frombuffer(keys.buffers()[1], np.int32, count + 1, keys.offset * 4)
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets)
+    if keys.null_count:
+        lengths = np.where(keys.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+    raw = keys.buffers()[2]
+    data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(0, np.uint8)
+
+    hashes = _SEED ^ lengths.astype(np.uint32)
+    words = lengths >> 2
+    _mix_short(hashes, data, starts, words)
+    for row in np.flatnonzero(words >= _LONG_WORDS):
+        hashes[row] = _mix_long(int(hashes[row]), data, int(starts[row]), int(words[row]))
+    _mix_tail(hashes, data, starts + (words.astype(np.int64) << 2), lengths & 3)
+
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= _M
+    hashes ^= hashes >> np.uint32(15)
+    return hashes
+
+
+def _mix_short(
+    hashes: np.ndarray, data: np.ndarray, starts: np.ndarray, words: np.ndarray
+) -> None:
+    """Mix in all whole words, word by word over the keys that still have one."""
+    rows = np.flatnonzero((words > 0) & (words < _LONG_WORDS))
+    step = 0
+    while rows.size:
+        at = starts[rows] + 4 * step
+        hashes[rows] = hashes[rows] * _M ^ _premixed(_words_at(data, at))
+        step += 1
+        rows = rows[words[rows] > step]
+
+
+def _mix_long(seed: int, data: np.ndarray, start: int, words: int) -> int:
+    """Mix in the whole words of one long key; only the chain itself runs in Python."""
+    multiplier = int(_M)
+    mixed = _premixed(np.frombuffer(data[start : start + 4 * words].tobytes(), "<u4"))
+    for word in mixed.tolist():
+        seed = (seed * multiplier & 0xFFFFFFFF) ^ word
+    return seed
+
+
+def _mix_tail(
+    hashes: np.ndarray, data: np.ndarray, ends: np.ndarray, remainders: np.ndarray
+) -> None:
+    """Mix in the one to three bytes behind the last whole word."""
+    for byte in (2, 1, 0):
+        rows = np.flatnonzero(remainders > byte)
+        hashes[rows] ^= data[ends[rows] + byte].astype(np.uint32) << np.uint32(8 * byte)
+    rows = np.flatnonzero(remainders)
+    hashes[rows] *= _M
+
+
+def _premixed(words: np.ndarray) -> np.ndarray:
+    words = words * _M
+    words ^= words >> np.uint32(24)
+    words *= _M
+    return words
+
+
+def _words_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the little-endian words at any byte positions, through an overlapping view."""
+    if data.size < 4:
+        return np.zeros(0, np.uint32)
+    every = np.ndarray((data.size - 3,), "<u4", data, strides=(1,))
+    return every[positions]

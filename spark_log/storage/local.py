@@ -1,0 +1,279 @@
+"""A directory on a file system with hard links: local disks, and NFS.
+
+``put_if_absent`` writes a temporary file beside the target, syncs it, and makes a hard link under
+the target's name: ``link`` fails when the name is taken, so exactly one writer gets it, and what
+appears is complete. A crash leaves at most the temporary file, whose name begins with a dot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidRootError,
+    StorageError,
+    UnknownOutcomeError,
+    UnsupportedStoreError,
+)
+from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+
+
+class LocalStore(Store):
+    """Files below a local directory."""
+
+    def __init__(self, root: str) -> None:
+        """Args: root: the directory; made absolute, need not exist yet."""
+        self.url = os.path.abspath(root)
+
+    def create_root(self) -> None:
+        """See `Store.create_root`."""
+        try:
+            with storage_errors(self.url):
+                _make_directories(self.url, sync=True)
+        except (FileExistsError, StorageError) as error:
+            if os.path.exists(self.url) and not os.path.isdir(self.url):
+                raise InvalidRootError(
+                    f"{self.url} is a file; a root is a directory: give another path",
+                    path=self.url,
+                ) from None
+            raise InvalidRootError(
+                f"cannot create the root {self.url}: {error}; check the path and its permissions",
+                path=self.url,
+            ) from error
+        probe = f"probe-{uuid.uuid4().hex}"
+        try:
+            self.put_if_absent(probe, b"probe")
+            try:
+                self.put_if_absent(probe, b"probe")
+            except AlreadyExistsError:
+                return
+        finally:
+            self.delete(probe)
+        raise UnsupportedStoreError(
+            f"{self.url}: two writers could create the same file ({_file_system(self.url)}); "
+            f"spark-log needs a file system where link() fails on an existing name",
+            path=self.url,
+        )
+
+    def stage(self, directory: str) -> StagedFile:
+        """See `Store.stage`: the file lies in ``directory`` itself, so that it can be linked."""
+        return _LocalStagedFile(self._absolute(directory))
+
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """See `Store.put_if_absent`."""
+        if isinstance(source, _LocalStagedFile):
+            self._link(path, source, sync)
+            return
+        data = source.read_back() if isinstance(source, StagedFile) else source
+        with self.stage(str(PurePosixPath(path).parent)) as staged:
+            assert isinstance(staged, _LocalStagedFile)
+            with storage_errors(path):
+                staged.sink.write(data)
+            self._link(path, staged, sync)
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """See `Store.put`: a rename over the old file."""
+        with self.stage(str(PurePosixPath(path).parent)) as staged:
+            assert isinstance(staged, _LocalStagedFile)
+            with storage_errors(path):
+                staged.sink.write(data)
+                staged.seal()
+                os.replace(staged.path, self._absolute(path))
+
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """See `Store.read`."""
+        with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
+            return pa.py_buffer(os.pread(file.fileno(), length, start))
+
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """See `Store.read_tail`."""
+        with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - length)
+            return pa.py_buffer(os.pread(file.fileno(), length, start))
+
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """See `Store.open_buffer`: a memory map."""
+        return _map_file(self._absolute(path), path)
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`."""
+        absolute = self._absolute(directory)
+        prefix = f"{directory}/" if directory else ""
+        try:
+            with os.scandir(absolute) as entries:
+                names = sorted(
+                    entry.name
+                    for entry in entries
+                    if (start_after is None or entry.name > start_after)
+                    and not entry.name.startswith(".")
+                )
+        except FileNotFoundError:
+            return
+        for name in names:
+            try:
+                status = os.stat(f"{absolute}/{name}")
+            except FileNotFoundError:
+                continue
+            if not os.path.stat.S_ISDIR(status.st_mode):
+                yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
+
+    def head(self, path: str) -> FileInfo:
+        """See `Store.head`."""
+        with storage_errors(path):
+            status = os.stat(self._absolute(path))
+        return FileInfo(path, status.st_size, status.st_mtime_ns // 1000)
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+        try:
+            with storage_errors(path):
+                os.unlink(self._absolute(path))
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`."""
+        shutil.rmtree(self._absolute(directory), ignore_errors=True)
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`."""
+        return self._absolute(directory)
+
+    def _absolute(self, path: str) -> str:
+        return f"{self.url}/{path}" if path and path != "." else self.url
+
+    def _link(self, path: str, staged: _LocalStagedFile, sync: bool) -> None:
+        target = self._absolute(path)
+        with storage_errors(path):
+            staged.seal()
+            if sync:
+                staged.sync()
+        try:
+            os.link(staged.path, target)
+        except FileExistsError:
+            # NFS may report "exists" for its own first try when an answer was lost on the way.
+            if not os.path.samefile(staged.path, target):
+                raise AlreadyExistsError(f"{path} exists", path=path) from None
+        except OSError as error:
+            if error.errno in _NO_HARD_LINKS:
+                raise UnsupportedStoreError(
+                    f"{self.url} lies on {_file_system(self.url)}, which cannot promise "
+                    f"put-if-absent (no hard links: {os.strerror(error.errno)}); "
+                    f"put the root on a file system that has them",
+                    path=self.url,
+                ) from error
+            with storage_errors(path):
+                raise
+        staged.discard()
+        if sync:
+            try:
+                _sync_directory(os.path.dirname(target))
+            except OSError as error:
+                raise UnknownOutcomeError(
+                    f"{path} is visible, but its directory could not be synced: {error}", path=path
+                ) from error
+
+
+class _LocalStagedFile(StagedFile):
+    def __init__(self, directory: str) -> None:
+        self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
+        self._synced = False
+        with storage_errors(directory):
+            try:
+                self.sink = pa.OSFile(self.path, "wb")
+            except FileNotFoundError:
+                _make_directories(directory, sync=True)
+                self.sink = pa.OSFile(self.path, "wb")
+
+    @property
+    def size_bytes(self) -> int:
+        return os.path.getsize(self.path) if self.sink.closed else int(self.sink.tell())
+
+    def seal(self) -> None:
+        if not self.sink.closed:
+            self.sink.close()
+
+    def read_back(self) -> pa.Buffer:
+        self.seal()
+        return _map_file(self.path, self.path)
+
+    def sync(self) -> None:
+        """Flush the bytes to the device, once."""
+        if self._synced:
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._synced = True
+
+    def discard(self) -> None:
+        try:
+            self.seal()
+        except OSError:
+            pass  # a full disk also fails the close; the file goes either way
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+
+
+def _map_file(absolute: str, path: str) -> pa.Buffer:
+    with storage_errors(path):
+        if os.path.getsize(absolute) == 0:
+            return pa.py_buffer(b"")
+        with pa.memory_map(absolute, "r") as file:
+            return file.read_buffer()
+
+
+def _make_directories(directory: str, sync: bool) -> None:
+    """Create ``directory`` and its parents, and make their names durable."""
+    if os.path.isdir(directory):
+        return
+    parent = os.path.dirname(directory)
+    _make_directories(parent, sync)
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        if not os.path.isdir(directory):
+            raise
+    if sync:
+        _sync_directory(parent)
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_system(path: str) -> str:
+    """Return the type of the file system that ``path`` lies on, where Linux tells it."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8") as mounts:
+            found = [line.split()[1:3] for line in mounts]
+    except OSError:
+        return "a file system of unknown type"
+    real = os.path.realpath(path)
+    best = max(
+        (pair for pair in found if real == pair[0] or real.startswith(pair[0].rstrip("/") + "/")),
+        key=lambda pair: len(pair[0]),
+        default=["/", "unknown type"],
+    )
+    return f"a file system of type {best[1]}"

@@ -1,0 +1,156 @@
+"""Files in this process's memory: for tests, simulations and trying things out."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.errors import AlreadyExistsError, NotFoundError, UnsupportedStoreError
+from spark_log.storage.store import FileInfo, StagedFile, Store
+
+
+@dataclass(slots=True)
+class _Files:
+    data: dict[str, pa.Buffer] = field(default_factory=dict)
+    modified_us: dict[str, int] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_ROOTS: dict[str, _Files] = {}
+_ROOTS_LOCK = threading.Lock()
+
+
+class MemoryStore(Store):
+    """A named set of files; every store of the same name in this process sees the same ones."""
+
+    def __init__(self, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Args: name: what follows ``memory://``; clock: tells when a file appeared."""
+        self._clock = clock
+        self.name = name.strip("/")
+        self.url = f"memory://{self.name}"
+        with _ROOTS_LOCK:
+            self._files = _ROOTS.setdefault(self.name, _Files())
+
+    def __reduce__(self) -> tuple[type[MemoryStore], tuple[str, Clock]]:
+        return MemoryStore, (self.name, self._clock)
+
+    def create_root(self) -> None:
+        """See `Store.create_root`: nothing to do."""
+
+    def stage(self, directory: str) -> StagedFile:
+        """See `Store.stage`."""
+        return MemoryStagedFile()
+
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """See `Store.put_if_absent`."""
+        data = source.read_back() if isinstance(source, StagedFile) else pa.py_buffer(source)
+        with self._files.lock:
+            if path in self._files.data:
+                raise AlreadyExistsError(f"{path} exists", path=path)
+            self._set(path, data)
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """See `Store.put`."""
+        with self._files.lock:
+            self._set(path, pa.py_buffer(data))
+
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """See `Store.read`."""
+        buffer = self.open_buffer(path)
+        start = min(start, buffer.size)
+        return buffer.slice(start, min(length, buffer.size - start))
+
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """See `Store.read_tail`."""
+        buffer = self.open_buffer(path)
+        return buffer.slice(max(0, buffer.size - length))
+
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """See `Store.open_buffer`."""
+        try:
+            return self._files.data[path]
+        except KeyError:
+            raise NotFoundError(f"{path}: no such file", path=path) from None
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`."""
+        prefix = f"{directory}/" if directory else ""
+        with self._files.lock:
+            paths = sorted(
+                path
+                for path in self._files.data
+                if path.startswith(prefix) and "/" not in path[len(prefix) :]
+            )
+        first = 0 if start_after is None else bisect.bisect_right(paths, prefix + start_after)
+        for path in paths[first:]:
+            try:
+                yield self.head(path)
+            except NotFoundError:
+                continue
+
+    def head(self, path: str) -> FileInfo:
+        """See `Store.head`."""
+        with self._files.lock:
+            if path not in self._files.data:
+                raise NotFoundError(f"{path}: no such file", path=path)
+            return FileInfo(path, self._files.data[path].size, self._files.modified_us[path])
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+        with self._files.lock:
+            self._files.data.pop(path, None)
+            self._files.modified_us.pop(path, None)
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`."""
+        with self._files.lock:
+            for path in [path for path in self._files.data if path.startswith(f"{directory}/")]:
+                del self._files.data[path]
+                del self._files.modified_us[path]
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`.
+
+        Raises:
+            UnsupportedStoreError: always; no other library can read this process's memory.
+        """
+        raise UnsupportedStoreError(
+            f"{self.url} lies in this process's memory and has no URL for Delta; "
+            f"use a directory as the root",
+            path=self.url,
+        )
+
+    def _set(self, path: str, data: pa.Buffer) -> None:
+        self._files.data[path] = data
+        self._files.modified_us[path] = self._clock.time_us()
+
+
+class MemoryStagedFile(StagedFile):
+    """Staged bytes in memory."""
+
+    def __init__(self) -> None:
+        self.sink = pa.BufferOutputStream()
+        self._sealed: pa.Buffer | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed.size if self._sealed is not None else int(self.sink.tell())
+
+    def seal(self) -> None:
+        if self._sealed is None:
+            self._sealed = self.sink.getvalue()
+
+    def read_back(self) -> pa.Buffer:
+        self.seal()
+        assert self._sealed is not None
+        return self._sealed
+
+    def discard(self) -> None:
+        self._sealed = pa.py_buffer(b"")

@@ -1,0 +1,243 @@
+"""The store port: the only operations on storage that the rest of the package may use.
+
+Paths are POSIX-style and relative to the store's root (``flights.<id>/flights-0/….log``). Names
+that begin with a dot are the store's own temporary files: they are never listed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import fsspec.core
+import fsspec.utils
+import pyarrow as pa
+
+from spark_log.errors import (
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageFullError,
+    UnsupportedStoreError,
+)
+
+StorageOptions = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file as a listing shows it.
+
+    Attributes:
+        path: relative to the store's root.
+        size_bytes: its length.
+        modified_us: when it appeared, in microseconds since the epoch, by the storage's clock.
+    """
+
+    path: str
+    size_bytes: int
+    modified_us: int
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class StagedFile(ABC):
+    """Bytes on their way into the store: written once, in order, then put under a name.
+
+    It may be tried under one name after another until one is free, without being written again.
+    Leaving it as a context manager, or `discard`, frees what was not put. A crash leaves at most
+    a temporary file that no listing shows.
+    """
+
+    sink: pa.NativeFile
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """How much has been written."""
+
+    @abstractmethod
+    def seal(self) -> None:
+        """End writing. Putting it does this by itself; doing it twice is harmless."""
+
+    @abstractmethod
+    def read_back(self) -> pa.Buffer:
+        """Return what was written (sealed first), memory-mapped where it is a file."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Give up the bytes. Harmless after a put."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+class Store(ABC):
+    """Files under one root, with put-if-absent.
+
+    Every backend passes ``spark_log.testing.store_suite.StoreSuite``. A store is used by many
+    threads at once, pickles, and holds nothing that needs closing.
+
+    Attributes:
+        url: the root as users name it; carries no credentials.
+    """
+
+    url: str
+
+    @abstractmethod
+    def create_root(self) -> None:
+        """Make the root ready for files, and find out whether put-if-absent holds on it.
+
+        Harmless on a root that exists.
+
+        Raises:
+            UnsupportedStoreError: the storage cannot promise put-if-absent.
+            InvalidRootError: something that is not a directory is in the way.
+        """
+
+    @abstractmethod
+    def stage(self, directory: str) -> StagedFile:
+        """Return an empty staged file that can be put into ``directory``."""
+
+    @abstractmethod
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """Make ``source`` visible as ``path``, whole or not at all, unless the name is taken.
+
+        On return the file is durable (on a local file system only with ``sync``), and its
+        directories exist. A staged file that lost to another may be put under the next name.
+
+        Raises:
+            AlreadyExistsError: another put made the file; it was not touched.
+            UnknownOutcomeError: the answer was lost; the bytes may be there.
+            StorageFullError: no space; nothing is visible.
+            StorageError: the storage failed; nothing is visible.
+        """
+
+    @abstractmethod
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """Replace the file at ``path`` atomically: for derived files and checkpoints only."""
+
+    @abstractmethod
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """Return up to ``length`` bytes from ``start``; fewer where the file ends.
+
+        Raises:
+            NotFoundError: no such file.
+        """
+
+    @abstractmethod
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """Return the last ``length`` bytes, or the whole file if it is shorter.
+
+        Raises:
+            NotFoundError: no such file.
+        """
+
+    @abstractmethod
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """Return the whole file: a memory map where it is local, so that nothing is copied.
+
+        The buffer stays valid when the file is deleted.
+
+        Raises:
+            NotFoundError: no such file.
+        """
+
+    @abstractmethod
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """Yield the files directly in ``directory`` in byte order of their names.
+
+        Everything that was there before the call and still is when it ends is yielded; what
+        comes or goes meanwhile may or may not be. A directory that does not exist is empty.
+
+        Args:
+            directory: relative to the root; ``""`` is the root itself.
+            start_after: yield only names that sort after this one.
+        """
+
+    @abstractmethod
+    def head(self, path: str) -> FileInfo:
+        """Return size and time of the file.
+
+        Raises:
+            NotFoundError: no such file.
+        """
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove the file; harmless when it is not there."""
+
+    @abstractmethod
+    def delete_directory(self, directory: str) -> None:
+        """Remove everything below ``directory``, and it; harmless when it is not there.
+
+        Not atomic: readers see files vanish one by one. For the data of deleted topics only.
+        """
+
+    @abstractmethod
+    def directory_url(self, directory: str) -> str:
+        """Return ``directory`` as a URL or path that other libraries (deltalake) understand."""
+
+
+def open_store(root: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> Store:
+    """Return the store for ``root``: a local path, or a URL.
+
+    Args:
+        root: a path, ``file://…``, or ``memory://name`` (this process only).
+        storage_options: handed to the file system; never printed or logged.
+
+    Raises:
+        UnsupportedStoreError: no backend for this scheme can promise put-if-absent.
+    """
+    from spark_log.storage.local import LocalStore
+    from spark_log.storage.memory import MemoryStore
+
+    url = fsspec.utils.stringify_path(root)
+    protocol, path = fsspec.core.split_protocol(url)
+    if protocol in (None, "file", "local"):
+        return LocalStore(path)
+    if protocol == "memory":
+        return MemoryStore(path)
+    raise UnsupportedStoreError(
+        f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
+        f"use a local path, file:// or memory://",
+        path=f"{protocol}://",
+    )
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turn the operating system's errors inside the block into this package's."""
+    try:
+        yield
+    except SparkLogError:
+        raise
+    except OSError as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: OSError, path: str) -> StorageError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.ENOENT:
+        return NotFoundError(f"{path}: no such file", path=path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StorageFullError(
+            f"{path}: {reason}; nothing of it is visible, free space and write it again", path=path
+        )
+    return StorageError(f"{path}: {reason}", path=path)
