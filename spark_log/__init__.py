@@ -3,8 +3,30 @@
 Everything public is importable from here. Importing it starts no JVM and imports no pyspark.
 """
 
-from spark_log import errors
-from spark_log.errors import *  # noqa: F403
+from spark_log.errors import (
+    AlreadyExistsError,
+    CommitFailedError,
+    CorruptRecordError,
+    InvalidConfigurationError,
+    InvalidOptionError,
+    InvalidPartitionsError,
+    InvalidRecordError,
+    InvalidReplicationFactorError,
+    InvalidRootError,
+    InvalidTopicError,
+    LogEndOffsetMismatchError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    RootNotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageFullError,
+    TopicAlreadyExistsError,
+    UnknownOutcomeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedStoreError,
+)
 from spark_log.metadata import Admin
 from spark_log.types import (
     ConsumerRecord,
@@ -19,11 +41,32 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "AlreadyExistsError",
+    "CommitFailedError",
     "ConsumerRecord",
+    "CorruptRecordError",
+    "InvalidConfigurationError",
+    "InvalidOptionError",
+    "InvalidPartitionsError",
+    "InvalidRecordError",
+    "InvalidReplicationFactorError",
+    "InvalidRootError",
+    "InvalidTopicError",
+    "LogEndOffsetMismatchError",
     "NewTopic",
+    "NotFoundError",
     "OffsetAndMetadata",
+    "OffsetOutOfRangeError",
     "RecordMetadata",
+    "RootNotFoundError",
+    "SparkLogError",
+    "StorageError",
+    "StorageFullError",
+    "TopicAlreadyExistsError",
     "TopicDescription",
     "TopicPartition",
-    *(name for name in dir(errors) if name.endswith("Error")),
+    "UnknownOutcomeError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedCompressionTypeError",
+    "UnsupportedStoreError",
 ]

@@ -67,25 +67,25 @@ class TopicConfig(_ConfigModel):
     title: ClassVar[str] = "Topic"
 
     compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
-        "producer",
+        default="producer",
         description="Compression of segments: Arrow's own buffer compression. "
         "`producer` keeps what the writer chose.",
     )
     segment_bytes: int = Field(
-        1_073_741_824,
+        default=1_073_741_824,
         ge=1_048_576,
         le=_INT_MAX,
         description="Largest size of a segment file in bytes; a writer that streams more starts "
         "another one. At least 1 MiB (KIP-1030).",
     )
     index_interval_bytes: int = Field(
-        4096,
+        default=4096,
         ge=0,
         le=_INT_MAX,
         description="How many bytes of log lie between two entries of the offset and time index.",
     )
     file_delete_delay_ms: int = Field(
-        60_000,
+        default=60_000,
         ge=0,
         le=_LONG_MAX,
         description="How long a file that is no longer part of the log is kept for readers that "
@@ -93,7 +93,7 @@ class TopicConfig(_ConfigModel):
         "and having its append confirmed without looking again.",
     )
     flush_on_append: bool = Field(
-        True,
+        default=True,
         description="Whether an append on a local file system is synced to disk (file and "
         "directory) before it is acknowledged. Kafka's default is not to; object stores always do.",
     )
@@ -105,7 +105,7 @@ class ProducerConfig(_ConfigModel):
     title: ClassVar[str] = "Producer"
 
     compression_type: Literal["none", "lz4", "zstd"] = Field(
-        "none",
+        default="none",
         description="Compression that the writer uses where the topic says `producer`.",
     )
 
@@ -116,7 +116,7 @@ class ConsumerConfig(_ConfigModel):
     title: ClassVar[str] = "Consumer"
 
     check_crcs: bool = Field(
-        True,
+        default=True,
         description="Whether the checksum of every record batch is checked when it is read.",
     )
 
@@ -127,12 +127,12 @@ class ToolConfig(_ConfigModel):
     title: ClassVar[str] = "Command line"
 
     root: str | None = Field(
-        None,
+        default=None,
         description="The cluster root: a path or a URL. `--root` and the environment variable "
         "`SPARK_LOG_ROOT` go before it.",
     )
     num_partitions: int = Field(
-        1,
+        default=1,
         ge=1,
         le=_INT_MAX,
         description="How many partitions a topic gets when none are named.",

@@ -181,7 +181,12 @@ class OffsetOutOfRangeError(SparkLogError):
     """
 
     def __init__(
-        self, message: str, *, offset: int = -1, log_start_offset: int = -1, log_end_offset: int = -1
+        self,
+        message: str,
+        *,
+        offset: int = -1,
+        log_start_offset: int = -1,
+        log_end_offset: int = -1,
     ) -> None:
         super().__init__(message)
         self.offset = offset

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from spark_log.log.index_entries import make_entries, read_entries
+
 _ENTRY: Final = np.dtype([("relative_offset", "<u4"), ("position", "<u4")])
 
 
@@ -38,12 +40,7 @@ class OffsetIndex:
         Raises:
             ValueError: its size or its order shows that it is damaged.
         """
-        if data.size % _ENTRY.itemsize:
-            raise ValueError(f"{data.size} bytes are not a whole number of 8-byte entries")
-        entries = np.frombuffer(data, _ENTRY)
-        if any((np.diff(entries[field].astype(np.int64)) <= 0).any() for field in _ENTRY.names):
-            raise ValueError("entries are not strictly increasing")
-        return cls(base_offset, entries)
+        return cls(base_offset, read_entries(data, _ENTRY))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -60,9 +57,6 @@ class OffsetIndex:
         )
 
 
-def offset_index_bytes(relative_offsets: list[int], positions: list[int]) -> bytes:
-    """Return the file of an index with these entries."""
-    entries = np.empty(len(positions), _ENTRY)
-    entries["relative_offset"] = relative_offsets
-    entries["position"] = positions
-    return entries.tobytes()
+def offset_index_bytes(entries: list[tuple[int, int]]) -> bytes:
+    """Return the file of an index with these entries: relative offset, position."""
+    return make_entries(_ENTRY, entries)

@@ -21,7 +21,6 @@ from spark_log.errors import (
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
-
 from spark_log.storage import Store
 
 _MAX_RACES = 10_000
@@ -114,7 +113,7 @@ class PartitionLog:
         Args:
             records: one record batch with the columns of `RECORD_SCHEMA`, or several, which are
                 streamed in constant memory and become visible together.
-            compression: the writer's choice, where the topic's ``compression.type`` is ``producer``.
+            compression: the writer's choice, where the topic's is ``producer``.
             expected_leo: append only at exactly this offset.
 
         Raises:
@@ -232,9 +231,9 @@ class PartitionLog:
                         f"{offset} to see whether the records are there",
                         path=self.directory,
                     )
-                if live.name.base_offset == offset:
-                    if self._open(live.name).append_id == segment.append_id:
-                        return offset, self._remember(view)
+                is_named = live.name.base_offset == offset
+                if is_named and self._open(live.name).append_id == segment.append_id:
+                    return offset, self._remember(view)
             return None, self._remember(view)
         except UnknownOutcomeError:
             raise

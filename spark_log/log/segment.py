@@ -32,7 +32,12 @@ from spark_log.record.batch_header import (
     encode_headers,
 )
 from spark_log.record.checksum import batch_crc32c
-from spark_log.record.schema import FORMAT_VERSION, OFFSET_DELTA_FIELD, RECORD_SCHEMA, segment_schema
+from spark_log.record.schema import (
+    FORMAT_VERSION,
+    OFFSET_DELTA_FIELD,
+    RECORD_SCHEMA,
+    segment_schema,
+)
 from spark_log.storage import StagedFile, Store
 from spark_log.storage.store import storage_errors
 
@@ -66,7 +71,8 @@ class LogBatch:
         """Return the offset of every row, int64."""
         if OFFSET_DELTA_FIELD.name in self.records.schema.names:
             deltas = self.records.column(OFFSET_DELTA_FIELD.name).to_numpy()
-            return deltas.astype(np.int64) + self.segment_base_offset
+            offsets: np.ndarray = deltas.astype(np.int64) + self.segment_base_offset
+            return offsets
         return np.arange(self.base_offset, self.base_offset + self.records.num_rows)
 
 
@@ -217,15 +223,13 @@ class SegmentWriter:
         with storage_errors(self._directory):
             self._writer.close()
             self._staged.seal()
-        relative_offsets, positions = _columns(self._index)
-        timestamps, reached = _columns(self._time_index)
         return StagedSegment(
             self._staged,
             self._schema.metadata[b"spark_log.append_id"].decode(),
             self._next_delta,
             self._last_header,
-            offset_index_bytes(relative_offsets, positions),
-            time_index_bytes(timestamps, reached),
+            offset_index_bytes(self._index),
+            time_index_bytes(self._time_index),
         )
 
     def discard(self) -> None:
@@ -282,7 +286,7 @@ class SegmentReader:
     @property
     def append_id(self) -> str:
         """The file's own identity, drawn by the writer."""
-        return (self._schema.metadata or {}).get(b"spark_log.append_id", b"").decode()
+        return self._metadata("append_id")
 
     @property
     def size_bytes(self) -> int:
@@ -426,7 +430,9 @@ class SegmentReader:
     ) -> Iterator[LogBatch]:
         """Yield the part of an Arrow batch between two offsets, one piece per kind of header."""
         row = 0
-        for kind, group in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
+        for kind, group in groupby(
+            headers, key=lambda header: (header.attributes, header.leader_epoch)
+        ):
             run = list(group)
             count = sum(header.record_count for header in run)
             batch = LogBatch(
@@ -505,18 +511,20 @@ class SegmentReader:
             return None
 
     def _check_identity(self, topic_id: str, partition: int) -> None:
-        metadata = self._schema.metadata or {}
-        version = metadata.get(b"spark_log.format", b"").decode()
+        version = self._metadata("format")
         if version != FORMAT_VERSION:
-            raise self._corrupt(f"segment format {version!r}, this version reads {FORMAT_VERSION!r}")
-        owner = (
-            metadata.get(b"spark_log.topic_id", b"").decode(),
-            metadata.get(b"spark_log.partition", b"").decode(),
-        )
+            raise self._corrupt(
+                f"segment format {version!r}, this version reads {FORMAT_VERSION!r}"
+            )
+        owner = (self._metadata("topic_id"), self._metadata("partition"))
         if owner != (topic_id, str(partition)):
             raise self._corrupt(f"belongs to topic id and partition {owner}, not to this one")
         if self._schema.names[: len(RECORD_SCHEMA)] != RECORD_SCHEMA.names or not self._blocks:
             raise self._corrupt("has no record batches, or columns that are not a segment's")
+
+    def _metadata(self, key: str) -> str:
+        value: bytes = (self._schema.metadata or {}).get(f"spark_log.{key}".encode(), b"")
+        return value.decode("utf-8", "replace")
 
     def _corrupt(self, reason: str, position: int = -1) -> CorruptRecordError:
         where = f"{self.path}, position {position}" if position >= 0 else self.path
@@ -535,7 +543,3 @@ def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:
         last = max(first, min(batch.records.num_rows, end_offset - batch.base_offset))
     rows = batch.records.slice(int(first), int(last - first))
     return replace(batch, base_offset=max(batch.base_offset, start_offset), records=rows)
-
-
-def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from spark_log.log.index_entries import make_entries, read_entries
+
 _ENTRY: Final = np.dtype([("timestamp", "<i8"), ("relative_offset", "<u4")])
 
 
@@ -30,12 +32,7 @@ class TimeIndex:
         Raises:
             ValueError: its size or its order shows that it is damaged.
         """
-        if data.size % _ENTRY.itemsize:
-            raise ValueError(f"{data.size} bytes are not a whole number of 12-byte entries")
-        entries = np.frombuffer(data, _ENTRY)
-        if any((np.diff(entries[field].astype(np.int64)) <= 0).any() for field in _ENTRY.names):
-            raise ValueError("entries are not strictly increasing")
-        return cls(base_offset, entries)
+        return cls(base_offset, read_entries(data, _ENTRY))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -48,9 +45,6 @@ class TimeIndex:
         return self._base_offset + int(self._entries[at]["relative_offset"])
 
 
-def time_index_bytes(timestamps_us: list[int], relative_offsets: list[int]) -> bytes:
-    """Return the file of an index with these entries."""
-    entries = np.empty(len(timestamps_us), _ENTRY)
-    entries["timestamp"] = timestamps_us
-    entries["relative_offset"] = relative_offsets
-    return entries.tobytes()
+def time_index_bytes(entries: list[tuple[int, int]]) -> bytes:
+    """Return the file of an index with these entries: timestamp (us), relative offset."""
+    return make_entries(_ENTRY, entries)

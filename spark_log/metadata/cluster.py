@@ -7,6 +7,7 @@ put-if-absent. A crash between it and anything else leaves an empty, valid clust
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import (
@@ -111,15 +112,13 @@ class Cluster:
                 ) from None
         self.store.create_root()
         text = f"# spark-log cluster root\nversion={FORMAT_VERSION}\ncluster.id={random_id()}\n"
-        try:
+        with suppress(AlreadyExistsError):  # another process was first: its id counts
             self.store.put_if_absent(META_PROPERTIES, text.encode())
-        except AlreadyExistsError:
-            pass  # another process was first: its id counts
         return self._read()
 
     def _read(self) -> str:
         try:
-            text = self.store.open_buffer(META_PROPERTIES).to_pybytes().decode()
+            text: str = self.store.open_buffer(META_PROPERTIES).to_pybytes().decode()
         except NotFoundError:
             raise
         except StorageError as error:

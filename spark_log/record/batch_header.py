@@ -133,8 +133,8 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
         raise ValueError(f"{len(packed)} bytes are not a whole number of batch headers")
     headers = []
     for fields in _LAYOUT.iter_unpack(packed):
-        *before, magic, attributes, crc32c = fields[:6]
+        before, (magic, *behind) = fields[:3], fields[3:]
         if magic != MAGIC:
             raise ValueError(f"batch header of unknown magic {magic}, expected {MAGIC}")
-        headers.append(BatchHeader(*before, attributes, crc32c, *fields[6:], magic=magic))
+        headers.append(BatchHeader(*before, *behind))
     return tuple(headers)

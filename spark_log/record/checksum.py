@@ -93,4 +93,4 @@ def _emptied_nulls(array: pa.Array) -> pa.Array:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_string(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))

@@ -59,9 +59,7 @@ def murmur2(keys: pa.Array) -> np.ndarray:
     return hashes
 
 
-def _mix_short(
-    hashes: np.ndarray, data: np.ndarray, starts: np.ndarray, words: np.ndarray
-) -> None:
+def _mix_short(hashes: np.ndarray, data: np.ndarray, starts: np.ndarray, words: np.ndarray) -> None:
     """Mix in all whole words, word by word over the keys that still have one."""
     rows = np.flatnonzero((words > 0) & (words < _LONG_WORDS))
     step = 0
@@ -103,5 +101,6 @@ def _words_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Return the little-endian words at any byte positions, through an overlapping view."""
     if data.size < 4:
         return np.zeros(0, np.uint32)
-    every = np.ndarray((data.size - 3,), "<u4", data, strides=(1,))
-    return every[positions]
+    every: np.ndarray = np.ndarray((data.size - 3,), "<u4", data, strides=(1,))
+    words: np.ndarray = every[positions]
+    return words

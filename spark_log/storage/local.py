@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -126,7 +128,7 @@ class LocalStore(Store):
                 status = os.stat(f"{absolute}/{name}")
             except FileNotFoundError:
                 continue
-            if not os.path.stat.S_ISDIR(status.st_mode):
+            if not stat.S_ISDIR(status.st_mode):
                 yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
 
     def head(self, path: str) -> FileInfo:
@@ -222,14 +224,10 @@ class _LocalStagedFile(StagedFile):
         self._synced = True
 
     def discard(self) -> None:
-        try:
+        with suppress(OSError):  # a full disk also fails the close; the file goes either way
             self.seal()
-        except OSError:
-            pass  # a full disk also fails the close; the file goes either way
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass
 
 
 def _map_file(absolute: str, path: str) -> pa.Buffer:

@@ -44,7 +44,7 @@ class MemoryStore(Store):
 
     def stage(self, directory: str) -> StagedFile:
         """See `Store.stage`."""
-        return MemoryStagedFile()
+        return _MemoryStagedFile()
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
@@ -132,7 +132,7 @@ class MemoryStore(Store):
         self._files.modified_us[path] = self._clock.time_us()
 
 
-class MemoryStagedFile(StagedFile):
+class _MemoryStagedFile(StagedFile):
     """Staged bytes in memory."""
 
     def __init__(self) -> None:

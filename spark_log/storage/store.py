@@ -81,7 +81,10 @@ class StagedFile(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.discard()
 
@@ -195,7 +198,9 @@ class Store(ABC):
         """Return ``directory`` as a URL or path that other libraries (deltalake) understand."""
 
 
-def open_store(root: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> Store:
+def open_store(
+    root: str | os.PathLike[str], storage_options: StorageOptions | None = None
+) -> Store:
     """Return the store for ``root``: a local path, or a URL.
 
     Args:

@@ -1,0 +1,59 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # Java is checked before the environment is made
+.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: java venv ## Send the flights of 2013 through a log and replay some of them (a root under .demo)
+	@$(BIN)/python jobs/demo.py
+
+test: java venv ## Run the tests; ARGS='-k segment' picks some
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: lint types layers ## Everything that is checked without running the code
+
+lint: venv ## Check style and formatting
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: venv ## Check types
+	@$(BIN)/mypy
+
+layers: venv ## Check that imports point one way
+	@$(BIN)/lint-imports --no-logo
+
+format: venv ## Format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+docs: venv ## Write docs/configuration.md from the table of keys
+	@$(BIN)/python -m spark_log.config > docs/configuration.md
+
+bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark
+	@$(BIN)/python -m benchmarks.spark_vs_parquet $(ARGS)
+
+bench-kafka: java venv ## Compare with a real Kafka broker (needs Maven); ARGS go to the benchmark
+	@$(BIN)/python -m benchmarks.spark_vs_kafka $(ARGS)
+
+java: ## Check that Spark will find Java 17 or 21
+	@sh conf/check-java.sh
+
+venv: .venv/.installed ## Make .venv with pinned dependencies; PYTHON=python3.12 picks the interpreter
+
+.venv/.installed: setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "spark-log needs Python 3.11 or newer, found $$($(PYTHON) -V 2>/dev/null || echo none)" \
+	    "as '$(PYTHON)': name another with make PYTHON=…" >&2; exit 2; }
+	@echo "Installing into .venv: 1.2 GB, a minute or more the first time"
+	@$(PYTHON) -m venv .venv
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,s3]'
+	@touch $@
+
+clean: ## Remove what runs and tests leave behind (.venv stays)
+	rm -rf .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build \
+	  spark-warehouse metastore_db derby.log *.egg-info
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,192 @@
+"""Spark Log beside Kafka: the same records written and read by Spark through both, in one run.
+
+    python -m benchmarks.spark_vs_kafka --records 2000000 --repeats 3
+
+Kafka is a real 4.1 broker on this machine behind Spark's own connector (acks=all, 4 partitions).
+Neither side syncs to disk, which is Kafka's default; Spark Log's synced figure stands beside.
+
+The connector's read has a floor that is no work: at the end of each partition its task waits for
+a fetch that the broker holds for fetch.max.wait.ms (500), here about 1 s in all. It is what a user
+gets, so it is the figure compared with; the read with that wait cut to 10 ms stands beside it, and
+--records 10000000 makes the floor small.
+
+Exit status 2 where Maven or Java is missing, 1 where Kafka fails.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.kafka_broker import (
+    KAFKA_VERSION,
+    BrokerError,
+    KafkaBroker,
+    ToolMissingError,
+    fetch_jars,
+    find_java,
+)
+from benchmarks.workload import Case, measure, noop, prepare, session
+
+PARTITIONS = 4
+# Spark's connector by Maven and each jar alone: the connector's 4.2.0 asks for a token provider
+# of 4.2.0 that does not resolve, by Maven or by spark.jars.packages; 4.0.0 of it does and fits.
+CONNECTOR_VERSION = "4.2.0"
+CONNECTOR_ARTIFACTS = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+KAFKA_WRITE, KAFKA_READ = "Kafka write", "Kafka read"
+KAFKA_READ_TUNED = "Kafka read, 10 ms wait"
+WARMUPS = 2  # the broker's JVM and the connector are still being compiled in the second run
+
+
+def main() -> int:
+    """Run the benchmark as the command line says; return the exit status."""
+    parser = _parser()
+    options = parser.parse_args()
+    if options.records < 1 or options.repeats < 1:
+        parser.error("--records and --repeats must be at least 1")
+    if options.directory and not options.directory.is_dir():
+        parser.error(f"--directory {options.directory} is not a directory")
+    try:
+        run(options.records, options.repeats, options.only, options.directory)
+    except ToolMissingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(n: int, repeats: int, only: str | None, directory: Path | None) -> None:
+    """Measure ``n`` records on both peers, or on ``only`` one; print the table and write JSON.
+
+    Everything written lies in a temporary directory under ``directory`` that is removed at the
+    end: 300 bytes of disk per record and repeat are enough.
+    """
+    find_java()
+    with ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix="bench-", dir=directory)
+        work = Path(stack.enter_context(temporary))
+        jars: list[Path] = []
+        if only != "spark_log":
+            connector = fetch_jars("connector", CONNECTOR_ARTIFACTS, transitive=False)
+            jars = sorted(connector.glob("*.jar"))
+            broker = stack.enter_context(KafkaBroker(work))
+        spark = session(jars=jars)
+        stack.callback(spark.stop)
+        df = prepare(spark, work, n)
+        peers: list[list[Case]] = []
+        if only != "spark_log":
+            peers.append(kafka_cases(spark, df, broker))
+        if only != "kafka":
+            peers.extend(spark_log_cases(spark, df, work))
+        name = "spark_vs_kafka" + (f"-{only}" if only else "")
+        versions = {"kafka": KAFKA_VERSION, "kafka_connector": CONNECTOR_VERSION}
+        result = measure(
+            name, n, peers, repeats, warmups=WARMUPS, versions=versions if jars else None
+        )
+    result.print()
+    print(f"written: {os.path.relpath(result.write_json())}")
+
+
+def kafka_cases(spark: SparkSession, df: DataFrame, broker: KafkaBroker) -> list[Case]:
+    """Return the write of ``df`` into a new topic of ``broker``, by key, and the reads of it."""
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+    def create(topic: str) -> None:
+        broker.create_topic(topic, PARTITIONS)
+
+    def write(topic: str) -> None:
+        writer = df.write.format("kafka").mode("append").options(**options)
+        writer.option("kafka.acks", "all").option("topic", topic).save()
+
+    def read(topic: str, **more: str) -> None:
+        reader = spark.read.format("kafka").options(**options, **more).option("subscribe", topic)
+        noop(reader.options(startingOffsets="earliest", endingOffsets="latest").load())
+
+    def read_tuned(topic: str) -> None:
+        read(topic, **{"kafka.fetch.max.wait.ms": "10"})
+
+    return [
+        Case(KAFKA_WRITE, write, before=create),
+        Case(KAFKA_READ, read),
+        Case(KAFKA_READ_TUNED, read_tuned, after=broker.delete_topic, against=(KAFKA_READ,)),
+    ]
+
+
+def spark_log_cases(spark: SparkSession, df: DataFrame, work: Path) -> list[list[Case]]:
+    """Return the peers of Spark Log: keyed, unkeyed, and both again synced; the first is read.
+
+    Unkeyed records are the values alone (null keys, 100 bytes), spread without a shuffle.
+    """
+    # Imported here, so that Kafka's part can be run alone.
+    from spark_log import Admin, NewTopic
+    from spark_log.datasource import by_partition
+
+    def root(topic: str) -> str:
+        return str(work / f"spark_log-{topic}")
+
+    def create(topic: str, flush: str) -> None:
+        configs = {"flush.on.append": flush}
+        Admin(root(topic)).create_topics(
+            [NewTopic(topic, num_partitions=PARTITIONS, topic_configs=configs)]
+        )
+
+    def save(frame: DataFrame, topic: str) -> None:
+        writer = frame.write.format("spark_log").mode("append").option("path", root(topic))
+        writer.option("topic", topic).save()
+
+    def keyed(topic: str) -> None:
+        save(by_partition(df, root(topic), topic), topic)
+
+    def unkeyed(topic: str) -> None:
+        save(df.select("value"), topic)
+
+    def read(topic: str) -> None:
+        reader = spark.read.format("spark_log").option("path", root(topic))
+        noop(reader.option("subscribe", topic).load())
+
+    def drop(topic: str) -> None:
+        shutil.rmtree(root(topic))
+
+    def writing(name: str, write: Callable[[str], None], flush: str) -> Case:
+        return Case(name, write, before=lambda topic: create(topic, flush), against=(KAFKA_WRITE,))
+
+    reading = Case("Spark Log read", read, after=drop, against=(KAFKA_READ, KAFKA_READ_TUNED))
+    return [
+        [writing("Spark Log write, keyed", keyed, "false"), reading],
+        [replace(writing("Spark Log write, unkeyed", unkeyed, "false"), after=drop)],
+        [replace(writing("Spark Log write, keyed, synced", keyed, "true"), after=drop)],
+        [replace(writing("Spark Log write, unkeyed, synced", unkeyed, "true"), after=drop)],
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark_vs_kafka",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--records", type=int, default=2_000_000, help="how many (2000000)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="measured runs, after two that warm up (3)"
+    )
+    parser.add_argument("--only", choices=("kafka", "spark_log"), help="leave the other one out")
+    parser.add_argument("--directory", type=Path, help="where the logs lie meanwhile ($TMPDIR)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

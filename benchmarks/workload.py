@@ -1,0 +1,234 @@
+"""What the benchmarks share: the records, the session, the clock, and how figures are reported."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from math import ceil
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+CORES = 2
+VALUE_BYTES = 100
+KEY_BYTES = 8
+_FILE_BYTES = 100 << 20  # below spark.sql.files.maxPartitionBytes, so that a file is an input split
+
+
+def session(
+    extra_packages: Sequence[str] = (), *, jars: Sequence[Path] = (), app_name: str = "benchmarks"
+) -> SparkSession:
+    """Return a quiet ``local[2]`` session; every peer of a run shares it.
+
+    Args:
+        extra_packages: Maven coordinates for ``spark.jars.packages``.
+        jars: Files for ``spark.jars``.
+        app_name: Spark's name for it.
+    """
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+    }
+    if extra_packages:
+        settings["spark.jars.packages"] = ",".join(extra_packages)
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def records(
+    spark: SparkSession, n: int, value_bytes: int = VALUE_BYTES, key_bytes: int = KEY_BYTES
+) -> DataFrame:
+    """Return ``n`` records: ``key binary`` and ``value binary``, of exactly the sizes given.
+
+    The bytes are hashes of the record's number: the same in every run, however Spark splits them,
+    and of no use to a compressor or a dictionary, so no format gains by its encoding.
+    """
+    files = CORES * ceil(n * (value_bytes + key_bytes) / (CORES * _FILE_BYTES))
+    return spark.range(0, n, 1, max(CORES, files)).select(
+        _hash_bytes("key", key_bytes), _hash_bytes("value", value_bytes)
+    )
+
+
+def prepare(spark: SparkSession, directory: Path, n: int) -> DataFrame:
+    """Write ``n`` records to Parquet under ``directory`` and return them read back.
+
+    So making them is not measured, and what is measured starts with a plain scan of at least two
+    even input splits, for every peer alike.
+    """
+    path = str(directory / f"records-{n}")
+    records(spark, n).write.mode("overwrite").parquet(path)
+    return spark.read.parquet(path)
+
+
+def noop(df: DataFrame) -> None:
+    """Compute all columns of all rows of ``df`` and drop them."""
+    df.write.format("noop").mode("overwrite").save()
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Run ``action`` and return how long it took, in seconds."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _nothing(topic: str) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure. Its functions are given a name that is new in every repeat."""
+
+    name: str
+    run: Callable[[str], object]
+    before: Callable[[str], object] = _nothing
+    after: Callable[[str], object] = _nothing
+    against: tuple[str, ...] = ()
+    """Names of the cases that its rate is divided by, where they were run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run measured: seconds of every repeat of every case, and what they are compared to."""
+
+    name: str
+    n: int
+    seconds: Mapping[str, Sequence[float]]
+    against: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def rate(self, case: str) -> float:
+        """Return the records per second of the median repeat."""
+        return self.n / median(self.seconds[case])
+
+    def ratios(self, case: str) -> dict[str, float]:
+        """Return the case's rate divided by the rate of each case it is compared to."""
+        others = [other for other in self.against.get(case, ()) if other in self.seconds]
+        return {other: self.rate(case) / self.rate(other) for other in others}
+
+    def print(self, console: Console | None = None) -> None:
+        """Print a table: rate (median, and slowest to fastest repeat) and ratios of each case."""
+        table = Table(title=self.name)
+        table.caption = f"{self.n:,} records, median of {self._repeats} runs"
+        table.add_column("case", no_wrap=True)
+        table.add_column("M records/s", justify="right")
+        table.add_column("slowest, fastest", justify="right")
+        table.add_column("ratio")
+        for case, seconds in self.seconds.items():
+            spread = f"{self.n / max(seconds) / 1e6:.2f}, {self.n / min(seconds) / 1e6:.2f}"
+            ratios = "\n".join(f"{ratio:.2f} x {of}" for of, ratio in self.ratios(case).items())
+            table.add_row(case, f"{self.rate(case) / 1e6:.2f}", spread, ratios)
+        (console or Console()).print(table)
+
+    def write_json(self, directory: Path = RESULTS) -> Path:
+        """Write figures and machine to ``<directory>/<name>-<n>.json`` and return that path."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{self.name}-{self.n}.json"
+        cases = {
+            case: {
+                "records_per_s": round(self.rate(case)),
+                "median_s": round(median(seconds), 3),
+                "seconds": [round(each, 3) for each in seconds],
+                "ratios": {of: round(ratio, 3) for of, ratio in self.ratios(case).items()},
+            }
+            for case, seconds in self.seconds.items()
+        }
+        content = {
+            "name": self.name,
+            "records": self.n,
+            "record_bytes": {"key": KEY_BYTES, "value": VALUE_BYTES},
+            "repeats": self._repeats,
+            "machine": machine() | dict(self.versions),
+            "cases": cases,
+        }
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        return path
+
+    @property
+    def _repeats(self) -> int:
+        return max((len(seconds) for seconds in self.seconds.values()), default=0)
+
+
+def measure(
+    name: str,
+    n: int,
+    peers: Sequence[Sequence[Case]],
+    repeats: int = 3,
+    *,
+    warmups: int = 1,
+    versions: Mapping[str, str] | None = None,
+) -> Result:
+    """Run every case ``warmups`` times unmeasured, then ``repeats`` times, the peers taking turns.
+
+    A peer's cases run in their order, under one name (a write, then the read of what it wrote);
+    which peer goes first moves on with every repeat. Before each case the disk is synced, so that
+    nobody pays for what another left in the page cache.
+
+    Args:
+        name: The benchmark's name.
+        n: How many records each case handles.
+        peers: The cases of each peer.
+        repeats: How many runs are measured.
+        warmups: How many runs before them are not; a peer behind a JVM of its own wants two.
+        versions: Of what else is compared, for the report.
+    """
+    cases = [case for peer in peers for case in peer]
+    seconds: dict[str, list[float]] = {case.name: [] for case in cases}
+    console = Console(stderr=True)
+    for repeat in range(1 - warmups, repeats + 1):
+        first = repeat % len(peers)
+        label = f"run {repeat} of {repeats}" if repeat > 0 else "warm-up"
+        for number, peer in enumerate([*peers[first:], *peers[:first]]):
+            topic = f"run{repeat + warmups}-{number}"
+            for case in peer:
+                case.before(topic)
+                os.sync()
+                took_s = timed(partial(case.run, topic))
+                console.print(f"{label}: {case.name}: {took_s:.1f} s", style="dim", highlight=False)
+                if repeat > 0:
+                    seconds[case.name].append(took_s)
+            for case in peer:
+                case.after(topic)
+    against = {case.name: case.against for case in cases}
+    return Result(name, n, seconds, against, versions or {})
+
+
+def machine() -> dict[str, str | int]:
+    """Return what the figures depend on: processors, memory, system and versions."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": os.cpu_count() or 0,
+        "spark_cores": CORES,
+        "memory_gb": round(memory_bytes / 1e9),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "pyspark": version("pyspark"),
+        "pyarrow": version("pyarrow"),
+    }
+
+
+def _hash_bytes(name: str, size_bytes: int) -> Column:
+    """Return a binary column of ``size_bytes`` that is a function of ``id`` and ``name``."""
+    blocks = [
+        F.unhex(F.sha2(F.concat_ws("/", F.lit(f"{name}{block}"), F.col("id")), 512))
+        for block in range(ceil(size_bytes / 64))
+    ]
+    return F.substring(F.concat(*blocks), 1, size_bytes).alias(name)

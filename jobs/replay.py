@@ -1,0 +1,119 @@
+"""Read a range of a topic again, by offset or by event time.
+
+    spark-submit jobs/replay.py flights --root /data/log --from-time 2013-07-04 --to-time 2013-07-05
+    spark-submit jobs/replay.py flights --root /data/log --partition 2 --from-offset 5 --to-offset 9
+
+Ranges include their start and not their end. By time, exactly the records whose timestamp lies in
+the range, wherever in the log they are. No group's offsets change.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from pyspark.sql import functions as F
+from spark_log.cli.errors import run
+
+from spark_log.datasource.job import (
+    Report,
+    Sink,
+    job_session,
+    readable,
+    spark_progress,
+    write_records,
+)
+from spark_log.datasource.offsets import EARLIEST, LATEST, format_offsets
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.splits import plan_splits
+from spark_log.errors import InvalidOptionError
+from spark_log.metadata import Cluster, TopicImage
+from spark_log.types import TopicPartition
+
+
+def main(
+    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    root: Annotated[str, typer.Option(envvar="SPARK_LOG_ROOT", help="The cluster root.")],
+    from_time: Annotated[
+        str | None, typer.Option(help="First timestamp: ISO 8601, UTC unless it names a zone.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option(help="Records from this timestamp on are left out.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
+    from_offset: Annotated[int | None, typer.Option(min=0, help="First offset.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, help="Records from this offset on are left out.")
+    ] = None,
+    to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
+    path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
+    binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
+    output: Annotated[str, typer.Option(help="How to report: text or json.")] = "text",
+) -> None:
+    """Read a range of a topic again, by offset or by event time."""
+    report = Report("replayed")
+    begin, end = _instant(from_time, "--from-time"), _instant(to_time, "--to-time")
+    if (begin or end) and not (from_offset is None and to_offset is None):
+        raise InvalidOptionError("give a range of times or a range of offsets, not both")
+    partitions = _partitions(Cluster(root).topic(topic), partition)
+    options = {
+        "path": root,
+        "assign": json.dumps({topic: partitions}),
+        "startingOffsets": _offsets(topic, partitions, from_offset, EARLIEST),
+        "endingOffsets": _offsets(topic, partitions, to_offset, LATEST),
+    }
+    if begin is not None:
+        options["startingTimestamp"] = str(int(begin.timestamp() * 1000))
+    plan_splits(parse_read_options(options))  # a range that is not there: say so without Spark
+
+    spark = job_session("replay")
+    df = spark.read.format("spark_log").options(**options).load()
+    if begin is not None:
+        df = df.where(F.col("timestamp") >= F.lit(begin))
+    if end is not None:
+        # Timestamps may go backwards, so that the end of the range is no offset.
+        df = df.where(F.col("timestamp") < F.lit(end))
+    started = time.perf_counter()
+    with spark_progress(spark, f"Replaying {topic}"):
+        records = write_records(readable(df, binary=binary), to, path, show)
+    report.add(topic=topic, to=path or to.value)
+    report.add_rate(records, time.perf_counter() - started)
+    report.print(as_json=output == "json")
+
+
+def _partitions(topic: TopicImage, partition: int | None) -> list[int]:
+    if partition is None:
+        return sorted(topic.partitions)
+    if partition not in topic.partitions:
+        raise InvalidOptionError(
+            f"topic {topic.name!r} has no partition {partition}; it has {topic.num_partitions}, "
+            f"numbered from 0",
+            key="--partition",
+        )
+    return [partition]
+
+
+def _offsets(topic: str, partitions: list[int], offset: int | None, default: int) -> str:
+    chosen = default if offset is None else offset
+    return format_offsets({TopicPartition(topic, number): chosen for number in partitions})
+
+
+def _instant(text: str | None, flag: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{flag} is {text!r}, expected ISO 8601, such as 2013-07-04 or 2013-07-04T12:00:00Z",
+            key=flag,
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+if __name__ == "__main__":
+    run(main)

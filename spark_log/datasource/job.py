@@ -1,0 +1,145 @@
+"""What the jobs in ``jobs/`` share: a session, a progress bar, sinks for records, a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from spark_log.errors import InvalidOptionError
+
+_POLL_S = 0.2
+
+
+class Sink(StrEnum):
+    """Where records read from the log go."""
+
+    CONSOLE = "console"
+    PARQUET = "parquet"
+    DELTA = "delta"
+    JSONL = "jsonl"
+
+
+def job_session(name: str) -> SparkSession:
+    """Return the session that ``spark-submit`` prepared, or a new one."""
+    spark = SparkSession.builder.appName(f"spark-log {name}").getOrCreate()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark
+
+
+@contextmanager
+def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
+    """Show on stderr how many tasks of the running stages are done, while the block runs."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(f"{title} …")
+        yield
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TextColumn("tasks"), TimeElapsedColumn(), console=console) as progress:
+        shown = progress.add_task(title, total=None)
+        done = threading.Event()
+
+        def watch() -> None:
+            tracker = spark.sparkContext.statusTracker()
+            while not done.wait(_POLL_S):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                total = sum(stage.numTasks for stage in stages if stage)
+                completed = sum(stage.numCompletedTasks for stage in stages if stage)
+                if total:
+                    progress.update(shown, total=total, completed=completed)
+
+        watcher = threading.Thread(target=watch, daemon=True, name="spark-progress")
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+def readable(df: DataFrame, *, binary: bool) -> DataFrame:
+    """Return records with ``key`` and ``value`` as text, unless they are wanted as bytes."""
+    if binary:
+        return df
+    text: dict[str, Column] = {name: F.col(name).cast("string") for name in ("key", "value")}
+    return df.withColumns(text)
+
+
+def write_records(df: DataFrame, sink: Sink, path: str | None, show: int) -> int:
+    """Write records to a sink.
+
+    Args:
+        df: the records.
+        sink: where to.
+        path: the table or directory, appended to; not for the console.
+        show: how many records the console shows.
+
+    Returns:
+        How many records there were.
+
+    Raises:
+        InvalidOptionError: the sink needs a path and got none.
+    """
+    if sink is not Sink.CONSOLE and not path:
+        raise InvalidOptionError(f"--to {sink} needs --path", key="path")
+    counted = Observation("records")
+    observed = df.observe(counted, F.count(F.lit(1)).alias("records"))
+    if sink is Sink.CONSOLE:
+        rows = df.limit(show).collect() if show else []
+        for row in rows:
+            print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
+        observed.write.format("noop").mode("overwrite").save()
+    else:
+        spark_format = "json" if sink is Sink.JSONL else sink.value
+        observed.write.format(spark_format).mode("append").save(path)
+    return int(counted.get["records"])
+
+
+class Report:
+    """What a job did, for a person or for a machine."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._entries: dict[str, Any] = {}
+
+    def add(self, **entries: Any) -> None:
+        """Add entries, shown in order."""
+        self._entries.update(entries)
+
+    def add_rate(self, records: int, seconds: float) -> None:
+        """Add how many records were handled, in how long, and so at what rate."""
+        self.add(
+            records=records,
+            seconds=round(seconds, 3),
+            records_per_second=round(records / seconds) if seconds else 0,
+        )
+
+    def print(self, *, as_json: bool) -> None:
+        """Print it to stdout: a table, or one JSON document on one line."""
+        if as_json:
+            print(json.dumps(self._entries, default=_as_json))  # noqa: T201
+            sys.stdout.flush()
+            return
+        table = Table(title=self._title, show_header=False, title_justify="left")
+        for name, value in self._entries.items():
+            text = f"{value:,}" if isinstance(value, int) else str(value)
+            table.add_row(name.replace("_", " "), text)
+        Console().print(table)
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat else str(value)
