@@ -105,10 +105,8 @@ class KafkaBroker:
 
     def create_topic(self, topic: str, num_partitions: int) -> None:
         """Create ``topic`` with one replica per partition; about a second, for it starts a JVM."""
-        self._topic_command(
-            "--create", "--topic", topic,
-            "--partitions", str(num_partitions), "--replication-factor", "1",
-        )  # fmt: skip
+        size = ["--partitions", str(num_partitions), "--replication-factor", "1"]
+        self._topic_command("--create", "--topic", topic, *size)
 
     def delete_topic(self, topic: str) -> None:
         """Delete ``topic``; the broker frees its files a minute later (file.delete.delay.ms)."""
@@ -132,7 +130,7 @@ class KafkaBroker:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is ours to handle, then the broker is stopped
-                preexec_fn=_die_with_parent(),
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it takes no lock
             )
         stack.callback(self._stop, process)
         deadline = time.monotonic() + self._start_timeout_s
@@ -156,7 +154,8 @@ def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) 
     """Return a directory with the jars of ``artifacts`` (``group:artifact:version``), by Maven.
 
     Cached in ``benchmarks/.kafka/<name>`` for as long as the list stays the same; the list is
-    written there last, so a fetch that was cut off is done again.
+    written there last, so a fetch that was cut off is done again. Maven must be there even so:
+    a benchmark that runs or stops depending on what was run before helps nobody.
 
     Args:
         name: The directory's name in the cache.
@@ -268,9 +267,14 @@ def _die_with_parent() -> Callable[[], None] | None:
 def _run(command: Sequence[str], *, directory: Path | None = None, timeout_s: float = 600) -> str:
     try:
         done = subprocess.run(
-            command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
             timeout=timeout_s,
-        )  # fmt: skip
+            check=False,  # what it said belongs into the error
+        )
     except subprocess.TimeoutExpired as error:
         raise BrokerError(f"{Path(command[0]).name} took more than {timeout_s:.0f} s") from error
     if done.returncode:

@@ -46,7 +46,7 @@ CONNECTOR_ARTIFACTS = (
     "org.apache.commons:commons-pool2:2.12.1",
 )
 KAFKA_WRITE, KAFKA_READ = "Kafka write", "Kafka read"
-KAFKA_READ_TUNED = "Kafka read, 10 ms wait"
+KAFKA_READ_TUNED = "Kafka read, tuned"
 WARMUPS = 2  # the broker's JVM and the connector are still being compiled in the second run
 
 

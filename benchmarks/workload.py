@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ def session(
 ) -> SparkSession:
     """Return a quiet ``local[2]`` session; every peer of a run shares it.
 
+    Its workers are this Python unless ``PYSPARK_PYTHON`` says otherwise: Spark's default is the
+    ``python3`` on the path, which outside an activated environment has no spark_log.
+
     Args:
         extra_packages: Maven coordinates for ``spark.jars.packages``.
         jars: Files for ``spark.jars``.
@@ -46,6 +50,7 @@ def session(
         settings["spark.jars.packages"] = ",".join(extra_packages)
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -125,15 +130,15 @@ class Result:
         return {other: self.rate(case) / self.rate(other) for other in others}
 
     def print(self, console: Console | None = None) -> None:
-        """Print a table: rate (median, and slowest to fastest repeat) and ratios of each case."""
+        """Print a table: rate (median, and from slowest to fastest) and ratios of each case."""
         table = Table(title=self.name)
         table.caption = f"{self.n:,} records, median of {self._repeats} runs"
         table.add_column("case", no_wrap=True)
         table.add_column("M records/s", justify="right")
-        table.add_column("slowest, fastest", justify="right")
-        table.add_column("ratio")
+        table.add_column("spread", justify="right")
+        table.add_column("ratio", no_wrap=True)
         for case, seconds in self.seconds.items():
-            spread = f"{self.n / max(seconds) / 1e6:.2f}, {self.n / min(seconds) / 1e6:.2f}"
+            spread = f"{self.n / max(seconds) / 1e6:.2f}-{self.n / min(seconds) / 1e6:.2f}"
             ratios = "\n".join(f"{ratio:.2f} x {of}" for of, ratio in self.ratios(case).items())
             table.add_row(case, f"{self.rate(case) / 1e6:.2f}", spread, ratios)
         (console or Console()).print(table)

@@ -12,12 +12,16 @@ import time
 from typing import Annotated
 
 import typer
-from spark_log.cli.errors import run
 
+from spark_log.cli.errors import run
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.output import Output
+from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.job import (
     Report,
     Sink,
+    connection_options,
     job_session,
     readable,
     spark_progress,
@@ -28,9 +32,11 @@ from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 
+@with_option_groups
 def main(
     topics: Annotated[list[str], typer.Argument(help="The topics to read.")],
-    root: Annotated[str, typer.Option(envvar="SPARK_LOG_ROOT", help="The cluster root.")],
+    root: Root,
+    output: Output,
     group: Annotated[str, typer.Option(help="The consumer group.")],
     to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
     path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
@@ -43,11 +49,10 @@ def main(
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
     binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
-    output: Annotated[str, typer.Option(help="How to report: text or json.")] = "text",
 ) -> None:
     """Read what is new in topics for a consumer group, write it, and commit the offsets."""
     report = Report("consumed")
-    cluster = Cluster(root)
+    cluster = root.cluster()
     offsets = OffsetsTable(cluster)
     starts, ends = _ranges(cluster, offsets, group, topics, latest)
     pending = sum(ends[partition] - starts[partition] for partition in ends)
@@ -58,10 +63,11 @@ def main(
         spark = job_session("consume")
         df = (
             spark.read.format("spark_log")
+            .options(**connection_options(root.url, root.storage_options))
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", format_offsets(starts))
             .option("endingOffsets", format_offsets(ends))
-            .load(root)
+            .load()
         )
         with spark_progress(spark, f"Reading {', '.join(topics)}"):
             records = write_records(readable(df, binary=binary), to, path, show)
@@ -69,7 +75,7 @@ def main(
     offsets.commit(group, {named: OffsetAndMetadata(offset) for named, offset in ends.items()})
     report.add_rate(records, time.perf_counter() - started)
     report.add(committed=format_offsets(ends))
-    report.print(as_json=output == "json")
+    report.print(as_json=output.is_json)
 
 
 def _ranges(

@@ -17,11 +17,15 @@ from typing import Annotated
 import typer
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from spark_log.cli.errors import run
 
-from spark_log import Admin, NewTopic
+from spark_log import NewTopic
+from spark_log.cli.errors import run
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.output import Output
+from spark_log.cli.properties import parse_pairs
+from spark_log.cli.root import Root
 from spark_log.datasource import by_partition
-from spark_log.datasource.job import Report, job_session, spark_progress
+from spark_log.datasource.job import Report, connection_options, job_session, spark_progress
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
 
 
@@ -35,9 +39,11 @@ class Format(StrEnum):
     TEXT = "text"
 
 
+@with_option_groups
 def main(
     source: Annotated[str, typer.Argument(help="File, directory or table to read.")],
-    root: Annotated[str, typer.Option(envvar="SPARK_LOG_ROOT", help="The cluster root.")],
+    root: Root,
+    output: Output,
     topic: Annotated[str, typer.Option(help="The topic to write to.")],
     source_format: Annotated[
         Format, typer.Option("--format", help="What the source is; json is one document a line.")
@@ -73,15 +79,14 @@ def main(
             "instead of one for each task and partition."
         ),
     ] = True,
-    output: Annotated[str, typer.Option(help="How to report: text or json.")] = "text",
 ) -> None:
     """Write files or a Delta table into a topic: one record per row."""
     report = Report("produced")
     if partitions is not None:
-        _create(root, topic, partitions, _pairs(topic_config or [], "--topic-config"))
-    Admin(root).describe_topics([topic])  # no such topic: say so before anything is read
+        _create(root, topic, partitions, parse_pairs("--topic-config", topic_config or []))
+    root.cluster().topic(topic)  # no such topic: say so before anything is read
     spark = job_session("produce")
-    options = _pairs(source_option or [], "--source-option")
+    options = parse_pairs("--source-option", source_option or [])
     with spark_progress(spark, f"Reading {source}"):
         rows = _read(spark, source, source_format, options)
     counted = Observation("produced")
@@ -89,25 +94,26 @@ def main(
         counted, F.count(F.lit(1)).alias("records")
     )
     if shuffle:
-        records = by_partition(records, root, topic)
+        records = by_partition(records, root.url, topic, root.storage_options)
     started = time.perf_counter()
     with spark_progress(spark, f"Writing to {topic}"):
-        records.write.format("spark_log").mode("append").option("topic", topic).save(root)
+        options = connection_options(root.url, root.storage_options) | {"topic": topic}
+        records.write.format("spark_log").mode("append").options(**options).save()
     seconds = time.perf_counter() - started
-    described = Admin(root).describe_topics([topic])[0]
-    report.add(topic=topic, root=root)
+    described = root.admin().describe_topics([topic])[0]
+    report.add(topic=topic, root=root.url)
     report.add_rate(int(counted.get["records"]), seconds)
     report.add(
         partitions=len(described.partitions),
         segments=sum(partition.segments for partition in described.partitions),
         size_bytes=sum(partition.size_bytes for partition in described.partitions),
     )
-    report.print(as_json=output == "json")
+    report.print(as_json=output.is_json)
 
 
-def _create(root: str, topic: str, partitions: int, configs: dict[str, str]) -> None:
+def _create(root: Root, topic: str, partitions: int, configs: dict[str, str]) -> None:
     with suppress(TopicAlreadyExistsError):  # stays as it is: --partitions is for a new one
-        Admin(root).create_topics([NewTopic(topic, partitions, topic_configs=configs)])
+        root.admin().create_topics([NewTopic(topic, partitions, topic_configs=configs)])
 
 
 def _read(
@@ -145,16 +151,6 @@ def _records(
         ]
         columns.append(F.array(*items).alias("headers"))
     return rows.select(*columns)
-
-
-def _pairs(texts: list[str], flag: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidOptionError(f"{flag} is {text!r}, expected KEY=VALUE", key=flag)
-        pairs[name] = value
-    return pairs
 
 
 if __name__ == "__main__":

@@ -16,11 +16,15 @@ from typing import Annotated
 
 import typer
 from pyspark.sql import functions as F
-from spark_log.cli.errors import run
 
+from spark_log.cli.errors import run
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.output import Output
+from spark_log.cli.root import Root
 from spark_log.datasource.job import (
     Report,
     Sink,
+    connection_options,
     job_session,
     readable,
     spark_progress,
@@ -30,13 +34,15 @@ from spark_log.datasource.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.options import parse_read_options
 from spark_log.datasource.splits import plan_splits
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
 
+@with_option_groups
 def main(
     topic: Annotated[str, typer.Argument(help="The topic to read.")],
-    root: Annotated[str, typer.Option(envvar="SPARK_LOG_ROOT", help="The cluster root.")],
+    root: Root,
+    output: Output,
     from_time: Annotated[
         str | None, typer.Option(help="First timestamp: ISO 8601, UTC unless it names a zone.")
     ] = None,
@@ -52,16 +58,14 @@ def main(
     path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
     binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
-    output: Annotated[str, typer.Option(help="How to report: text or json.")] = "text",
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
     begin, end = _instant(from_time, "--from-time"), _instant(to_time, "--to-time")
     if (begin or end) and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give a range of times or a range of offsets, not both")
-    partitions = _partitions(Cluster(root).topic(topic), partition)
-    options = {
-        "path": root,
+    partitions = _partitions(root.cluster().topic(topic), partition)
+    options = connection_options(root.url, root.storage_options) | {
         "assign": json.dumps({topic: partitions}),
         "startingOffsets": _offsets(topic, partitions, from_offset, EARLIEST),
         "endingOffsets": _offsets(topic, partitions, to_offset, LATEST),
@@ -82,7 +86,7 @@ def main(
         records = write_records(readable(df, binary=binary), to, path, show)
     report.add(topic=topic, to=path or to.value)
     report.add_rate(records, time.perf_counter() - started)
-    report.print(as_json=output == "json")
+    report.print(as_json=output.is_json)
 
 
 def _partitions(topic: TopicImage, partition: int | None) -> list[int]:

@@ -16,7 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from spark_log.datasource.options import STORAGE_PREFIX
 from spark_log.errors import InvalidOptionError
+from spark_log.storage import StorageOptions
 
 _POLL_S = 0.2
 
@@ -35,6 +37,12 @@ def job_session(name: str) -> SparkSession:
     spark = SparkSession.builder.appName(f"spark-log {name}").getOrCreate()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
+
+
+def connection_options(root: str, storage_options: StorageOptions) -> dict[str, str]:
+    """Return what every read and write of ``format("spark_log")`` needs to find the root."""
+    storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
+    return {"path": root, **storage}
 
 
 @contextmanager

@@ -1,0 +1,5 @@
+"""``python -m spark_log.cli``."""
+
+from spark_log.cli.main import main
+
+main()

@@ -1,0 +1,132 @@
+"""How a command ends: errors in one line on stderr, and an exit status that tells their kind."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+import typer
+
+from spark_log import errors
+
+FAILURE: Final = 1
+"""Storage failed, data is damaged, or this program is wrong."""
+MISTAKE: Final = 2
+"""What the user asked for cannot be."""
+INTERRUPTED: Final = 130
+"""Ctrl-C: 128 + SIGINT, as a shell counts."""
+CLOSED_PIPE: Final = 141
+"""Nobody reads the output any more: 128 + SIGPIPE, as for ``cat`` in front of ``head``."""
+
+_MISTAKES = (
+    errors.InvalidConfigurationError,
+    errors.InvalidPartitionsError,
+    errors.InvalidRecordError,
+    errors.InvalidReplicationFactorError,
+    errors.InvalidRootError,
+    errors.InvalidTopicError,
+    errors.OffsetOutOfRangeError,
+    errors.RootNotFoundError,
+    errors.TopicAlreadyExistsError,
+    errors.UnknownTopicOrPartitionError,
+    errors.UnsupportedStoreError,
+)
+
+_RAISED_IN_SPARK = re.compile(r"^(?:\S*: )?spark_log\.errors\.(\w+): (.+)$", re.MULTILINE)
+"""The last line of a Python traceback, as Spark quotes it when a task or a reader failed."""
+
+
+def run(
+    command: typer.Typer | Callable[..., None],
+    *,
+    argv: Sequence[str] | None = None,
+    prog: str | None = None,
+) -> NoReturn:
+    """Run a command line and exit; whatever goes wrong is one line on stderr, not a traceback.
+
+    With the environment variable ``SPARK_LOG_DEBUG=1`` the traceback is shown before that line.
+
+    Args:
+        command: the application, or a function whose parameters are annotated as Typer wants.
+        argv: its arguments; None for the process's.
+        prog: the name that errors begin with; None for the script's.
+    """
+    name = prog or Path(sys.argv[0]).name
+    try:
+        status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:
+        status = CLOSED_PIPE
+    except Exception as error:
+        if os.environ.get("SPARK_LOG_DEBUG", "0") not in ("", "0"):
+            traceback.print_exc()
+        status, message = verdict(error)
+        with suppress(OSError):
+            print(f"{name}: error: {message}", file=sys.stderr)
+    _flush_or_forget()
+    sys.exit(status)
+
+
+def verdict(error: Exception) -> tuple[int, str]:
+    """Return the exit status and the line that an error amounts to."""
+    if isinstance(error, typer.TyperException):
+        return error.exit_code, _one_line(error.format_message()) + _where_help_is(error)
+    if isinstance(error, errors.SparkLogError):
+        return _status(type(error)), _one_line(error.message)
+    if quoted := _RAISED_IN_SPARK.findall(str(error)):
+        name, message = quoted[-1]
+        return _status(getattr(errors, name, Exception)), _one_line(message)
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return FAILURE, _one_line(f"{where}{error.strerror}")
+    kind = type(error).__name__
+    return FAILURE, _one_line(f"{kind}: {error} (SPARK_LOG_DEBUG=1 shows where it came from)")
+
+
+def _application(command: typer.Typer | Callable[..., None]) -> typer.Typer:
+    if isinstance(command, typer.Typer):
+        return command
+    application = typer.Typer(add_completion=False, rich_markup_mode=None)
+    application.command()(command)
+    return application
+
+
+def _invoke(application: typer.Typer, name: str, argv: Sequence[str]) -> int:
+    """Run the command without Typer's own idea of how errors are shown."""
+    command = typer.main.get_command(application)
+    try:
+        with command.make_context(name, list(argv)) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def _status(kind: type[Exception]) -> int:
+    return MISTAKE if issubclass(kind, _MISTAKES) else FAILURE
+
+
+def _one_line(text: str) -> str:
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
+
+
+def _where_help_is(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return "" if context is None else f" (see {context.command_path} --help)"
+
+
+def _flush_or_forget() -> None:
+    """Leave nothing in stdout that the interpreter would try, and fail, to write at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

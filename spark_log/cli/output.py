@@ -1,0 +1,115 @@
+"""How a command answers: text for people, JSON for programs, both on stdout."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """What ``--output`` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The form in which a command was asked to answer."""
+
+    format: Format
+
+    @classmethod
+    def from_options(
+        cls,
+        output: Annotated[Format, typer.Option("--output", help="How to answer.")] = Format.TEXT,
+        json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+    ) -> Output:
+        """Return the form; ``--json`` wins."""
+        return cls(Format.JSON if json else output)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a program reads the answer."""
+        return self.format is Format.JSON
+
+    def answer(self, text: str, document: Mapping[str, object]) -> None:
+        """Print a line of text, or the document that says the same."""
+        if self.is_json:
+            print_json(document)
+        else:
+            print_text(text)
+
+
+def print_text(text: str) -> None:
+    """Print a line (or several) of text to stdout."""
+    print_bytes(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document to stdout, in UTF-8 whatever the locale is."""
+    print_bytes(f"{to_json(document, indent=2)}\n".encode())
+
+
+def to_json(document: object, indent: int | None = None) -> str:
+    """Return a document as JSON text that can be encoded as UTF-8."""
+    text = json_module.dumps(document, ensure_ascii=False, indent=indent)
+    # A path that is not UTF-8 has lone surrogates: \udcff is also how JSON escapes them.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def print_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under headings: a table on a terminal, else plain aligned columns.
+
+    Args:
+        columns: the headings.
+        rows: whole numbers are set to the right, all else to the left.
+    """
+    numeric = [bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))]
+    if sys.stdout.isatty():
+        _print_rich_table(columns, rows, numeric)
+        return
+    cells = [[heading.upper() for heading in columns], *(list(map(str, row)) for row in rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
+    for row in cells:
+        aligned = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        print_text("  ".join(aligned).rstrip())
+
+
+def print_note(text: str) -> None:
+    """Print a line to stderr: what is not part of the answer."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print_rich_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
+) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, right in zip(columns, numeric, strict=True):
+        table.add_column(
+            heading, justify="right" if right else "left", no_wrap=right, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
+    Console().print(table)

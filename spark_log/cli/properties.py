@@ -1,0 +1,68 @@
+"""``KEY=VALUE`` arguments, as Kafka's tools take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from spark_log.errors import InvalidConfigurationError, nearest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Settings = TypeVar("Settings", bound=DataclassInstance)
+
+
+def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> dict[str, str]:
+    """Return the pairs as a dict; of a key that comes twice, the last.
+
+    Args:
+        option: the option's name, for errors.
+        pairs: texts of the form ``KEY=VALUE``.
+        secret: an error does not show the text.
+
+    Raises:
+        InvalidConfigurationError: a text has another form.
+    """
+    parsed: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key.strip() or not equals:
+            shown = "something else" if secret else repr(pair)
+            raise InvalidConfigurationError(f"{option} takes KEY=VALUE, got {shown}", key=key)
+        parsed[key.strip()] = value
+    return parsed
+
+
+def with_properties(settings: Settings, pairs: Sequence[str]) -> Settings:
+    """Return ``settings``, a dataclass of texts and booleans, changed by ``--property`` pairs.
+
+    Args:
+        settings: a field ``print_key`` is the property ``print.key``.
+        pairs: texts of the form ``KEY=VALUE``.
+
+    Raises:
+        InvalidConfigurationError: there is no such property, or its value is not of its type.
+    """
+    known = {field.name.replace("_", "."): field.name for field in fields(settings)}
+    changes: dict[str, str | bool] = {}
+    for key, value in parse_pairs("--property", pairs).items():
+        if key not in known:
+            close = nearest(key, known)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise InvalidConfigurationError(
+                f"unknown property {key!r}; {hint}", key=key, nearest=close[0] if close else None
+            )
+        is_boolean = isinstance(getattr(settings, known[key]), bool)
+        changes[known[key]] = _parse_boolean(key, value) if is_boolean else value
+    return replace(settings, **changes)
+
+
+def _parse_boolean(key: str, value: str) -> bool:
+    lower = value.strip().lower()
+    if lower not in ("true", "false"):
+        raise InvalidConfigurationError(
+            f"property {key!r} is {value!r}, expected true or false", key=key
+        )
+    return lower == "true"

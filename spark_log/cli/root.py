@@ -1,0 +1,147 @@
+"""Which cluster root a command works on.
+
+The first of these that is there: ``--root``, the environment variable ``SPARK_LOG_ROOT``, the key
+``root`` in the properties file. That file is the one named by ``--config``, else
+``spark-log.properties`` or ``conf/spark-log.properties`` in the working directory. Storage options
+are the file's ``storage.*`` keys, and over them ``--storage-option``; they are never shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from spark_log.cli.properties import parse_pairs
+from spark_log.config import ToolConfig, load_properties
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata import Admin, Cluster
+
+DEFAULT_FILES: Final = ("spark-log.properties", "conf/spark-log.properties")
+
+RootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        envvar="SPARK_LOG_ROOT",
+        metavar="URL",
+        help="The cluster root: a path or a URL. [default: root in the properties file]",
+    ),
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help=f"Properties file: root, storage.*, … [default: {' or '.join(DEFAULT_FILES)}]",
+    ),
+]
+ConfigFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "--command-config",
+        metavar="FILE",
+        help=f"Properties file: root, storage.*, … [default: {' or '.join(DEFAULT_FILES)}]",
+    ),
+]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="For the file system of the root; goes before storage.KEY in the properties file. "
+        "Repeatable.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The cluster root of a command line.
+
+    Attributes:
+        url: a path or URL, as the user gave it.
+        storage_options: for the file system; never shown.
+        settings: what the properties file says besides.
+    """
+
+    url: str
+    storage_options: Mapping[str, object] = field(repr=False)
+    settings: ToolConfig
+
+    @classmethod
+    def from_options(
+        cls,
+        root: RootOption = None,
+        config: ConfigFileOption = None,
+        storage_option: StorageOption = None,
+    ) -> Root:
+        """Find the root, without touching it.
+
+        Raises:
+            InvalidConfigurationError: none is named anywhere, or the properties file is wrong.
+        """
+        settings, from_file = _read_properties(config)
+        options = parse_pairs("--storage-option", storage_option or [], secret=True)
+        url = settings.root if root is None else root
+        if not url:
+            raise InvalidConfigurationError(
+                "which root? Give --root, set SPARK_LOG_ROOT, or write root=… into "
+                f"{DEFAULT_FILES[0]}",
+                key="root",
+            )
+        return cls(os.path.expanduser(url), {**from_file, **options}, settings)
+
+    def cluster(self) -> Cluster:
+        """Open it.
+
+        Raises:
+            RootNotFoundError, InvalidRootError, UnsupportedStoreError: see `Cluster`.
+        """
+        return Cluster(self.url, self.storage_options)
+
+    def admin(self) -> Admin:
+        """Return an `Admin` for it; touches nothing yet."""
+        return Admin(self.url, storage_options=self.storage_options)
+
+
+class RootOfNewTopic(Root):
+    """The same where ``--config`` is Kafka's ``KEY=VALUE`` of a topic."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_options(
+        cls,
+        root: RootOption = None,
+        command_config: CommandConfigOption = None,
+        storage_option: StorageOption = None,
+    ) -> Root:
+        """See `Root.from_options`."""
+        return Root.from_options(root, command_config, storage_option)
+
+
+def _read_properties(named: Path | None) -> tuple[ToolConfig, dict[str, str]]:
+    defaults = (Path(name) for name in DEFAULT_FILES)
+    path = named or next((path for path in defaults if path.is_file()), None)
+    if path is None:
+        return ToolConfig(), {}
+    try:
+        return load_properties(path)
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(
+            error.message if str(path) in error.message else f"{path}: {error.message}",
+            key=error.key,
+            nearest=error.nearest,
+        ) from None
+    except OSError as error:
+        raise InvalidConfigurationError(
+            f"cannot read the properties file {path}: {error.strerror}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidConfigurationError(f"{path} is not a text file in UTF-8") from error
