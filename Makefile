@@ -31,7 +31,8 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff format
 
 docs: venv ## Write docs/configuration.md from the table of keys
-	@$(BIN)/python -m spark_log.config > docs/configuration.md
+	@$(BIN)/python -c 'from spark_log import config; print(config.markdown(), end="")' \
+	  > docs/configuration.md
 
 bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_parquet $(ARGS)

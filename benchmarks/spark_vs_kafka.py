@@ -168,8 +168,8 @@ def spark_log_cases(spark: SparkSession, df: DataFrame, work: Path) -> list[list
     return [
         [writing("Spark Log write, keyed", keyed, "false"), reading],
         [replace(writing("Spark Log write, unkeyed", unkeyed, "false"), after=drop)],
-        [replace(writing("Spark Log write, keyed, synced", keyed, "true"), after=drop)],
-        [replace(writing("Spark Log write, unkeyed, synced", unkeyed, "true"), after=drop)],
+        [replace(writing("Spark Log write, keyed, sync", keyed, "true"), after=drop)],
+        [replace(writing("Spark Log write, unkeyed, sync", unkeyed, "true"), after=drop)],
     ]
 
 

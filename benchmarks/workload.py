@@ -15,6 +15,7 @@ from statistics import median
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -131,15 +132,15 @@ class Result:
 
     def print(self, console: Console | None = None) -> None:
         """Print a table: rate (median, and from slowest to fastest) and ratios of each case."""
-        table = Table(title=self.name)
-        table.caption = f"{self.n:,} records, median of {self._repeats} runs"
+        table = Table(title=self.name, box=SIMPLE_HEAD)
+        table.caption = f"million records/s, median of {self._repeats} runs of {self.n:,} records"
         table.add_column("case", no_wrap=True)
-        table.add_column("M records/s", justify="right")
-        table.add_column("spread", justify="right")
+        table.add_column("M/s", justify="right", no_wrap=True)
+        table.add_column("spread", justify="right", no_wrap=True)
         table.add_column("ratio", no_wrap=True)
         for case, seconds in self.seconds.items():
             spread = f"{self.n / max(seconds) / 1e6:.2f}-{self.n / min(seconds) / 1e6:.2f}"
-            ratios = "\n".join(f"{ratio:.2f} x {of}" for of, ratio in self.ratios(case).items())
+            ratios = "\n".join(f"{ratio:.2f}x {of}" for of, ratio in self.ratios(case).items())
             table.add_row(case, f"{self.rate(case) / 1e6:.2f}", spread, ratios)
         (console or Console()).print(table)
 

@@ -2,8 +2,8 @@
 
 The table is the set of models below: a field ``segment_bytes`` is the key ``segment.bytes`` in
 files and Spark options, and the keyword argument ``segment_bytes`` in Python. Unknown keys are
-refused with the nearest known name. ``python -m spark_log.config`` prints the table as Markdown;
-``docs/configuration.md`` is that output.
+refused with the nearest known name. ``docs/configuration.md`` is what `markdown` makes of the
+table (``make docs``).
 """
 
 from __future__ import annotations
@@ -263,7 +263,3 @@ def _as_config_error(
     return InvalidConfigurationError(
         f"config {key.name!r} is {first['input']!r}, expected {wanted}", key=key.name
     )
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")  # noqa: T201

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, print_bytes, print_note
+from spark_log.cli.output import Output, print_bytes, print_json_lines, print_note
 from spark_log.cli.partition_reader import OffsetRange, read_partitions
 from spark_log.cli.properties import with_properties
-from spark_log.cli.record_format import TextFormat, format_json, format_text
+from spark_log.cli.record_format import TextFormat, format_text, record_documents
 from spark_log.cli.root import Root
 from spark_log.cli.time_window import TimeWindow
-from spark_log.errors import InvalidOptionError
-from spark_log.log import LogBatch, PartitionLog
+from spark_log.log import PartitionLog
 
 _EARLIEST, _LATEST = "earliest", "latest"
+
+_ROWS_AT_ONCE = 4096
+"""So many records become Python objects at once."""
 
 
 @with_option_groups
@@ -86,7 +88,9 @@ def console_consumer(
         ),
     ] = None,
 ) -> None:
-    """Print records, by default those that come from now on, until Ctrl-C.
+    """Print the records of a topic.
+
+    By default those that come from now on, until Ctrl-C.
 
     With --from-time or --to-time, a window of event time is replayed: exactly the records whose
     timestamps lie in it, of all that the log holds when the command starts; then it ends.
@@ -99,9 +103,8 @@ def console_consumer(
         print_partition=print_partition,
         print_offset=print_offset,
         print_headers=print_headers,
+        key_separator=TextFormat().key_separator if key_separator is None else key_separator,
     )
-    if key_separator is not None:
-        text_format = replace(text_format, key_separator=key_separator)
     text_format = with_properties(text_format, properties or [])
     window = TimeWindow.parse(from_time, to_time)
     start = _parse_start(from_beginning, offset, window)
@@ -109,24 +112,22 @@ def console_consumer(
     image = cluster.topic(topic)
     numbers = sorted(image.partitions) if partition is None else [partition]
     if isinstance(start, int) and len(numbers) > 1:
-        raise InvalidOptionError(
-            f"--offset {start} needs --partition: topic {topic!r} has {len(numbers)}",
-            key="--offset",
+        raise typer.BadParameter(
+            f"{start} needs --partition too: topic {topic!r} has {len(numbers)}",
+            param_hint="'--offset'",
         )
     logs = {number: cluster.partition_log(image, number) for number in numbers}
     ranges = {number: _range(log, start, window) for number, log in logs.items()}
-    batches = read_partitions(logs, ranges, cluster.clock, timeout_ms)
+    fetched = read_partitions(logs, ranges, cluster.clock, timeout_ms)
     count = 0
     try:
-        for number, batch in _limited(_inside(batches, window), max_messages):
-            pieces = (
-                format_json(batch, topic, number)
-                if output.is_json
-                else format_text(batch, number, text_format)
-            )
-            for piece in pieces:
-                print_bytes(piece)
-            count += batch.records.num_rows
+        for records in _limited(_inside(fetched, window), max_messages):
+            for piece in records.pieces(_ROWS_AT_ONCE):
+                if output.is_json:
+                    print_json_lines({"topic": topic, **each} for each in record_documents(piece))
+                else:
+                    print_bytes(format_text(piece, text_format))
+            count += len(records)
     except KeyboardInterrupt:
         _report(count)
         raise
@@ -136,18 +137,18 @@ def console_consumer(
 def _parse_start(from_beginning: bool, offset: str | None, window: TimeWindow) -> int | str:
     """Return the offset to start at, or which end of the log."""
     if from_beginning and offset is not None:
-        raise InvalidOptionError("--from-beginning and --offset exclude each other", key="--offset")
+        raise typer.BadParameter("--from-beginning and --offset exclude each other")
     if window.from_us is not None and (from_beginning or offset is not None):
         other = "--offset" if offset is not None else "--from-beginning"
-        raise InvalidOptionError(f"--from-time and {other} exclude each other", key="--from-time")
+        raise typer.BadParameter(f"--from-time and {other} exclude each other")
     if offset is None:
-        return _EARLIEST if from_beginning or window.is_bounded else _LATEST
+        return _LATEST if window.is_open and not from_beginning else _EARLIEST
     if offset in (_EARLIEST, _LATEST):
         return offset
-    if not re.fullmatch(r"[0-9]+", offset):
-        raise InvalidOptionError(
-            f"--offset {offset!r} is not an offset; give a number from 0, {_EARLIEST} or {_LATEST}",
-            key="--offset",
+    if not re.fullmatch(r"[0-9]{1,18}", offset):
+        raise typer.BadParameter(
+            f"{offset!r} is not an offset; give a number from 0, {_EARLIEST} or {_LATEST}",
+            param_hint="'--offset'",
         )
     return int(offset)
 
@@ -155,40 +156,37 @@ def _parse_start(from_beginning: bool, offset: str | None, window: TimeWindow) -
 def _range(log: PartitionLog, start: int | str, window: TimeWindow) -> OffsetRange:
     """Return what to read of a partition; a window of time ends where the log ends now."""
     view = log.observe()
-    end = view.log_end_offset if window.is_bounded else None
+    end = None if window.is_open else view.log_end_offset
     if window.from_us is not None:
         found = log.offset_for_time(window.from_us)
-        # Not found: there is nothing in the window, so begin at its end.
+        # Not found: nothing of the log is in the window, so begin at its end.
         return OffsetRange(view.log_end_offset if found is None else found[0], end)
     if isinstance(start, int):
         return OffsetRange(start, end)
     return OffsetRange(view.log_start_offset if start == _EARLIEST else view.log_end_offset, end)
 
 
-def _inside(
-    batches: Iterator[tuple[int, LogBatch]], window: TimeWindow
-) -> Iterator[tuple[int, LogBatch]]:
-    """Leave out the records outside of a window of time."""
-    for number, batch in batches:
-        inside = window.contains(batch.records.column("timestamp"))
-        kept = batch if inside is None else batch.filter(inside)
-        if kept.records.num_rows:
-            yield number, kept
+def _inside(fetched: Iterator[FetchedRecords], window: TimeWindow) -> Iterator[FetchedRecords]:
+    """Leave out what is outside of a window of time."""
+    if window.is_open:
+        yield from fetched
+        return
+    for records in fetched:
+        kept = records.where(window.contains(records.timestamps_us))
+        if kept:
+            yield kept
 
 
-def _limited(
-    batches: Iterator[tuple[int, LogBatch]], limit: int | None
-) -> Iterator[tuple[int, LogBatch]]:
+def _limited(fetched: Iterator[FetchedRecords], limit: int | None) -> Iterator[FetchedRecords]:
     """End after exactly ``limit`` records."""
     if limit is None:
-        yield from batches
+        yield from fetched
         return
     left = limit
-    for number, batch in batches:
-        rows = min(left, batch.records.num_rows)
-        yield number, replace(batch, records=batch.records.slice(0, rows))
-        left -= rows
-        if not left:
+    for records in fetched:
+        yield records.slice(0, left)
+        left -= len(records)
+        if left <= 0:
             return
 
 

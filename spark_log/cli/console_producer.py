@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ import typer
 from spark_log.cli.line_format import LineFormat, parse_lines
 from spark_log.cli.line_source import line_blocks
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, print_json, print_note
+from spark_log.cli.output import Output, counted, print_json, print_note
 from spark_log.cli.properties import with_properties
 from spark_log.cli.root import Root
 from spark_log.cli.topic_appender import TopicAppender
@@ -38,7 +37,9 @@ def console_producer(
     ] = None,
     null_marker: Annotated[
         str | None,
-        typer.Option("--null-marker", metavar="TEXT", help="Keys and values of this text are null."),
+        typer.Option(
+            "--null-marker", metavar="TEXT", help="Keys and values of this text are null."
+        ),
     ] = None,
     properties: Annotated[
         list[str] | None,
@@ -65,15 +66,15 @@ def console_producer(
         ),
     ] = "none",
 ) -> None:
-    """Append lines from stdin to a topic; says on stderr how many records went where.
+    """Append lines from stdin to a topic.
 
-    Lines that come one by one are appended one by one; a stream of lines is appended as segments
-    of up to 64 MiB, at least every second.
+    Lines that come one by one are appended one by one; a stream of lines becomes segments of up to
+    64 MiB, one every second at least. At the end, stderr says how many records went where.
     """
     line_format = with_properties(
         LineFormat(
             parse_key=key_separator is not None,
-            key_separator=key_separator or LineFormat().key_separator,
+            key_separator=LineFormat().key_separator if key_separator is None else key_separator,
             null_marker=null_marker or "",
         ),
         properties or [],
@@ -149,8 +150,10 @@ def _report(topic: str, appender: TopicAppender, output: Output) -> None:
         print_json({"topic": topic, "records": appender.records, "partitions": partitions})
         return
     where = "".join(
-        f"\n  {topic}-{partition}: {appended.records} records, "
+        f"\n  {topic}-{partition}: {counted(appended.records, 'record')}, "
         f"offsets {appended.base_offset} to {appended.last_offset}"
         for partition, appended in sorted(appender.appended.items())
     )
-    print_note(f"Appended {appender.records} records to {topic}{':' if where else '.'}{where}")
+    print_note(
+        f"Appended {counted(appender.records, 'record')} to {topic}{':' if where else '.'}{where}"
+    )

@@ -78,7 +78,7 @@ def run(
 def verdict(error: Exception) -> tuple[int, str]:
     """Return the exit status and the line that an error amounts to."""
     if isinstance(error, typer.TyperException):
-        return error.exit_code, _one_line(error.format_message()) + _where_help_is(error)
+        return error.exit_code, _typer_line(error)
     if isinstance(error, errors.SparkLogError):
         return _status(type(error)), _one_line(error.message)
     if quoted := _RAISED_IN_SPARK.findall(str(error)):
@@ -118,9 +118,11 @@ def _one_line(text: str) -> str:
     return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
-def _where_help_is(error: typer.TyperException) -> str:
+def _typer_line(error: typer.TyperException) -> str:
+    # Typer lets pydantic check values; these are its words, not ours.
+    line = _one_line(error.format_message().replace(": Value error, ", ": "))
     context = getattr(error, "ctx", None)
-    return "" if context is None else f" (see {context.command_path} --help)"
+    return line if context is None else f"{line} (see {context.command_path} --help)"
 
 
 def _flush_or_forget() -> None:

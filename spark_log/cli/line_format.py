@@ -7,6 +7,7 @@ is handed out.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from itertools import combinations
 
@@ -91,7 +92,7 @@ def parse_lines(block: bytes, line_format: LineFormat, timestamp_us: int) -> Par
     """Return the records in a block of whole lines.
 
     Args:
-        block: lines that end with ``\\n`` or ``\\r\\n``; the last one need not.
+        block: lines that end with LF or CR LF; the last one need not.
         line_format: what a line holds.
         timestamp_us: of all records.
     """
@@ -123,7 +124,7 @@ class _Cut:
     """Every text cut at the first place where a separator stands."""
 
     def __init__(self, texts: pa.Array, separator: str) -> None:
-        pieces = pc.split_pattern(texts, pattern=separator, max_splits=1)
+        pieces = pc.split_pattern(texts, pattern=os.fsencode(separator), max_splits=1)
         ends = pieces.offsets.to_numpy()
         self._pieces = pieces.values
         self._first, self._last = ends[:-1], ends[1:] - 1
@@ -148,7 +149,7 @@ def _split(block: bytes) -> pa.Array:
 
 def _headers(texts: pa.Array, line_format: LineFormat) -> tuple[pa.Array, list[BadLine]]:
     """Return the headers in each text (null: none), and what is wrong with them."""
-    pairs = pc.split_pattern(texts, pattern=line_format.headers_separator)
+    pairs = pc.split_pattern(texts, pattern=os.fsencode(line_format.headers_separator))
     cut = _Cut(pairs.values, line_format.headers_key_separator)
     names = pc.if_else(pa.array(cut.is_found), cut.before(), pairs.values)
     values = _null_where_marked(cut.after(), line_format)
@@ -162,11 +163,13 @@ def _headers(texts: pa.Array, line_format: LineFormat) -> tuple[pa.Array, list[B
         reason = f"no headers.key.separator {separator!r} in the header {shown}"
         problems.append(BadLine(int(lines[at]), reason))
     if line_format.null_marker:
-        is_marker = pc.equal(names, line_format.null_marker.encode()).to_numpy(False)
+        is_marker = pc.equal(names, os.fsencode(line_format.null_marker)).to_numpy(False)
         if is_marker.any():
             at = int(np.flatnonzero(is_marker)[0])
             problems.append(BadLine(int(lines[at]), "a header's key cannot be null"))
-    pieces = pa.StructArray.from_arrays([_text(names), values], fields=list(HEADERS_TYPE.value_type))
+    pieces = pa.StructArray.from_arrays(
+        [_text(names), values], fields=list(HEADERS_TYPE.value_type)
+    )
     mask = pairs.is_null() if pairs.null_count else None
     return pa.ListArray.from_arrays(pairs.offsets, pieces, HEADERS_TYPE, mask=mask), problems
 
@@ -182,7 +185,7 @@ def _text(names: pa.Array) -> pa.Array:
 def _null_where_marked(texts: pa.Array, line_format: LineFormat) -> pa.Array:
     if not line_format.null_marker:
         return texts
-    is_marker = pc.equal(texts, line_format.null_marker.encode())
+    is_marker = pc.equal(texts, os.fsencode(line_format.null_marker))
     return pc.if_else(is_marker, pa.scalar(None, pa.binary()), texts)
 
 

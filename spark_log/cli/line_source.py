@@ -26,7 +26,7 @@ def line_blocks(
 ) -> Iterator[bytes]:
     """Yield blocks of whole lines, and an empty block whenever no more is there for the moment.
 
-    Only the very last line may lack its ``\\n``. Memory is bounded by a block and a longest line.
+    Only the very last line may lack its line feed. Memory is bounded by a block and a longest line.
 
     Args:
         descriptor: what to read: a file, a pipe or a terminal.

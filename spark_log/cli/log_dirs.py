@@ -21,7 +21,7 @@ def log_dirs(
         typer.Option("--topic", metavar="NAME", help="Only this one. Repeatable. [default: all]"),
     ] = None,
 ) -> None:
-    """Show size, segments, offsets and directory of every partition."""
+    """Show where partitions lie, and how large they are."""
     location = root.cluster().root
     partitions: list[dict[str, object]] = []
     segments = size_bytes = 0

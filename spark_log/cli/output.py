@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -57,6 +57,34 @@ def print_json(document: object) -> None:
     print_bytes(f"{to_json(document, indent=2)}\n".encode())
 
 
+def print_json_lines(documents: Iterable[object]) -> None:
+    """Print JSON documents to stdout, each on a line of its own."""
+    print_bytes("".join(f"{to_json(document)}\n" for document in documents).encode())
+
+
+def print_json_stream(
+    head: Mapping[str, object],
+    name: str,
+    items: Iterable[object],
+    tail: Callable[[], Mapping[str, object]],
+) -> None:
+    """Print one JSON document whose longest member is never held in memory.
+
+    Args:
+        head: the members that come first.
+        name: the member that is a list.
+        items: what is in it.
+        tail: called when all items are printed; the members that come last.
+    """
+    print_text(f"{to_json(head)[:-1]}, {to_json(name)}: [")
+    between = ""
+    for item in items:
+        print_bytes(f"{between}{to_json(item)}".encode())
+        between = ",\n"
+    rest = to_json(tail())[1:-1]
+    print_text(f"\n]{', ' if rest else ''}{rest}}}")
+
+
 def to_json(document: object, indent: int | None = None) -> str:
     """Return a document as JSON text that can be encoded as UTF-8."""
     text = json_module.dumps(document, ensure_ascii=False, indent=indent)
@@ -78,7 +106,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         columns: the headings.
         rows: whole numbers are set to the right, all else to the left.
     """
-    numeric = [bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))]
+    numeric = [
+        bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
+    ]
     if sys.stdout.isatty():
         _print_rich_table(columns, rows, numeric)
         return
@@ -90,6 +120,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
             for cell, width, right in zip(row, widths, numeric, strict=True)
         )
         print_text("  ".join(aligned).rstrip())
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 record``, ``2 records``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_note(text: str) -> None:

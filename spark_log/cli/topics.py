@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, print_note, print_table, print_text
+from spark_log.cli.output import Output, counted, print_note, print_table, print_text
 from spark_log.cli.progress import spinner
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic
@@ -61,7 +61,7 @@ def create_topic(
         output.answer(f"Topic {name} exists: left as it is.", document)
         return
     document |= {"created": True, "topic_id": topic_id, "partition_count": topic.num_partitions}
-    count = _counted(topic.num_partitions, "partition")
+    count = counted(topic.num_partitions, "partition")
     output.answer(f"Created topic {name} with {count} in {root.url}.", document)
 
 
@@ -109,7 +109,7 @@ def delete_topics(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete topics and all their records; on a terminal, asks first."""
+    """Delete topics and all their records; asks first, on a terminal."""
     image = root.cluster().image()
     doomed = _existing(image, names, if_exists)
     if doomed and not yes and not _is_confirmed(doomed):
@@ -205,7 +205,3 @@ def _document(topic: TopicDescription) -> dict[str, object]:
 
 def _replication_factor(topic: TopicDescription) -> int:
     return max((len(partition.replicas) for partition in topic.partitions), default=0)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

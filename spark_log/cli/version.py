@@ -14,7 +14,7 @@ from spark_log.record.schema import FORMAT_VERSION
 
 @with_option_groups
 def version(output: Output) -> None:
-    """Show the versions of this program, of what it writes, and of what it runs on."""
+    """Show versions: of this program, its files, and what it runs on."""
     versions = {
         "spark_log": __version__,
         "format": FORMAT_VERSION,

@@ -1,0 +1,63 @@
+"""Records on their way to a screen: rows of one partition, with their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.log import LogBatch
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """Rows of one partition; unlike a `LogBatch`, any of them may have been left out.
+
+    Attributes:
+        partition: where they are from.
+        offsets: int64, one for each row.
+        records: columns of `RECORD_SCHEMA`.
+        timestamp_type: 0 create time, 1 log append time.
+        leader_epoch: of all rows.
+    """
+
+    partition: int
+    offsets: np.ndarray
+    records: pa.RecordBatch
+    timestamp_type: int
+    leader_epoch: int
+
+    @classmethod
+    def of_batch(cls, partition: int, batch: LogBatch) -> Self:
+        """Return all rows of a batch."""
+        return cls(
+            partition, batch.offsets(), batch.records, batch.timestamp_type, batch.leader_epoch
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def timestamps_us(self) -> np.ndarray:
+        """Microseconds since the epoch, int64."""
+        times_us: np.ndarray = self.records.column("timestamp").cast(pa.int64()).to_numpy()
+        return times_us
+
+    def where(self, mask: np.ndarray) -> Self:
+        """Return the rows where the boolean ``mask`` is true."""
+        return replace(
+            self, offsets=self.offsets[mask], records=self.records.filter(pa.array(mask))
+        )
+
+    def slice(self, start: int, count: int) -> Self:
+        """Return up to ``count`` rows from ``start`` on."""
+        rows = self.records.slice(start, count)
+        return replace(self, offsets=self.offsets[start : start + count], records=rows)
+
+    def pieces(self, rows: int) -> Iterator[Self]:
+        """Yield all rows, up to ``rows`` at a time."""
+        for start in range(0, len(self), rows):
+            yield self.slice(start, rows)

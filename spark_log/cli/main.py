@@ -1,0 +1,63 @@
+"""The application: all commands under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from spark_log import __version__
+from spark_log.cli import topics
+from spark_log.cli.console_consumer import console_consumer
+from spark_log.cli.console_producer import console_producer
+from spark_log.cli.dump_log import dump_log
+from spark_log.cli.errors import run
+from spark_log.cli.log_dirs import log_dirs
+from spark_log.cli.output import print_text
+from spark_log.cli.version import version
+
+# Without Rich's panels, help and errors are plain text that can be piped and searched.
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``spark-log`` and exit.
+
+    Args:
+        argv: the arguments; None for the process's.
+    """
+    run(app, argv=argv, prog="spark-log")
+
+
+@app.callback(invoke_without_command=True)
+def _spark_log(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Kafka's log on shared storage, with no server.
+
+    Every command takes --root (or the environment variable SPARK_LOG_ROOT, or root=… in
+    spark-log.properties) and --output text|json. Answers go to stdout, all else to stderr.
+    Exit status: 0 done, 1 failure, 2 mistake in what was asked for.
+    """
+    if show_version:
+        print_text(f"spark-log {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
+@topics.app.callback(invoke_without_command=True)
+def _topics(context: typer.Context) -> None:
+    """Create, list, describe and delete topics."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
+app.add_typer(topics.app, name="topics")
+app.command("console-producer")(console_producer)
+app.command("console-consumer")(console_consumer)
+app.command("dump-log")(dump_log)
+app.command("log-dirs")(log_dirs)
+app.command("version")(version)

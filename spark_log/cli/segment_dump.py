@@ -1,0 +1,209 @@
+"""A segment file, looked at batch by batch: what each claims to be, and whether it is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.cli.fetched_records import FetchedRecords
+from spark_log.errors import CorruptRecordError
+from spark_log.log import SegmentReader
+from spark_log.log.file_names import SegmentName
+from spark_log.record import arrow_ipc
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.checksum import batch_crc32c
+from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.storage import open_store
+
+_CODECS: Final = ("lz4", "zstd")
+"""By Arrow's ``CompressionType``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDump:
+    """One record batch, or the place where one should be.
+
+    Attributes:
+        position: byte position of its Arrow block in the file.
+        size_bytes: of the block, which may hold several batches.
+        compression: of the block: none, lz4 or zstd.
+        header: None where it cannot be read.
+        records: None where the batch is not what its header says.
+        problem: what is wrong; None: nothing.
+    """
+
+    position: int
+    size_bytes: int
+    compression: str
+    header: BatchHeader | None
+    records: FetchedRecords | None
+    problem: str | None
+
+
+class SegmentDump:
+    """A segment file by its path, wherever it lies. A damaged batch does not hide the next one.
+
+    Attributes:
+        name: what the file's name says.
+        topic_id: of the topic it belongs to, as the file says.
+        partition: likewise.
+        size_bytes: length of the file.
+    """
+
+    def __init__(self, path: Path, name: SegmentName) -> None:
+        """Open it and read its footer.
+
+        Raises:
+            CorruptRecordError: it is not a segment at all, or its footer is damaged.
+        """
+        path = path.absolute()
+        store = open_store(path.parent.parent)
+        self._buffer = store.open_buffer(f"{path.parent.name}/{name.log}")
+        self.name = name
+        self.size_bytes = int(self._buffer.size)
+        self.topic_id, self.partition = _owner(self._buffer)
+        # Says better than pyarrow why a file is no segment.
+        self._reader = SegmentReader(
+            store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
+        )
+        view = memoryview(self._buffer)
+        self._blocks = arrow_ipc.read_blocks(view[len(view) - arrow_ipc.footer_bytes(view) :])
+        self._file = ipc.open_file(self._buffer)
+
+    @property
+    def base_offset(self) -> int:
+        """From the file's name."""
+        return self.name.base_offset
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the position of each block with its first header, without decoding anything.
+
+        Raises:
+            CorruptRecordError: a header cannot be read.
+        """
+        for ordinal, block in enumerate(self._blocks):
+            yield block.position, self._reader.headers(ordinal)[0]
+
+    def batches(self) -> Iterator[BatchDump]:
+        """Yield every batch, with its checksum checked, in the order of the file."""
+        following = 0
+        for ordinal, block in enumerate(self._blocks):
+            size_bytes = block.metadata_bytes + block.body_bytes
+            try:
+                headers = self._reader.headers(ordinal)
+            except CorruptRecordError as error:
+                reason = error.message.partition(": ")[2].partition(". Restore")[0]
+                yield BatchDump(block.position, size_bytes, "unknown", None, None, reason)
+                continue
+            codec = self._codec(block)
+            rows, problem = self._decode(ordinal, headers)
+            row = 0
+            for header in headers:
+                records, wrong = None, problem
+                if rows is not None:
+                    part = rows.slice(row, max(0, header.record_count))
+                    wrong = _problem(header, part, None if self.name.generation else following)
+                    records = None if wrong else self._fetched(header, part)
+                yield BatchDump(block.position, size_bytes, codec, header, records, wrong)
+                row += header.record_count
+                following = header.last_offset_delta + 1
+
+    def _decode(
+        self, ordinal: int, headers: Sequence[BatchHeader]
+    ) -> tuple[pa.RecordBatch | None, str | None]:
+        try:
+            rows = self._file.get_batch(ordinal)
+            # All of it: neither the checksum nor Arrow's kernels look where damaged offsets lead.
+            rows.validate(full=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            return None, f"cannot be decoded: {error}"
+        count = sum(header.record_count for header in headers)
+        if count != rows.num_rows:
+            return None, f"has {rows.num_rows} rows, its headers say {count}"
+        return rows, None
+
+    def _fetched(self, header: BatchHeader, rows: pa.RecordBatch) -> FetchedRecords:
+        if OFFSET_DELTA_FIELD.name in rows.schema.names:
+            deltas = rows.column(OFFSET_DELTA_FIELD.name).to_numpy().astype(np.int64)
+        else:
+            deltas = np.arange(header.base_offset_delta, header.last_offset_delta + 1)
+        return FetchedRecords(
+            self.partition,
+            self.base_offset + deltas,
+            rows,
+            header.timestamp_type,
+            header.leader_epoch,
+        )
+
+    def _codec(self, block: arrow_ipc.Block) -> str:
+        view = memoryview(self._buffer)
+        try:
+            return _codec(view[block.position + 8 : block.position + block.metadata_bytes])
+        except (struct.error, IndexError):
+            return "unknown"
+
+
+def _owner(segment: pa.Buffer) -> tuple[str, int]:
+    """Return the topic id and partition that a segment says it belongs to."""
+    try:
+        metadata = ipc.open_file(segment).schema.metadata or {}
+        topic_id = metadata.get(b"spark_log.topic_id", b"").decode()
+        return topic_id, int(metadata.get(b"spark_log.partition", b"0"))
+    except (OSError, ValueError, pa.ArrowException):
+        return "", 0
+
+
+def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) -> str | None:
+    """Return what is wrong with a batch.
+
+    Args:
+        header: what it claims to be.
+        rows: what it is.
+        base_delta: where it has to begin; None: anywhere.
+    """
+    if base_delta is not None and (header.base_offset_delta != base_delta or header.has_gaps):
+        return (
+            f"covers offsets +{header.base_offset_delta} to +{header.last_offset_delta} with "
+            f"{header.record_count} records, expected a batch without gaps from +{base_delta}"
+        )
+    try:
+        actual = batch_crc32c(header, rows)
+    except (ValueError, LookupError, pa.ArrowException) as error:
+        return f"is inconsistent: {error}"
+    if actual != header.crc32c:
+        return f"checksum is {actual:#010x}, the batch header says {header.crc32c:#010x}"
+    return None
+
+
+def _codec(message: memoryview) -> str:
+    """Return the compression that a flatbuffers ``Message`` (Message.fbs) of a batch names."""
+    (root,) = struct.unpack_from("<I", message, 0)
+    batch = _follow(message, _field(message, root, 2))
+    compression = None if batch is None else _field(message, batch, 3)
+    if compression is None:
+        return "none"
+    table = _follow(message, compression)
+    codec = None if table is None else _field(message, table, 0)
+    return _CODECS[0 if codec is None else message[codec]]
+
+
+def _field(buffer: memoryview, table: int, field: int) -> int | None:
+    """Return where a table's field lies; None where it has its default."""
+    vtable = table - struct.unpack_from("<i", buffer, table)[0]
+    if 4 + 2 * field >= struct.unpack_from("<H", buffer, vtable)[0]:
+        return None
+    (offset,) = struct.unpack_from("<H", buffer, vtable + 4 + 2 * field)
+    return table + offset if offset else None
+
+
+def _follow(buffer: memoryview, position: int | None) -> int | None:
+    if position is None:
+        return None
+    return position + int(struct.unpack_from("<I", buffer, position)[0])

@@ -1,0 +1,109 @@
+"""A Spark standalone cluster of real processes on 127.0.0.1, for tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import pyspark
+
+_START_S = 60
+
+
+class StandaloneCluster:
+    """A master and its workers; leaving the context manager ends them.
+
+    Attributes:
+        url: what ``--master`` takes.
+        workers: the worker processes, to be killed by tests that want that.
+    """
+
+    def __init__(self, workers: int = 1, cores: int = 1, memory: str = "1g") -> None:
+        """Args: workers: how many; cores: of each; memory: of each, as Spark writes it."""
+        self._wanted = (workers, cores, memory)
+        self._processes: list[subprocess.Popen[str]] = []
+        self._directory = tempfile.TemporaryDirectory(prefix="spark-standalone-")
+        self.url = ""
+
+    @property
+    def workers(self) -> list[subprocess.Popen[str]]:
+        """The worker processes."""
+        return self._processes[1:]
+
+    def __enter__(self) -> Self:
+        count, cores, memory = self._wanted
+        try:
+            self.url = self._start(
+                "org.apache.spark.deploy.master.Master", r"(spark://127\.0\.0\.1:\d+)"
+            )
+            for _ in range(count):
+                self._start(
+                    "org.apache.spark.deploy.worker.Worker",
+                    r"(Successfully registered with master)",
+                    *("--cores", str(cores), "--memory", memory),
+                    *("--work-dir", self._directory.name, self.url),
+                )
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all processes, the workers first."""
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+        self._directory.cleanup()
+
+    def _start(self, main_class: str, ready: str, *arguments: str) -> str:
+        """Start a process and return what ``ready`` matches in its log."""
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        process = subprocess.Popen(
+            [program, main_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+            + list(arguments),
+            # An empty configuration folder: the log must say when the process is ready.
+            env=os.environ
+            | {
+                "SPARK_CONF_DIR": self._directory.name,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+            },
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        self._processes.append(process)
+        assert process.stderr is not None
+        late = threading.Timer(_START_S, process.kill)
+        late.start()
+        try:
+            for line in process.stderr:
+                if match := re.search(ready, line):
+                    threading.Thread(target=_drain, args=(process.stderr,), daemon=True).start()
+                    return match[1]
+        finally:
+            late.cancel()
+        raise RuntimeError(f"{main_class} did not start within {_START_S} s")
+
+
+def _drain(stream: IO[str]) -> None:
+    """Read on, so that the process never waits for its log to be read."""
+    try:
+        for _ in stream:
+            pass
+    except ValueError:
+        pass  # closed by stop()

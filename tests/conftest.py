@@ -1,0 +1,40 @@
+"""What the tests of the lower layers share. No Spark here: see the conftest beside its tests."""
+
+import os
+import uuid
+
+import pytest
+from hypothesis import settings
+
+from spark_log.clock import ManualClock
+from spark_log.storage import memory
+from spark_log.storage.local import LocalStore
+from spark_log.storage.memory import MemoryStore
+
+pytest.register_assert_rewrite(
+    "spark_log.testing.store_suite", "spark_log.testing.store_stateful", "tests.log.support"
+)
+
+settings.register_profile("dev", max_examples=60, deadline=None)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def memory_store(clock):
+    """A store in memory that no other test sees, on the clock of the test."""
+    store = MemoryStore(uuid.uuid4().hex, clock)
+    yield store
+    memory._ROOTS.pop(store.name)
+
+
+@pytest.fixture
+def local_store(tmp_path):
+    store = LocalStore(str(tmp_path / "root"))
+    store.create_root()
+    return store

@@ -1,0 +1,218 @@
+"""Writing a DataFrame with ``format("spark_log")``."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_log import Admin, NewTopic
+from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster
+
+pytestmark = pytest.mark.spark
+
+
+def logs(root: str, topic: str = "t") -> list[PartitionLog]:
+    cluster = Cluster(root)
+    found = cluster.topic(topic)
+    return [cluster.partition_log(found, number) for number in sorted(found.partitions)]
+
+
+def values(root: str, topic: str = "t") -> list[list[bytes]]:
+    """The values of every partition, in offset order."""
+    return [
+        [value for batch in log.scan(0) for value in batch.records.column("value").to_pylist()]
+        for log in logs(root, topic)
+    ]
+
+
+def write(df: DataFrame, root: str, **options: str) -> None:
+    df.write.format("spark_log").mode("append").options(**options).save(root)
+
+
+def error_of(df: DataFrame, root: str, **options: str) -> str:
+    with pytest.raises(PySparkException) as raised:
+        write(df, root, **options)
+    return str(raised.value)
+
+
+def test_every_column_is_kept(spark: SparkSession, root: str) -> None:
+    moment = datetime(2013, 7, 4, 12, 30, 0, 123456, tzinfo=UTC)
+    headers = [("trace", bytearray(b"1")), ("trace", bytearray(b"2")), ("none", None)]
+    df = spark.createDataFrame(
+        [(bytearray(b"k"), bytearray(b"v"), headers, moment), (None, None, None, moment)],
+        "key binary, value binary, headers array<struct<key:string,value:binary>>, "
+        "timestamp timestamp",
+    ).coalesce(1)
+
+    write(df.withColumn("partition", F.lit(2)), root, topic="t")
+
+    (batch,) = logs(root)[2].fetch(0)
+    assert batch.records.to_pylist() == [
+        {
+            "key": b"k",
+            "value": b"v",
+            "headers": [
+                {"key": "trace", "value": b"1"},
+                {"key": "trace", "value": b"2"},
+                {"key": "none", "value": None},
+            ],
+            "timestamp": moment,
+        },
+        {"key": None, "value": None, "headers": None, "timestamp": moment},
+    ]
+
+
+def test_strings_are_written_as_utf8(spark: SparkSession, root: str) -> None:
+    write(spark.createDataFrame([("ключ", "значение")], ["key", "value"]), root, topic="t")
+
+    records = [row for log in logs(root) for batch in log.scan(0) for row in batch.records.to_pylist()]
+    assert [(row["key"], row["value"]) for row in records] == [
+        ("ключ".encode(), "значение".encode())
+    ]
+
+
+def test_keys_go_where_kafkas_clients_send_them(spark: SparkSession, root: str) -> None:
+    # partition = toPositive(murmur2(key)) % 4, the hashes from Kafka's own UtilsTest
+    hashes = {"21": -973932308, "foobar": -790332482, "abc": 479470107}
+    df = spark.createDataFrame([(key, key) for key in hashes], ["key", "value"])
+
+    write(df, root, topic="t")
+
+    expected: list[list[bytes]] = [[], [], [], []]
+    for key, hashed in hashes.items():
+        expected[(hashed & 0x7FFFFFFF) % 4].append(key.encode())
+    assert [sorted(found) for found in values(root)] == [sorted(keys) for keys in expected]
+
+
+def test_without_keys_all_partitions_get_records(spark: SparkSession, root: str) -> None:
+    df = spark.range(80_000, numPartitions=2).select(F.col("id").cast("string").alias("value"))
+
+    write(df, root, topic="t")
+
+    counts = [len(found) for found in values(root)]
+    assert sum(counts) == 80_000
+    assert min(counts) >= 10_000, "the sticky partitioner moves on with every Arrow batch"
+
+
+def test_an_explicit_partition_wins_over_the_key(spark: SparkSession, root: str) -> None:
+    df = spark.createDataFrame(
+        [("21", "a", 3), ("21", "b", None), ("foobar", "c", 3)],
+        "key string, value string, partition int",
+    )
+
+    write(df, root, topic="t")
+
+    by_key = ((-973932308) & 0x7FFFFFFF) % 4
+    found = values(root)
+    assert sorted(found[3]) == sorted([b"a", b"c", *([b"b"] if by_key == 3 else [])])
+    assert b"b" in found[by_key]
+
+
+def test_a_partition_out_of_range_leaves_nothing_of_its_task(
+    spark: SparkSession, root: str
+) -> None:
+    df = spark.range(50_000, numPartitions=1).select(
+        F.lit("v").alias("value"),
+        F.when(F.col("id") == 49_999, 4).otherwise(F.col("id") % 4).cast("int").alias("partition"),
+    )
+
+    assert "column 'partition' holds 4, but topic 't' has 4 partitions" in error_of(
+        df, root, topic="t"
+    )
+
+    assert values(root) == [[], [], [], []]
+    left = [path for path in Path(root).glob("t.*/*/*") if path.is_file()]
+    assert left == [], "staged files are gone as well"
+
+
+def test_topics_may_come_from_a_column(spark: SparkSession, root: str) -> None:
+    Admin(root).create_topics([NewTopic("u")])
+    df = spark.createDataFrame([("t", "1"), ("u", "2"), ("u", "3")], ["topic", "value"])
+
+    write(df, root)
+
+    assert sorted(value for found in values(root) for value in found) == [b"1"]
+    assert sorted(values(root, "u")[0]) == [b"2", b"3"]
+
+
+def test_the_topic_option_wins_over_the_column(spark: SparkSession, root: str) -> None:
+    write(spark.createDataFrame([("nowhere", "1")], ["topic", "value"]), root, topic="t")
+
+    assert [value for found in values(root) for value in found] == [b"1"]
+
+
+def test_missing_timestamps_are_the_time_of_writing(spark: SparkSession, root: str) -> None:
+    before = datetime.now(UTC)
+    write(spark.createDataFrame([("a",)], ["value"]), root, topic="t")
+    after = datetime.now(UTC)
+
+    (row,) = [
+        row for log in logs(root) for batch in log.scan(0) for row in batch.records.to_pylist()
+    ]
+    assert before <= row["timestamp"] <= after
+
+
+def test_a_task_begins_another_segment_at_segment_bytes(spark: SparkSession, root: str) -> None:
+    Admin(root).create_topics([NewTopic("small", topic_configs={"segment.bytes": 1 << 20})])
+    df = spark.range(40_000, numPartitions=1).select(
+        F.repeat(F.sha2(F.col("id").cast("string"), 256), 2).alias("value")
+    )
+
+    write(df, root, topic="small")
+
+    description = Admin(root).describe_topics(["small"])[0].partitions[0]
+    assert description.log_end_offset == 40_000
+    assert description.segments >= 4
+
+
+def test_compression_is_the_writers_choice_unless_the_topic_has_one(
+    spark: SparkSession, root: str
+) -> None:
+    Admin(root).create_topics([NewTopic("plain", topic_configs={"compression.type": "none"})])
+    df = spark.range(20_000, numPartitions=1).select(F.lit("x" * 100).alias("value"))
+
+    write(df, root, **{"topic": "t", "compression.type": "zstd"})
+    write(df, root, **{"topic": "plain", "compression.type": "zstd"})
+
+    def size(topic: str) -> int:
+        return sum(part.size_bytes for part in Admin(root).describe_topics([topic])[0].partitions)
+
+    assert size("t") < 20_000 * 100 / 4 < size("plain")
+    assert sum(len(found) for found in values(root)) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "expected"),
+    [
+        ("'a' AS key", {"topic": "t"}, "the DataFrame has no column 'value'; its columns are key"),
+        ("1 AS value", {"topic": "t"}, "column 'value' is of type int, expected string or binary"),
+        ("'a' AS value, 'x' AS partition", {"topic": "t"}, "column 'partition' is of type string"),
+        ("'a' AS value", {}, "no topic: give the option 'topic', or a column 'topic'"),
+        ("'a' AS value, cast(null AS string) AS topic", {}, "1 rows have a null topic"),
+        ("'a' AS value", {"topic": "tt"}, "there is no topic 'tt'; did you mean t?"),
+        ("'a' AS value", {"topc": "t"}, "unknown option 'topc' for format spark_log; did you mean 'topic'?"),
+        ("'a' AS value", {"topic": "t", "compression.type": "gzip"}, "use one of none, lz4, zstd"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(
+    spark: SparkSession, root: str, columns: str, options: dict[str, str], expected: str
+) -> None:
+    assert expected in error_of(spark.sql(f"SELECT {columns}"), root, **options)
+
+    assert values(root) == [[], [], [], []]
+
+
+def test_overwrite_is_refused(spark: SparkSession, root: str) -> None:
+    df = spark.createDataFrame([("a",)], ["value"])
+    with pytest.raises(PySparkException, match="save mode overwrite is not allowed"):
+        df.write.format("spark_log").mode("overwrite").option("topic", "t").save(root)
+
+
+def test_a_missing_root_says_how_to_make_one(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.createDataFrame([("a",)], ["value"])
+    assert "there is no spark-log root at" in error_of(df, str(tmp_path / "none"), topic="t")
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,262 @@
+"""Logs to test with: opened, written by hand, merged by hand, and on stores that misbehave."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.config import TopicConfig
+from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.record.batch_header import METADATA_KEY, encode_headers
+from spark_log.record.checksum import batch_crc32c
+from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema
+from spark_log.storage import Store
+from tests.record.samples import header_of, record_batch, rows_of
+
+TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
+DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
+
+
+def open_log(store, *, clock=SYSTEM_CLOCK, **config):
+    """A handle on the one log of a test's store; not synced to disk unless that is asked for."""
+    settings = TopicConfig.parse({"flush_on_append": False, **config})
+    return PartitionLog(
+        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
+    )
+
+
+def segment_writer(store, **settings):
+    return SegmentWriter(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, **settings)
+
+
+def segment_reader(store, name=SegmentName(0)):  # noqa: B008 - frozen
+    return SegmentReader(store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
+
+
+def put_segment(store, batches, name=SegmentName(0), *, indexes=True, **settings):  # noqa: B008
+    """Write record batches as the segment of that name, and return a reader of it."""
+    writer = segment_writer(store, **settings)
+    for batch in batches:
+        writer.write(batch)
+    segment = writer.finish()
+    store.put_if_absent(f"{DIRECTORY}/{name.log}", segment.staged, sync=False)
+    for path, data in segment.derived_files(name):
+        if indexes:
+            store.put(f"{DIRECTORY}/{path}", data)
+    return segment_reader(store, name)
+
+
+# --- what is there -------------------------------------------------------------------------------
+
+
+def file_names(store):
+    return [file.name for file in store.list(DIRECTORY)]
+
+
+def records_of(batches):
+    """``[(offset, row), …]`` of log batches."""
+    return [
+        pair
+        for batch in batches
+        for pair in zip(batch.offsets().tolist(), rows_of(batch.records), strict=True)
+    ]
+
+
+def values_of(batches):
+    """``[(offset, value), …]`` of log batches."""
+    return [(offset, row["value"]) for offset, row in records_of(batches)]
+
+
+def values(log, start=None, end=None):
+    """``[(offset, value), …]`` of a log, from its start where none is given."""
+    return values_of(log.scan(log.log_start_offset() if start is None else start, end))
+
+
+# --- what others would do ------------------------------------------------------------------------
+
+
+def move_start(store, log_start_offset, segment_base_offset):
+    """What retention and delete-records do first."""
+    marker = StartMarker(log_start_offset, segment_base_offset)
+    store.put_if_absent(f"{DIRECTORY}/{marker.name}", b"", sync=False)
+
+
+def merge(store, base, end, generation=1):
+    """Write the records from ``base`` to before ``end`` into one rewritten segment."""
+    name = SegmentName(base, end - 1, generation)
+    batches = [batch.records for batch in open_log(store).scan(base, end)]
+    put_segment(store, batches, name)
+    return name
+
+
+def free(store, *names):
+    """Delete segments with their indexes, as a cleaner does long after a merge."""
+    for name in names:
+        for path in (name.log, name.index, name.time_index):
+            store.delete(f"{DIRECTORY}/{path}")
+
+
+def free_plain(store, before):
+    """Delete all plain segments whose base lies before an offset."""
+    found = [SegmentName.parse(name) for name in file_names(store)]
+    free(store, *(name for name in found if name and not name.generation))
+    assert all(name.base_offset < before for name in found if name and not name.generation)
+
+
+# --- segments by hand ----------------------------------------------------------------------------
+
+
+@dataclass
+class Part:
+    """Rows under one batch header, with the offsets they have in the file if there are gaps."""
+
+    rows: list
+    deltas: list[int] | None = None
+    last_delta: int | None = None
+    attributes: int = 0
+    leader_epoch: int = 0
+    producer_id: int = -1
+
+
+def segment_bytes(arrow_batches, *, compression=None, schema=None):
+    """The file of a segment whose Arrow batches carry several headers, or gaps.
+
+    Args:
+        arrow_batches: a list of `Part` for each Arrow batch.
+        compression: Arrow's.
+        schema: instead of the right one.
+    """
+    has_gaps = any(part.deltas is not None for parts in arrow_batches for part in parts)
+    right = segment_schema(TOPIC_ID, 0)
+    if has_gaps:
+        right = right.append(OFFSET_DELTA_FIELD)
+    sink = pa.BufferOutputStream()
+    options = ipc.IpcWriteOptions(compression=compression)
+    next_delta = 0
+    with ipc.new_file(sink, schema or right, options=options) as writer:
+        for parts in arrow_batches:
+            headers, pieces = [], []
+            for part in parts:
+                deltas = part.deltas or list(range(next_delta, next_delta + len(part.rows)))
+                last = deltas[-1] if part.last_delta is None else part.last_delta
+                records = record_batch(part.rows)
+                if has_gaps:
+                    column = pa.array(deltas, pa.int32())
+                    records = records.append_column(OFFSET_DELTA_FIELD, column)
+                header = header_of(
+                    part.rows,
+                    base_offset_delta=deltas[0],
+                    last_offset_delta=last,
+                    attributes=part.attributes,
+                    leader_epoch=part.leader_epoch,
+                    producer_id=part.producer_id,
+                )
+                headers.append(replace(header, crc32c=batch_crc32c(header, records)))
+                pieces.append(records)
+                next_delta = last + 1
+            whole = pa.concat_batches(pieces).replace_schema_metadata(right.metadata)
+            writer.write_batch(whole, custom_metadata={METADATA_KEY: encode_headers(headers)})
+    return sink.getvalue()
+
+
+def put_bytes(store, data, name=SegmentName(0)):  # noqa: B008
+    """Put a file that was made by hand under a segment's name, and return a reader of it."""
+    store.put(f"{DIRECTORY}/{name.log}", data)
+    return segment_reader(store, name)
+
+
+# --- stores that misbehave -----------------------------------------------------------------------
+
+
+class HookedStore(Store):
+    """Another store, between whose calls and their effect a test may come.
+
+    A hook is called with the path and a function that does what was asked for; what it returns
+    is the answer. Hooks are kept in ``hooks`` by the name of the operation.
+    """
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.url = inner.url
+        self.hooks = {}
+        self.calls = []
+
+    def on(self, operation, hook):
+        self.hooks[operation] = hook
+
+    def once(self, operation, hook):
+        """Hook the next call only."""
+
+        def first(path, call):
+            del self.hooks[operation]
+            return hook(path, call)
+
+        self.hooks[operation] = first
+
+    def called(self, operation):
+        """The paths that an operation was called with."""
+        return [path for name, path in self.calls if name == operation]
+
+    def _do(self, operation, path, call):
+        self.calls.append((operation, path))
+        hook = self.hooks.get(operation)
+        return call() if hook is None else hook(path, call)
+
+    def create_root(self):
+        self.inner.create_root()
+
+    def stage(self, directory):
+        return self._do("stage", directory, lambda: self.inner.stage(directory))
+
+    def put_if_absent(self, path, source, *, sync=True):
+        self._do("put_if_absent", path, lambda: self.inner.put_if_absent(path, source, sync=sync))
+
+    def put(self, path, data):
+        self._do("put", path, lambda: self.inner.put(path, data))
+
+    def read(self, path, start, length):
+        return self._do("read", path, lambda: self.inner.read(path, start, length))
+
+    def read_tail(self, path, length):
+        return self._do("read_tail", path, lambda: self.inner.read_tail(path, length))
+
+    def open_buffer(self, path):
+        return self._do("open_buffer", path, lambda: self.inner.open_buffer(path))
+
+    def list(self, directory, start_after=None):
+        return iter(self._do("list", directory, lambda: [*self.inner.list(directory, start_after)]))
+
+    def head(self, path):
+        return self._do("head", path, lambda: self.inner.head(path))
+
+    def delete(self, path):
+        self._do("delete", path, lambda: self.inner.delete(path))
+
+    def delete_directory(self, directory):
+        self._do("delete_directory", directory, lambda: self.inner.delete_directory(directory))
+
+    def directory_url(self, directory):
+        return self.inner.directory_url(directory)
+
+
+def failing(error):
+    """A hook that does nothing of what was asked for and raises."""
+
+    def fail(path, call):
+        raise error
+
+    return fail
+
+
+def done_but(error):
+    """A hook that does what was asked for and raises all the same: the answer is lost."""
+
+    def do_and_fail(path, call):
+        with suppress(Exception):
+            call()
+        raise error
+
+    return do_and_fail

@@ -1,0 +1,74 @@
+"""Disks that are full when a test wants them to be."""
+
+import os
+import resource
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+class LimitedDisk:
+    """A directory in which no file can grow past a limit: any user can have that of the kernel.
+
+    Writing past it fails with EFBIG (Python ignores the signal), as a quota does.
+    """
+
+    ballast = ()
+
+    def __init__(self, path: Path):
+        self.path = path
+        path.mkdir()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @contextmanager
+    def full_but_for(self, free_bytes: int):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class SmallDisk:
+    """A file system of four megabytes in memory, with a file that fills it; root can mount it."""
+
+    ballast = (".ballast",)
+    size_bytes = 4 << 20
+
+    def __init__(self, path: Path):
+        self.path = path
+        path.mkdir()
+
+    def __enter__(self):
+        options = f"size={self.size_bytes}"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)]
+        try:
+            subprocess.run(mount, check=True, capture_output=True, timeout=30)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no file system can be mounted here: {error}")
+        return self
+
+    def __exit__(self, *_):
+        # Lazily: a buffer that a test still holds keeps its file mapped.
+        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=30)
+
+    @contextmanager
+    def full_but_for(self, free_bytes: int):
+        status = os.statvfs(self.path)
+        ballast = self.path / self.ballast[0]
+        ballast.write_bytes(bytes(status.f_bavail * status.f_frsize - free_bytes))
+        try:
+            yield
+        finally:
+            ballast.unlink()
+
+
+DISKS = [LimitedDisk, SmallDisk]
