@@ -21,6 +21,7 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
 CORES = 2
+PARTITIONS = 4
 VALUE_BYTES = 100
 KEY_BYTES = 8
 _FILE_BYTES = 100 << 20  # below spark.sql.files.maxPartitionBytes, so that a file is an input split
@@ -120,6 +121,7 @@ class Result:
     seconds: Mapping[str, Sequence[float]]
     against: Mapping[str, Sequence[str]] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     def rate(self, case: str) -> float:
         """Return the records per second of the median repeat."""
@@ -163,6 +165,7 @@ class Result:
             "record_bytes": {"key": KEY_BYTES, "value": VALUE_BYTES},
             "repeats": self._repeats,
             "machine": machine() | dict(self.versions),
+            "notes": dict(self.notes),
             "cases": cases,
         }
         path.write_text(json.dumps(content, indent=2) + "\n")

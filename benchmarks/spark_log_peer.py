@@ -1,0 +1,79 @@
+"""Spark Log's side of the comparisons: the same cases beside every peer."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.workload import PARTITIONS, Case, noop
+from spark_log import Admin, NewTopic
+from spark_log.datasource import by_partition
+
+
+def spark_log_cases(
+    spark: SparkSession,
+    df: DataFrame,
+    work: Path,
+    *,
+    keyed_against: Sequence[str],
+    unkeyed_against: Sequence[str],
+    read_against: Sequence[str],
+) -> list[list[Case]]:
+    """Return the peers of Spark Log; what the first of them writes is read as well.
+
+    Keyed through `by_partition`, keyed without its shuffle, unkeyed (the values alone, null keys)
+    without a shuffle: all with ``flush.on.append=false``, since neither Kafka nor Parquet syncs;
+    then the first and the last again synced.
+
+    Args:
+        spark: the session of all peers.
+        df: the records, columns key and value.
+        work: a directory for the logs; each is removed after its case.
+        keyed_against: names of the cases that keyed writes are compared with.
+        unkeyed_against: likewise.
+        read_against: likewise.
+    """
+
+    def root(topic: str) -> str:
+        return str(work / f"spark_log-{topic}")
+
+    def create(topic: str, flush: str) -> None:
+        configs = {"flush.on.append": flush}
+        Admin(root(topic)).create_topics([NewTopic(topic, PARTITIONS, topic_configs=configs)])
+
+    def save(frame: DataFrame, topic: str) -> None:
+        frame.write.format("spark_log").mode("append").option("topic", topic).save(root(topic))
+
+    def read(topic: str) -> None:
+        noop(spark.read.format("spark_log").option("subscribe", topic).load(root(topic)))
+
+    def drop(topic: str) -> None:
+        shutil.rmtree(root(topic))
+
+    def write(
+        what: str, frame: Callable[[str], DataFrame], against: Sequence[str], *, sync: bool = False
+    ) -> Case:
+        return Case(
+            f"Spark Log write, {what}{', sync' if sync else ''}",
+            run=lambda topic: save(frame(topic), topic),
+            before=lambda topic: create(topic, str(sync).lower()),
+            after=drop,
+            against=tuple(against),
+        )
+
+    def shuffled(topic: str) -> DataFrame:
+        return by_partition(df, root(topic), topic)
+
+    def values(topic: str) -> DataFrame:
+        return df.select("value")
+
+    keyed = replace(write("keyed", shuffled, keyed_against), after=lambda topic: None)
+    return [
+        [keyed, Case("Spark Log read", read, after=drop, against=tuple(read_against))],
+        [write("keyed, no shuffle", lambda topic: df, keyed_against)],
+        [write("unkeyed", values, unkeyed_against)],
+        [write("keyed", shuffled, keyed_against, sync=True)],
+        [write("unkeyed", values, unkeyed_against, sync=True)],
+    ]

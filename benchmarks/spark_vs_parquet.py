@@ -1,0 +1,112 @@
+"""Spark Log beside Parquet: the same records written and read by Spark as both, in one run.
+
+    python -m benchmarks.spark_vs_parquet --records 2000000 --records 10000000 --repeats 3
+
+Neither syncs to disk; Spark Log's synced figure stands beside. Unkeyed records are the values
+alone, for Parquet too. The read is compared with a Parquet scan and with the ceiling of Spark's
+Python data source API (`benchmarks.ready_made`). The largest resident memory of a Python worker
+that wrote is measured as well.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.ready_made import ReadyMadeSource
+from benchmarks.spark_log_peer import spark_log_cases
+from benchmarks.worker_memory import WorkerMemory
+from benchmarks.workload import PARTITIONS, Case, measure, noop, prepare, session
+
+APPEND, APPEND_VALUES, SCAN = "Parquet append", "Parquet append, values", "Parquet scan"
+CEILING = "ready-made batches"
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark_vs_parquet",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--records", type=int, action="append", help="how many (2000000, 10000000)")
+    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
+    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
+    options = parser.parse_args()
+    spark = session()
+    spark.dataSource.register(ReadyMadeSource)
+    for n in options.records or [2_000_000, 10_000_000]:
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
+            run(spark, n, options.repeats, Path(work))
+    spark.stop()
+
+
+def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
+    """Measure ``n`` records, print the table and write JSON."""
+    df = prepare(spark, work, n)
+    log_cases = spark_log_cases(
+        spark,
+        df,
+        work,
+        keyed_against=(APPEND,),
+        unkeyed_against=(APPEND_VALUES,),
+        read_against=(SCAN, CEILING),
+    )
+    memory = WorkerMemory()
+    watched = [[_watched(case, memory) for case in peer] for peer in log_cases]
+    peers = [*parquet_cases(spark, df, work), ceiling_cases(spark, n), *watched]
+    result = measure("spark_vs_parquet", n, peers, repeats)
+    result = replace(
+        result, notes={"largest Python worker that wrote, MB": memory.peak_bytes // 10**6}
+    )
+    result.print()
+    print(f"written: {os.path.relpath(result.write_json())}")
+
+
+def _watched(case: Case, memory: WorkerMemory) -> Case:
+    if "write" not in case.name:
+        return case
+
+    def run_watched(name: str) -> None:
+        with memory:
+            case.run(name)
+
+    return replace(case, run=run_watched)
+
+
+def parquet_cases(spark: SparkSession, df: DataFrame, work: Path) -> list[list[Case]]:
+    """Return the append of ``df`` to Parquet and its scan, and the append of its values."""
+
+    def path(name: str) -> str:
+        return str(work / f"parquet-{name}")
+
+    def drop(name: str) -> None:
+        shutil.rmtree(path(name))
+
+    def append(name: str) -> None:
+        df.write.mode("append").parquet(path(name))
+
+    def append_values(name: str) -> None:
+        df.select("value").write.mode("append").parquet(path(name))
+
+    def scan(name: str) -> None:
+        noop(spark.read.parquet(path(name)))
+
+    return [
+        [Case(APPEND, append), Case(SCAN, scan, after=drop)],
+        [Case(APPEND_VALUES, append_values, after=drop)],
+    ]
+
+
+def ceiling_cases(spark: SparkSession, n: int) -> list[Case]:
+    """Return the read of ready-made batches, in as many tasks as the log has partitions."""
+    reader = spark.read.format("ready_made").options(records=n, partitions=PARTITIONS)
+    return [Case(CEILING, lambda _: noop(reader.load()))]
+
+
+if __name__ == "__main__":
+    main()

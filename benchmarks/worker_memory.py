@@ -1,0 +1,52 @@
+"""How much memory Spark's Python workers take, read from /proc while a benchmark runs."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_POLL_S = 0.05
+
+
+class WorkerMemory:
+    """The largest resident memory of any Python worker while the context manager is open.
+
+    May be opened again and again; libraries and mapped files count.
+
+    Attributes:
+        peak_bytes: the largest so far; 0 where there is no /proc.
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+
+    def __enter__(self) -> Self:
+        self._done = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(_POLL_S):
+            for process in Path("/proc").glob("[0-9]*"):
+                self.peak_bytes = max(self.peak_bytes, _worker_bytes(process))
+
+
+def _worker_bytes(process: Path) -> int:
+    try:
+        if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
+            return 0
+        status = (process / "status").read_text()
+    except OSError:
+        return 0  # ended meanwhile
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024
