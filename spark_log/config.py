@@ -244,7 +244,7 @@ def _as_config_error(
     first = error.errors()[0]
     name = str(first["loc"][0])
     keys = model.keys()
-    if first["type"] == "extra_forbidden":
+    if first["type"] in ("extra_forbidden", "invalid_key"):
         close = nearest(name, keys)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
         return InvalidConfigurationError(

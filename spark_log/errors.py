@@ -66,9 +66,17 @@ class UnknownOutcomeError(StorageError):
     """The answer to a write was lost: it may or may not have taken effect.
 
     Never to be read as failure. Look whether the write is there before doing it again.
+
+    Attributes:
+        is_visible: the write is there to be seen, but may not survive a crash of the machine, so
+            that to look for it tells nothing.
     """
 
     retriable = True
+
+    def __init__(self, message: str, *, path: str = "", is_visible: bool = False) -> None:
+        super().__init__(message, path=path)
+        self.is_visible = is_visible
 
 
 class UnsupportedStoreError(StorageError):
@@ -220,6 +228,8 @@ class CommitFailedError(SparkLogError):
 
 def nearest(word: str, known: Iterable[str], limit: int = 1) -> tuple[str, ...]:
     """Return up to ``limit`` of the ``known`` words that look most like ``word``, best first."""
-    by_lower = {name.lower(): name for name in known}
+    by_lower: dict[str, list[str]] = {}
+    for name in known:
+        by_lower.setdefault(name.lower(), []).append(name)
     close = get_close_matches(word.lower(), by_lower, n=limit, cutoff=0.6)
-    return tuple(by_lower[name] for name in close)
+    return tuple(name for lower in close for name in by_lower[lower])[:limit]

@@ -132,8 +132,12 @@ def append_lines(
 
 
 def _prompt() -> None:
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if _has_prompt():
         print(">", end="", file=sys.stderr, flush=True)
+
+
+def _has_prompt() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _report(topic: str, appender: TopicAppender, output: Output) -> None:
@@ -149,6 +153,8 @@ def _report(topic: str, appender: TopicAppender, output: Output) -> None:
         ]
         print_json({"topic": topic, "records": appender.records, "partitions": partitions})
         return
+    if _has_prompt():
+        print_note("")  # the cursor stands behind the prompt
     where = "".join(
         f"\n  {topic}-{partition}: {counted(appended.records, 'record')}, "
         f"offsets {appended.base_offset} to {appended.last_offset}"

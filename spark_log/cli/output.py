@@ -109,17 +109,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     numeric = [
         bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
     ]
-    if sys.stdout.isatty():
-        _print_rich_table(columns, rows, numeric)
-        return
-    cells = [[heading.upper() for heading in columns], *(list(map(str, row)) for row in rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
-    for row in cells:
-        aligned = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        )
-        print_text("  ".join(aligned).rstrip())
+    if not (sys.stdout.isatty() and _print_rich_table(columns, rows, numeric)):
+        _print_plain_table(columns, rows, numeric)
 
 
 def counted(count: int, noun: str) -> str:
@@ -134,17 +125,34 @@ def print_note(text: str) -> None:
 
 def _print_rich_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
-) -> None:
+) -> bool:
+    """Print to a terminal, unless it is too narrow: Rich would cut offsets short."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading, right in zip(columns, numeric, strict=True):
-        table.add_column(
-            heading, justify="right" if right else "left", no_wrap=right, overflow="fold"
-        )
+        table.add_column(heading, justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
-    Console().print(table)
+    console = Console()
+    roomy = console.options.update(max_width=100_000)
+    if console.measure(table, options=roomy).maximum > console.width:
+        return False
+    console.print(table)
+    return True
+
+
+def _print_plain_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
+) -> None:
+    cells = [[heading.upper() for heading in columns], *(list(map(str, row)) for row in rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
+    for row in cells:
+        aligned = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        )
+        print_text("  ".join(aligned).rstrip())

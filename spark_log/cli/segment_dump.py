@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,14 @@ from spark_log.storage import open_store
 
 _CODECS: Final = ("lz4", "zstd")
 """By Arrow's ``CompressionType``."""
+
+
+_END_OF_STREAM_BYTES: Final = 8
+"""What Arrow's file format puts between the last batch and the footer."""
+
+_PARTITION_DIRECTORY: Final = re.compile(
+    r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)-(?P<partition>\d+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +77,14 @@ class SegmentDump:
         self._buffer = store.open_buffer(f"{path.parent.name}/{name.log}")
         self.name = name
         self.size_bytes = int(self._buffer.size)
-        self.topic_id, self.partition = _owner(self._buffer)
+        self.topic_id, self.partition = _owner(path, self._buffer)
         # Says better than pyarrow why a file is no segment.
         self._reader = SegmentReader(
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
         )
         view = memoryview(self._buffer)
-        self._blocks = arrow_ipc.read_blocks(view[len(view) - arrow_ipc.footer_bytes(view) :])
+        self._end = len(view) - arrow_ipc.footer_bytes(view)
+        self._blocks = arrow_ipc.read_blocks(view[self._end :])
         self._file = ipc.open_file(self._buffer)
 
     @property
@@ -92,10 +102,18 @@ class SegmentDump:
             yield block.position, self._reader.headers(ordinal)[0]
 
     def batches(self) -> Iterator[BatchDump]:
-        """Yield every batch, with its checksum checked, in the order of the file."""
+        """Yield every batch, with its checksum checked, in the order of the file.
+
+        Bytes between two batches, or behind the last, that the footer does not account for are
+        yielded as a batch without a header: a damaged footer may hide batches.
+        """
         following = 0
+        position = self._blocks[0].position
         for ordinal, block in enumerate(self._blocks):
+            if block.position != position:
+                yield _gap(position, block.position)
             size_bytes = block.metadata_bytes + block.body_bytes
+            position = block.position + size_bytes
             try:
                 headers = self._reader.headers(ordinal)
             except CorruptRecordError as error:
@@ -114,6 +132,8 @@ class SegmentDump:
                 yield BatchDump(block.position, size_bytes, codec, header, records, wrong)
                 row += header.record_count
                 following = header.last_offset_delta + 1
+        if position + _END_OF_STREAM_BYTES != self._end:
+            yield _gap(position, self._end - _END_OF_STREAM_BYTES)
 
     def _decode(
         self, ordinal: int, headers: Sequence[BatchHeader]
@@ -150,8 +170,16 @@ class SegmentDump:
             return "unknown"
 
 
-def _owner(segment: pa.Buffer) -> tuple[str, int]:
-    """Return the topic id and partition that a segment says it belongs to."""
+def _gap(start: int, end: int) -> BatchDump:
+    problem = f"should end at {end}: the footer lists none here"
+    return BatchDump(start, end - start, "unknown", None, None, problem)
+
+
+def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
+    """Return the topic id and partition whose directory a segment lies in, else those it names."""
+    place = _PARTITION_DIRECTORY.fullmatch(str(path.parent))
+    if place is not None:
+        return place["topic_id"], int(place["partition"])
     try:
         metadata = ipc.open_file(segment).schema.metadata or {}
         topic_id = metadata.get(b"spark_log.topic_id", b"").decode()

@@ -153,6 +153,7 @@ def _is_confirmed(names: list[str]) -> bool:
     try:
         return Confirm.ask(question, console=Console(stderr=True), default=False)
     except EOFError:
+        print_note("")  # the cursor stands behind the question
         return False
 
 

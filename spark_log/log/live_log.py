@@ -40,10 +40,21 @@ class LiveLog:
     Attributes:
         log_start_offset: from the highest start marker, 0 without one.
         segments: in offset order, without a gap; empty for an empty log.
+        beyond: base offset of the first segment that lies behind a hole which the chain does not
+            cross; None without one. Either a segment is lost, or it appeared during the listing.
     """
 
     log_start_offset: int
     segments: tuple[LiveSegment, ...]
+    beyond: int | None = None
+
+    @property
+    def end_of_chain(self) -> int:
+        """Where the next segment would begin; of a plain last one, where it begins itself."""
+        if not self.segments:
+            return self.log_start_offset
+        last = self.segments[-1]
+        return last.start_offset if last.end_offset is None else last.end_offset
 
     def index_of(self, offset: int) -> int:
         """Return the index of the segment that ``offset`` would be read from, -1 if before all."""
@@ -88,14 +99,14 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             chain.append(LiveSegment(name, file, position, end))
             position = end
             continue
+        following = bisect_right(starts, position)
+        next_start = starts[following] if following < len(starts) else None
         at_start = position == start.log_start_offset
         base = start.segment_base_offset if at_start else position
         if base not in plain:
-            return LiveLog(start.log_start_offset, tuple(chain))
+            return LiveLog(start.log_start_offset, tuple(chain), beyond=next_start)
         # A plain segment that nothing covers ends where the next file begins: only the last one
         # has to be opened to know its end.
-        following = bisect_right(starts, position)
-        next_start = starts[following] if following < len(starts) else None
         chain.append(LiveSegment(SegmentName(base), plain[base], position, next_start))
         if next_start is None:
             return LiveLog(start.log_start_offset, tuple(chain))

@@ -26,6 +26,9 @@ from spark_log.storage import Store
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
 
+_MAX_LOST_ANSWERS = 10
+"""Puts of one append whose answers are lost before it is called unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogAppendInfo:
@@ -53,6 +56,14 @@ class LogView:
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
         return self.live.log_start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Winner:
+    """Whose segment has a name, and where it ends."""
+
+    end_offset: int
+    is_ours: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +163,30 @@ class PartitionLog:
             UnknownOutcomeError: whether the segment is in the log could not be found out.
             StorageError: nothing was appended.
         """
-        tried: set[int] = set()
-        tail = self._tail or self._observe_tail()
+        # Offsets at which this segment may stand, or come to stand: their answers were lost.
+        unknown: set[int] = set()
+        try:
+            return self._append(segment, expected_leo, unknown)
+        except UnknownOutcomeError:
+            self._tail = None
+            raise
+        except (StorageError, CorruptRecordError) as error:
+            self._tail = None
+            if not unknown:
+                raise
+            raise UnknownOutcomeError(
+                f"{self.directory}: the answer to an append was lost, and finding out what became "
+                f"of it failed: {error}",
+                path=self.directory,
+            ) from error
+
+    def _append(
+        self, segment: StagedSegment, expected_leo: int | None, unknown: set[int]
+    ) -> LogAppendInfo:
+        tail = self._tail
+        if tail is None or not self._is_recent(tail):
+            tail = self._observe_tail()  # an old name may be spent: a put there would be void
+        lost_answers = 0
         for _ in range(_MAX_RACES):
             if expected_leo is not None and tail.log_end_offset != expected_leo:
                 tail = self._observe_tail()
@@ -165,33 +198,44 @@ class PartitionLog:
                         actual=tail.log_end_offset,
                     )
             base_offset = tail.log_end_offset
-            tried.add(base_offset)
+            # Before the put, so that no pause after it makes what it shows look newer than it is.
+            tried_ms = self._clock.monotonic_ms()
             try:
                 winner = self._try_put(segment, base_offset)
-                known = winner is not None and self._is_recent(tail)
-            except UnknownOutcomeError:
-                known = False
-            if known:
-                assert winner is not None
-                end_offset, is_ours = winner
-                tail = self._tail = _Tail(end_offset, self._clock.monotonic_ms())
-                if is_ours:
-                    return self._acknowledge(segment, base_offset)
+            except UnknownOutcomeError as error:
+                if error.is_visible:
+                    raise
+                winner = None
+            is_recent = self._is_recent(tail)
+            if winner is not None and not winner.is_ours:
+                unknown.discard(base_offset)
+                known = _Tail(winner.end_offset, tried_ms)
+                tail = self._tail = known if is_recent else self._observe_tail()
                 continue
-            found, tail = self._look_for(segment, tried)
+            if winner is not None and is_recent:
+                self._tail = _Tail(winner.end_offset, tried_ms)
+                return self._acknowledge(segment, base_offset)
+            unknown.add(base_offset)
+            lost_answers += 1
+            if lost_answers > _MAX_LOST_ANSWERS:
+                raise UnknownOutcomeError(
+                    f"{self.directory}: the answers to {lost_answers} puts of one append were lost",
+                    path=self.directory,
+                )
+            found, tail = self._look_for(segment, unknown)
             if found is not None:
                 return self._acknowledge(segment, found)
+            # What is not live below the log's end will never be.
+            unknown -= {offset for offset in unknown if offset < tail.log_end_offset}
         raise StorageError(
             f"{self.directory}: {_MAX_RACES} other appends came first; nothing was appended",
             path=self.directory,
         )
 
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> tuple[int, bool] | None:
-        """Put the segment at an offset.
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Winner | None:
+        """Put the segment at an offset, and return whose segment stands there now.
 
-        Returns:
-            The end of what stands there now, and whether that is this segment; None when what
-            took the name is gone again.
+        None when that cannot be seen: what took the name is gone again, or cannot be read.
         """
         name = SegmentName(base_offset)
         try:
@@ -201,48 +245,40 @@ class PartitionLog:
         except AlreadyExistsError:
             try:
                 winner = self._open(name)
-            except NotFoundError:
+            except StorageError:
                 return None
-            return winner.end_offset, winner.append_id == segment.append_id
-        return base_offset + segment.record_count, True
+            return _Winner(winner.end_offset, winner.append_id == segment.append_id)
+        return _Winner(base_offset + segment.record_count, is_ours=True)
 
     def _is_recent(self, tail: _Tail) -> bool:
         """Whether nothing that was observed then can have been freed since (late-success rule)."""
         age_ms = self._clock.monotonic_ms() - tail.observed_ms
         return age_ms < self._config.file_delete_delay_ms / 2
 
-    def _look_for(self, segment: StagedSegment, tried: set[int]) -> tuple[int | None, _Tail]:
-        """Find out whether the segment is in the live log, at one of the offsets tried.
+    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
+        """Find out whether the segment is in the live log, at one of the offsets named.
 
         Raises:
-            UnknownOutcomeError: the store does not answer, or the place was rewritten since.
+            UnknownOutcomeError: the place was rewritten, or fell behind the log's start, since.
+            StorageError: the store does not answer.
         """
-        try:
-            view = self.observe()
-            for offset in sorted(tried):
-                index = view.live.index_of(offset)
-                if index < 0 or offset >= view.log_end_offset:
-                    continue
-                live = view.live.segments[index]
-                if live.name.last_offset is not None:
-                    raise UnknownOutcomeError(
-                        f"{self.directory}: the answer to an append at offset {offset} was lost, "
-                        f"and the place was merged before it could be looked at; read from "
-                        f"{offset} to see whether the records are there",
-                        path=self.directory,
-                    )
-                is_named = live.name.base_offset == offset
-                if is_named and self._open(live.name).append_id == segment.append_id:
-                    return offset, self._remember(view)
-            return None, self._remember(view)
-        except UnknownOutcomeError:
-            raise
-        except StorageError as error:
-            raise UnknownOutcomeError(
-                f"{self.directory}: the answer to an append was lost, and looking for it failed: "
-                f"{error}",
-                path=self.directory,
-            ) from error
+        view = self.observe()
+        for offset in sorted(unknown):
+            if offset >= view.log_end_offset:
+                continue
+            index = view.live.index_of(offset)
+            if index < 0 or view.live.segments[index].name.last_offset is not None:
+                raise UnknownOutcomeError(
+                    f"{self.directory}: the answer to an append at offset {offset} was lost, and "
+                    f"the place was merged or deleted before it could be looked at; read from "
+                    f"{max(offset, view.log_start_offset)} to see whether the records are there",
+                    path=self.directory,
+                )
+            live = view.live.segments[index]
+            is_named = live.name.base_offset == offset
+            if is_named and self._open(live.name).append_id == segment.append_id:
+                return offset, self._remember(view)
+        return None, self._remember(view)
 
     def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         for name, data in segment.derived_files(SegmentName(base_offset)):
@@ -265,11 +301,22 @@ class PartitionLog:
         """Return what the log is now: one listing, and the last file's last header.
 
         Raises:
-            CorruptRecordError: the last file is damaged.
+            CorruptRecordError: the last file is damaged, or a segment before others is missing.
         """
+        hole: tuple[int, int] | None = None
         while True:
             observed_ms = self._clock.monotonic_ms()
             live = live_log(self._store.list(self.directory))
+            if live.beyond is not None:
+                # What appears during a listing may be left out of it although a later one is not.
+                before, hole = hole, (live.end_of_chain, live.beyond)
+                if hole != before:
+                    continue
+                raise CorruptRecordError(
+                    f"{self.directory}: the log ends at offset {hole[0]}, but there is a segment "
+                    f"at {hole[1]}: what lies between them is missing. Restore it from a copy",
+                    path=self.directory,
+                )
             if not live.segments:
                 return LogView(live, live.log_start_offset, observed_ms)
             last = live.segments[-1]
@@ -336,23 +383,12 @@ class PartitionLog:
             CorruptRecordError: with file and position.
         """
         view = self.observe()
-        position = start_offset
         end = view.log_end_offset if end_offset is None else end_offset
-        _check_range(self.directory, view, start_offset)
-        while position < min(end, view.log_end_offset):
-            segment = view.live.segments[view.live.index_of(position)]
-            try:
-                reader = self._open(segment.name)
-            except NotFoundError:
-                view = self.observe()
-                _check_range(self.directory, view, position)
-                continue
-            self._check_chain(segment, reader)
+        for position, reader in self._readers(view, start_offset, end):
             stop = min(end, reader.end_offset)
             for batch in reader.read(position, stop, columns=columns, check_crcs=check_crcs):
                 if not batch.is_control:
                     yield batch
-            position = stop
 
     def offset_for_time(self, timestamp_us: int) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time, or None.
@@ -364,20 +400,46 @@ class PartitionLog:
             timestamp_us: microseconds since the epoch.
         """
         view = self.observe()
-        index = 0
-        while index < len(view.live.segments):
-            segment = view.live.segments[index]
+        try:
+            for position, reader in self._readers(view, view.log_start_offset, view.log_end_offset):
+                if reader.max_timestamp_us >= timestamp_us:
+                    found = reader.offset_for_time(timestamp_us, position)
+                    if found is not None:
+                        return found
+        except OffsetOutOfRangeError:
+            return self.offset_for_time(timestamp_us)  # the start moved on meanwhile
+        return None
+
+    def _readers(
+        self, view: LogView, start_offset: int, end_offset: int
+    ) -> Iterator[tuple[int, SegmentReader]]:
+        """Open the live segments from an offset on, each with where to begin in it.
+
+        Files that a rewrite replaces meanwhile are followed by their replacement.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: a segment is missing.
+        """
+        position = start_offset
+        doubted: LiveSegment | None = None
+        _check_range(self.directory, view, position)
+        while position < min(end_offset, view.log_end_offset):
+            segment = view.live.segments[view.live.index_of(position)]
             try:
                 reader = self._open(segment.name)
             except NotFoundError:
-                view, index = self.observe(), 0
-                continue
-            if reader.max_timestamp_us >= timestamp_us:
-                found = reader.offset_for_time(timestamp_us, segment.start_offset)
-                if found is not None:
-                    return found
-            index += 1
-        return None
+                pass
+            else:
+                if segment.end_offset in (None, reader.end_offset):
+                    yield position, reader
+                    position = reader.end_offset
+                    continue
+                if segment == doubted:
+                    raise self._missing(segment, reader)
+                doubted = segment  # what appeared during the listing may be left out of it
+            view = self.observe()
+            _check_range(self.directory, view, position)
 
     def _open(self, name: SegmentName) -> SegmentReader:
         return SegmentReader(
@@ -388,14 +450,13 @@ class PartitionLog:
             partition=self._partition,
         )
 
-    def _check_chain(self, segment: LiveSegment, reader: SegmentReader) -> None:
-        if segment.end_offset is not None and reader.end_offset != segment.end_offset:
-            raise CorruptRecordError(
-                f"{reader.path} ends at offset {reader.end_offset}, but the next segment begins "
-                f"at {segment.end_offset}: a segment between them is missing. Restore it from a "
-                f"copy, or read on from {segment.end_offset}",
-                path=reader.path,
-            )
+    def _missing(self, segment: LiveSegment, reader: SegmentReader) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"{reader.path} ends at offset {reader.end_offset}, but the next segment begins "
+            f"at {segment.end_offset}: a segment between them is missing. Restore it from a "
+            f"copy, or read on from {segment.end_offset}",
+            path=reader.path,
+        )
 
 
 def _check_range(directory: str, view: LogView, offset: int) -> None:

@@ -17,10 +17,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.errors import CorruptRecordError, InvalidRecordError, NotFoundError
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    NotFoundError,
+    UnsupportedCompressionTypeError,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.offset_index import OffsetIndex, offset_index_bytes
-from spark_log.log.time_index import TimeIndex, time_index_bytes
+from spark_log.log.time_index import time_index_bytes
 from spark_log.record import arrow_ipc
 from spark_log.record.batch_header import (
     METADATA_KEY,
@@ -43,6 +48,11 @@ from spark_log.storage.store import storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Positions in the offset index are 32 bits."""
+
+MAX_SEGMENT_RECORDS = 2**31 - 1
+"""Offset deltas in a batch header are 32 bits, signed."""
+
+_GAPPED_SCHEMA = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +136,22 @@ class SegmentWriter:
         self._directory = directory
         self._leader_epoch = leader_epoch
         self._index_interval_bytes = index_interval_bytes
-        self._staged = store.stage(directory)
+        if compression not in ("none", "lz4", "zstd"):
+            raise UnsupportedCompressionTypeError(
+                f"compression.type {compression!r} does not exist in Arrow's file format; "
+                f"use one of none, lz4, zstd",
+                key="compression.type",
+            )
         options = ipc.IpcWriteOptions(
             compression=None if compression == "none" else compression, use_threads=False
         )
-        with storage_errors(directory):
-            self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
+        self._staged = store.stage(directory)
+        try:
+            with storage_errors(directory):
+                self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
+        except BaseException:
+            self._staged.discard()
+            raise
         self._next_delta = 0
         self._indexed_up_to = 0
         self._max_timestamp_us: int | None = None
@@ -180,6 +200,9 @@ class SegmentWriter:
         timestamps = records.column("timestamp")
         if timestamps.null_count:
             raise InvalidRecordError("a record has no timestamp; every record needs one")
+        items = records.column("headers").flatten()
+        if items.null_count or items.field(0).null_count:
+            raise InvalidRecordError("a record header has no name; every header needs one")
         times_us = timestamps.cast(pa.int64()).to_numpy()
         reached = int(times_us.argmax())
         header = BatchHeader(
@@ -197,6 +220,14 @@ class SegmentWriter:
         )
         header = replace(header, crc32c=batch_crc32c(header, records))
         position = self._staged.size_bytes
+        if (
+            self._next_delta + records.num_rows > MAX_SEGMENT_RECORDS
+            or position > MAX_SEGMENT_BYTES
+        ):
+            raise InvalidRecordError(
+                f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
+                f"bytes; append what is more in another one"
+            )
         if position - self._indexed_up_to > self._index_interval_bytes:
             self._add_index_entries(position)
         with storage_errors(self._directory):
@@ -268,6 +299,7 @@ class SegmentReader:
         try:
             footer = arrow_ipc.footer_bytes(self._view)
             self._blocks = arrow_ipc.read_blocks(self._view[max(0, len(self._view) - footer) :])
+            arrow_ipc.check_blocks(self._blocks, len(self._view) - footer)
             self._schema = ipc.open_file(self._buffer).schema
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(f"not a readable Arrow file: {error}") from None
@@ -315,15 +347,15 @@ class SegmentReader:
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
-        block = self._blocks[ordinal]
         try:
-            message = self._view[block.position : block.position + block.metadata_bytes]
-            value = arrow_ipc.read_custom_metadata(message, METADATA_KEY)
+            value = arrow_ipc.read_custom_metadata(self._message(ordinal), METADATA_KEY)
             if value is None:
                 raise ValueError("no batch header")
-            return decode_headers(value)
+            headers = decode_headers(value)
+            self._check_headers(ordinal, headers)
+            return headers
         except ValueError as error:
-            raise self._corrupt(str(error), block.position) from None
+            raise self._corrupt(str(error), self.position(ordinal)) from None
 
     def read(
         self,
@@ -347,11 +379,13 @@ class SegmentReader:
         """
         wanted = list(RECORD_SCHEMA.names if columns is None else columns)
         check = check_crcs and set(wanted) >= set(RECORD_SCHEMA.names)
-        has_deltas = OFFSET_DELTA_FIELD.name in self._schema.names
-        stored = [*wanted, OFFSET_DELTA_FIELD.name] if has_deltas else wanted
+        stored = [*wanted, OFFSET_DELTA_FIELD.name] if self._has_deltas else wanted
         reader = self._open(stored)
+        previous: BatchHeader | None = None
         for ordinal in range(self._first_batch(start_offset), self.batch_count):
             headers = self.headers(ordinal)
+            self._check_follows(previous, headers[0], ordinal)
+            previous = headers[-1]
             first = self.base_offset + headers[0].base_offset_delta
             if end_offset is not None and first >= end_offset:
                 return
@@ -365,13 +399,15 @@ class SegmentReader:
             timestamp_us: microseconds since the epoch.
             start_offset: records before it do not count.
         """
-        reader = self._open(["timestamp"])
-        first = self._first_batch(max(start_offset, self._time_floor(timestamp_us)))
-        for ordinal in range(first, self.batch_count):
+        stored = ["timestamp", OFFSET_DELTA_FIELD.name] if self._has_deltas else ["timestamp"]
+        reader = self._open(stored)
+        # Not from where the time index says: nothing but all headers before it could tell that it
+        # is right, and to pass over a batch takes no more than its header.
+        for ordinal in range(self._first_batch(start_offset), self.batch_count):
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
                 continue
-            records = self._decode(reader, ordinal, headers, check=False)
+            records = self._decode(reader, ordinal, headers, check=False).select(stored)
             for batch in self._cut(ordinal, headers, records, start_offset, None):
                 times_us = batch.records.column("timestamp").cast(pa.int64()).to_numpy()
                 hits = np.flatnonzero(times_us >= timestamp_us)
@@ -380,11 +416,14 @@ class SegmentReader:
         return None
 
     def _open(self, columns: Sequence[str]) -> ipc.RecordBatchFileReader:
-        fields = sorted(self._schema.get_field_index(name) for name in columns)
-        options = ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        options = ipc.IpcReadOptions(use_threads=False)
         try:
+            # Arrow copies a whole body to pick fields from it: worth it only where picking saves
+            # decompression. Without it an uncompressed batch is never copied.
+            if arrow_ipc.is_compressed(self._message(0)) and set(columns) < set(self._schema.names):
+                options.included_fields = sorted(map(self._schema.get_field_index, columns))
             return ipc.open_file(self._buffer, options=options)
-        except (OSError, pa.ArrowException) as error:
+        except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(str(error)) from None
 
     def _decode(
@@ -397,7 +436,8 @@ class SegmentReader:
         position = self.position(ordinal)
         try:
             records = reader.get_batch(ordinal)
-            records.validate()
+            # In full: what follows, and every user, trusts the offsets inside the buffers.
+            records.validate(full=True)
         except (OSError, pa.ArrowException) as error:
             raise self._corrupt(f"the record batch cannot be decoded: {error}", position) from None
         if sum(header.record_count for header in headers) != records.num_rows:
@@ -493,15 +533,6 @@ class SegmentReader:
         except ValueError:
             return None  # damaged: batch headers tell the same
 
-    def _time_floor(self, timestamp_us: int) -> int:
-        data = self._derived(self._name.time_index)
-        try:
-            if data is not None:
-                return TimeIndex.from_bytes(self.base_offset, data).lookup(timestamp_us)
-        except ValueError:
-            pass  # damaged: batch headers tell the same
-        return self.base_offset
-
     def _derived(self, name: str) -> pa.Buffer | None:
         if self.batch_count < 2:
             return None
@@ -519,8 +550,44 @@ class SegmentReader:
         owner = (self._metadata("topic_id"), self._metadata("partition"))
         if owner != (topic_id, str(partition)):
             raise self._corrupt(f"belongs to topic id and partition {owner}, not to this one")
-        if self._schema.names[: len(RECORD_SCHEMA)] != RECORD_SCHEMA.names or not self._blocks:
-            raise self._corrupt("has no record batches, or columns that are not a segment's")
+        if not self._schema.equals(_GAPPED_SCHEMA if self._has_deltas else RECORD_SCHEMA):
+            raise self._corrupt("its columns are not a segment's")
+        if not self._blocks:
+            raise self._corrupt("has no record batches")
+
+    def _check_headers(self, ordinal: int, headers: Sequence[BatchHeader]) -> None:
+        """Check what checksums cannot: headers tell the log's end, and their records stay unread.
+
+        Raises:
+            ValueError: the headers of a batch do not fit each other or their file.
+        """
+        previous: BatchHeader | None = None
+        for header in headers:
+            if header.record_count < 0 or (header.has_gaps and not self._has_deltas):
+                raise ValueError("a batch header's offsets do not fit its record count")
+            self._check_follows(previous, header, ordinal)
+            previous = header
+        if ordinal == 0 and self._name.last_offset is None and headers[0].base_offset_delta:
+            raise ValueError("the first batch does not begin at the segment's base offset")
+
+    def _check_follows(
+        self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
+    ) -> None:
+        if previous is None:
+            return
+        skipped = header.base_offset_delta - previous.last_offset_delta - 1
+        if skipped < 0 or (skipped and not self._has_deltas):
+            raise self._corrupt(
+                "a batch does not begin where the one before it ends", self.position(ordinal)
+            )
+
+    @property
+    def _has_deltas(self) -> bool:
+        return len(self._schema) > len(RECORD_SCHEMA)
+
+    def _message(self, ordinal: int) -> memoryview:
+        block = self._blocks[ordinal]
+        return self._view[block.position : block.position + block.metadata_bytes]
 
     def _metadata(self, key: str) -> str:
         value: bytes = (self._schema.metadata or {}).get(f"spark_log.{key}".encode(), b"")

@@ -149,7 +149,9 @@ class Admin:
                     segments=len(view.live.segments),
                 )
             )
-        return TopicDescription(topic.name, topic.topic_id, tuple(partitions), topic.overrides)
+        return TopicDescription(
+            topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides)
+        )
 
 
 def _validate(topic: NewTopic) -> None:

@@ -118,7 +118,9 @@ class Cluster:
 
     def _read(self) -> str:
         try:
-            text: str = self.store.open_buffer(META_PROPERTIES).to_pybytes().decode()
+            text: str = (
+                self.store.open_buffer(META_PROPERTIES).to_pybytes().decode("utf-8", "replace")
+            )
         except NotFoundError:
             raise
         except StorageError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError, nearest
@@ -17,6 +17,10 @@ from spark_log.metadata.records import (
 
 TOPIC_RESOURCE = "topic"
 """``resource_type`` of a topic's `ConfigRecord`."""
+
+_MAX_TOPIC_CHARACTERS = 255 - 23
+_MAX_PARTITION_CHARACTERS = 255 - 7
+"""File systems take 255 bytes a name: what is cut off a long topic's, its id makes up for."""
 
 
 @dataclass(slots=True)
@@ -36,15 +40,16 @@ class TopicImage:
     @property
     def directory(self) -> str:
         """Where its data lies, relative to a root. A topic created again lies elsewhere."""
-        return f"{self.name}.{self.topic_id}"
+        return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"
 
     def partition_directory(self, partition: int) -> str:
         """Where a partition's log lies, relative to a root."""
-        return f"{self.directory}/{self.name}-{partition}"
+        return f"{self.directory}/{self.name[:_MAX_PARTITION_CHARACTERS]}-{partition}"
 
     def config(self) -> TopicConfig:
-        """Its settings: overrides on defaults."""
-        return TopicConfig.parse(self.overrides)
+        """Its settings: overrides on defaults. Keys that a newer version set are passed over."""
+        known = TopicConfig.keys()
+        return TopicConfig.parse({key: v for key, v in self.overrides.items() if key in known})
 
 
 class MetadataImage:
@@ -53,6 +58,14 @@ class MetadataImage:
     def __init__(self) -> None:
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
+        self._own: set[str] = set()
+
+    def copy(self) -> MetadataImage:
+        """Return an image that can be replayed on while this one stays as it is."""
+        image = MetadataImage()
+        image._topics = dict(self._topics)
+        image._names = dict(self._names)
+        return image
 
     def topics(self) -> Iterator[TopicImage]:
         """Yield the topics in order of their names."""
@@ -87,6 +100,7 @@ class MetadataImage:
         """
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
+                self._own.add(topic_id)
                 self._topics[topic_id] = TopicImage(name, topic_id)
                 self._names[name] = topic_id
             case PartitionRecord():
@@ -102,9 +116,17 @@ class MetadataImage:
                 del self._topics[topic_id]
 
     def _existing(self, topic_id: str) -> TopicImage:
+        """Return a topic that may be changed: a copy, where another image has it too."""
         try:
-            return self._topics[topic_id]
+            topic = self._topics[topic_id]
         except KeyError:
             raise CorruptRecordError(
                 f"the metadata log speaks of topic id {topic_id!r} before creating it"
             ) from None
+        if topic_id not in self._own:
+            self._own.add(topic_id)
+            topic = replace(
+                topic, partitions=dict(topic.partitions), overrides=dict(topic.overrides)
+            )
+            self._topics[topic_id] = topic
+        return topic

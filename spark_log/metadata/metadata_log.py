@@ -41,7 +41,7 @@ class MetadataLog:
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
-        """Return the state after replaying the log to its present end.
+        """Return the state after replaying the log to its present end; it stays as it is.
 
         Raises:
             CorruptRecordError: the log is damaged.
@@ -75,10 +75,14 @@ class MetadataLog:
                 return
 
     def _replay_to_end(self) -> None:
-        for batch in self._log.scan(self._offset, columns=None):
+        image, offset = None, self._offset
+        for batch in self._log.scan(self._offset):
+            image = image or self._image.copy()
             for value in batch.records.column("value").to_pylist():
-                self._image.replay(from_json(value))
-            self._offset = batch.base_offset + batch.records.num_rows
+                image.replay(from_json(value))
+            offset = batch.base_offset + batch.records.num_rows
+        if image is not None:
+            self._image, self._offset = image, offset
 
 
 def _record_batch(records: Sequence[MetadataRecord], now_us: int) -> pa.RecordBatch:

@@ -94,4 +94,4 @@ def from_json(value: bytes) -> MetadataRecord:
             )
         return kind.model_validate(document["data"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise CorruptRecordError(f"not a metadata record: {value[:200]!r} ({error})") from None
+        raise CorruptRecordError(f"not a metadata record: {value!r:.200} ({error})") from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _MAGIC = b"ARROW1"
 _TRAILER = struct.Struct("<i6s")
 _BLOCK = struct.Struct("<qi4xq")
+_END_OF_STREAM_BYTES = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
 
 
@@ -64,10 +65,43 @@ def read_blocks(footer: memoryview) -> list[Block]:
         (count,) = struct.unpack_from("<I", footer, vector)
         if count > len(footer) // _BLOCK.size:
             raise ValueError(f"footer of {len(footer)} bytes claims {count} blocks")
-        start = vector + 4
-        return [Block(*fields) for fields in _BLOCK.iter_unpack(footer[start : start + 24 * count])]
+        blocks = footer[vector + 4 : vector + 4 + _BLOCK.size * count]
+        if len(blocks) != _BLOCK.size * count:
+            raise ValueError(f"footer ends within its {count} blocks")
+        return [Block(*fields) for fields in _BLOCK.iter_unpack(blocks)]
     except (struct.error, IndexError) as error:
         raise ValueError(f"damaged footer: {error}") from None
+
+
+def check_blocks(blocks: list[Block], footer_position: int) -> None:
+    """Check that a file's blocks lie one behind the other, up to its footer.
+
+    No checksum covers the footer: a wrong count or position would drop batches in silence.
+
+    Raises:
+        ValueError: they do not.
+    """
+    ends = [block.position + block.metadata_bytes + block.body_bytes for block in blocks]
+    expected = [block.position for block in blocks[1:]]
+    if blocks and ends != [*expected, footer_position - _END_OF_STREAM_BYTES]:
+        raise ValueError("the footer's blocks do not cover the file")
+
+
+def is_compressed(message: memoryview) -> bool:
+    """Return whether the buffers of a record batch are compressed.
+
+    Args:
+        message: the first ``metadata_bytes`` bytes of a block.
+
+    Raises:
+        ValueError: the message is damaged.
+    """
+    try:
+        table = _message(message)
+        batch = table.indirect(2)
+        return batch is not None and _Table(table.buffer, batch).indirect(3) is not None
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"damaged message: {error}") from None
 
 
 def read_custom_metadata(message: memoryview, wanted: bytes) -> bytes | None:
@@ -81,8 +115,7 @@ def read_custom_metadata(message: memoryview, wanted: bytes) -> bytes | None:
         ValueError: the message is damaged.
     """
     try:
-        prefix = 8 if bytes(message[:4]) == _CONTINUATION else 4
-        table = _Table.root(message[prefix:])
+        table = _message(message)
         vector = table.indirect(4)
         if vector is None:
             return None
@@ -96,6 +129,11 @@ def read_custom_metadata(message: memoryview, wanted: bytes) -> bytes | None:
         return None
     except (struct.error, IndexError) as error:
         raise ValueError(f"damaged message: {error}") from None
+
+
+def _message(message: memoryview) -> _Table:
+    prefix = 8 if bytes(message[:4]) == _CONTINUATION else 4
+    return _Table.root(message[prefix:])
 
 
 class _Table:

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
 
@@ -21,13 +21,26 @@ import pyarrow as pa
 from spark_log.errors import (
     AlreadyExistsError,
     InvalidRootError,
+    NotFoundError,
     StorageError,
+    StorageFullError,
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
 from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+_NOT_LINKED = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EMLINK,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EROFS,
+}
+"""Errors of ``link`` that say that it did nothing. After others, EIO on NFS, it may have."""
 
 
 class LocalStore(Store):
@@ -42,7 +55,9 @@ class LocalStore(Store):
         try:
             with storage_errors(self.url):
                 _make_directories(self.url, sync=True)
-        except (FileExistsError, StorageError) as error:
+        except StorageFullError:
+            raise
+        except StorageError as error:
             if os.path.exists(self.url) and not os.path.isdir(self.url):
                 raise InvalidRootError(
                     f"{self.url} is a file; a root is a directory: give another path",
@@ -52,7 +67,7 @@ class LocalStore(Store):
                 f"cannot create the root {self.url}: {error}; check the path and its permissions",
                 path=self.url,
             ) from error
-        probe = f"probe-{uuid.uuid4().hex}"
+        probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.put_if_absent(probe, b"probe")
             try:
@@ -114,19 +129,20 @@ class LocalStore(Store):
         absolute = self._absolute(directory)
         prefix = f"{directory}/" if directory else ""
         try:
-            with os.scandir(absolute) as entries:
+            with storage_errors(directory), os.scandir(absolute) as entries:
                 names = sorted(
                     entry.name
                     for entry in entries
                     if (start_after is None or entry.name > start_after)
                     and not entry.name.startswith(".")
                 )
-        except FileNotFoundError:
+        except NotFoundError:
             return
         for name in names:
             try:
-                status = os.stat(f"{absolute}/{name}")
-            except FileNotFoundError:
+                with storage_errors(f"{prefix}{name}"):
+                    status = os.stat(f"{absolute}/{name}")
+            except NotFoundError:
                 continue
             if not stat.S_ISDIR(status.st_mode):
                 yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
@@ -167,7 +183,7 @@ class LocalStore(Store):
             os.link(staged.path, target)
         except FileExistsError:
             # NFS may report "exists" for its own first try when an answer was lost on the way.
-            if not os.path.samefile(staged.path, target):
+            if not _is_same_file(staged.path, target, path):
                 raise AlreadyExistsError(f"{path} exists", path=path) from None
         except OSError as error:
             if error.errno in _NO_HARD_LINKS:
@@ -177,6 +193,11 @@ class LocalStore(Store):
                     f"put the root on a file system that has them",
                     path=self.url,
                 ) from error
+            if error.errno not in _NOT_LINKED:
+                raise UnknownOutcomeError(
+                    f"{path}: {os.strerror(error.errno or 0)}; the file may be there all the same",
+                    path=path,
+                ) from error
             with storage_errors(path):
                 raise
         staged.discard()
@@ -185,7 +206,10 @@ class LocalStore(Store):
                 _sync_directory(os.path.dirname(target))
             except OSError as error:
                 raise UnknownOutcomeError(
-                    f"{path} is visible, but its directory could not be synced: {error}", path=path
+                    f"{path} is visible, but its directory could not be synced: {error}; it may "
+                    f"be gone after a crash of the machine",
+                    path=path,
+                    is_visible=True,
                 ) from error
 
 
@@ -193,6 +217,7 @@ class _LocalStagedFile(StagedFile):
     def __init__(self, directory: str) -> None:
         self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
         self._synced = False
+        self._failed = False
         with storage_errors(directory):
             try:
                 self.sink = pa.OSFile(self.path, "wb")
@@ -205,8 +230,7 @@ class _LocalStagedFile(StagedFile):
         return os.path.getsize(self.path) if self.sink.closed else int(self.sink.tell())
 
     def seal(self) -> None:
-        if not self.sink.closed:
-            self.sink.close()
+        self._once(self._close)
 
     def read_back(self) -> pa.Buffer:
         self.seal()
@@ -214,20 +238,47 @@ class _LocalStagedFile(StagedFile):
 
     def sync(self) -> None:
         """Flush the bytes to the device, once."""
-        if self._synced:
-            return
+        if not self._synced:
+            self._once(self._fsync)
+            self._synced = True
+
+    def discard(self) -> None:
+        with suppress(OSError):  # a full disk also fails the close; the file goes either way
+            self.seal()
+        with suppress(OSError):  # what stays is hidden, and must not undo a put that is done
+            os.unlink(self.path)
+
+    def _close(self) -> None:
+        if not self.sink.closed:
+            self.sink.close()
+
+    def _fsync(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        self._synced = True
 
-    def discard(self) -> None:
-        with suppress(OSError):  # a full disk also fails the close; the file goes either way
-            self.seal()
-        with suppress(FileNotFoundError):
-            os.unlink(self.path)
+    def _once(self, flush: Callable[[], None]) -> None:
+        """Flush, unless that failed before: a system reports a lost write once and forgets it."""
+        if self._failed:
+            raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
+        try:
+            flush()
+        except OSError:
+            self._failed = True
+            raise
+
+
+def _is_same_file(staged: str, target: str, path: str) -> bool:
+    try:
+        return os.path.samefile(staged, target)
+    except FileNotFoundError:
+        return False  # deleted since: another's all the same
+    except OSError as error:
+        raise UnknownOutcomeError(
+            f"{path} exists, and whose it is cannot be seen: {error}", path=path
+        ) from error
 
 
 def _map_file(absolute: str, path: str) -> pa.Buffer:

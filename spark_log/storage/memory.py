@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.errors import AlreadyExistsError, NotFoundError, UnsupportedStoreError
+from spark_log.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    StorageError,
+    UnsupportedStoreError,
+)
 from spark_log.storage.store import FileInfo, StagedFile, Store
 
 
@@ -50,7 +55,7 @@ class MemoryStore(Store):
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
         """See `Store.put_if_absent`."""
-        data = source.read_back() if isinstance(source, StagedFile) else pa.py_buffer(source)
+        data = source.read_back() if isinstance(source, StagedFile) else _frozen(source)
         with self._files.lock:
             if path in self._files.data:
                 raise AlreadyExistsError(f"{path} exists", path=path)
@@ -59,7 +64,7 @@ class MemoryStore(Store):
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         """See `Store.put`."""
         with self._files.lock:
-            self._set(path, pa.py_buffer(data))
+            self._set(path, _frozen(data))
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
         """See `Store.read`."""
@@ -86,7 +91,9 @@ class MemoryStore(Store):
             paths = sorted(
                 path
                 for path in self._files.data
-                if path.startswith(prefix) and "/" not in path[len(prefix) :]
+                if path.startswith(prefix)
+                and "/" not in path[len(prefix) :]
+                and not path.startswith(f"{prefix}.")
             )
         first = 0 if start_after is None else bisect.bisect_right(paths, prefix + start_after)
         for path in paths[first:]:
@@ -138,6 +145,7 @@ class _MemoryStagedFile(StagedFile):
     def __init__(self) -> None:
         self.sink = pa.BufferOutputStream()
         self._sealed: pa.Buffer | None = None
+        self._is_discarded = False
 
     @property
     def size_bytes(self) -> int:
@@ -148,9 +156,17 @@ class _MemoryStagedFile(StagedFile):
             self._sealed = self.sink.getvalue()
 
     def read_back(self) -> pa.Buffer:
+        if self._is_discarded:
+            raise StorageError("a staged file that was discarded cannot be put")
         self.seal()
         assert self._sealed is not None
         return self._sealed
 
     def discard(self) -> None:
         self._sealed = pa.py_buffer(b"")
+        self._is_discarded = True
+
+
+def _frozen(data: bytes | pa.Buffer) -> pa.Buffer:
+    """Return a buffer whose bytes nobody else can change."""
+    return pa.py_buffer(data if isinstance(data, bytes) else data.to_pybytes())

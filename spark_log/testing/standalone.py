@@ -56,7 +56,10 @@ class StandaloneCluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -73,8 +76,10 @@ class StandaloneCluster:
         """Start a process and return what ``ready`` matches in its log."""
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         process = subprocess.Popen(
-            [program, main_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-            + list(arguments),
+            [
+                *(str(program), main_class, "--host", "127.0.0.1"),
+                *("--port", "0", "--webui-port", "0", *arguments),
+            ],
             # An empty configuration folder: the log must say when the process is ready.
             env=os.environ
             | {

@@ -102,7 +102,9 @@ def test_a_damaged_table_is_a_clear_error(cluster: Cluster) -> None:
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)})
     (commit,) = Path(table.url, "_delta_log").glob("*0.json")
-    commit.write_text(re.sub(r'"minWriterVersion":\d+', '"minWriterVersion":99', commit.read_text()))
+    commit.write_text(
+        re.sub(r'"minWriterVersion":\d+', '"minWriterVersion":99', commit.read_text())
+    )
 
     with pytest.raises(CommitFailedError, match="offsets of group 'g' could not be committed"):
         table.commit("g", {P0: OffsetAndMetadata(6)})

@@ -50,8 +50,10 @@ def test_the_columns_are_the_kafka_connectors(spark: SparkSession, root: str) ->
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int>"
     )
-    assert read(spark, root, includeHeaders="true").schema.simpleString().endswith(
-        ",headers:array<struct<key:string,value:binary>>>"
+    assert (
+        read(spark, root, includeHeaders="true")
+        .schema.simpleString()
+        .endswith(",headers:array<struct<key:string,value:binary>>>")
     )
 
 

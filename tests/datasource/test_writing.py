@@ -69,7 +69,9 @@ def test_every_column_is_kept(spark: SparkSession, root: str) -> None:
 def test_strings_are_written_as_utf8(spark: SparkSession, root: str) -> None:
     write(spark.createDataFrame([("ключ", "значение")], ["key", "value"]), root, topic="t")
 
-    records = [row for log in logs(root) for batch in log.scan(0) for row in batch.records.to_pylist()]
+    records = [
+        row for log in logs(root) for batch in log.scan(0) for row in batch.records.to_pylist()
+    ]
     assert [(row["key"], row["value"]) for row in records] == [
         ("ключ".encode(), "значение".encode())
     ]
@@ -194,7 +196,11 @@ def test_compression_is_the_writers_choice_unless_the_topic_has_one(
         ("'a' AS value", {}, "no topic: give the option 'topic', or a column 'topic'"),
         ("'a' AS value, cast(null AS string) AS topic", {}, "1 rows have a null topic"),
         ("'a' AS value", {"topic": "tt"}, "there is no topic 'tt'; did you mean t?"),
-        ("'a' AS value", {"topc": "t"}, "unknown option 'topc' for format spark_log; did you mean 'topic'?"),
+        (
+            "'a' AS value",
+            {"topc": "t"},
+            "unknown option 'topc' for format spark_log; did you mean 'topic'?",
+        ),
         ("'a' AS value", {"topic": "t", "compression.type": "gzip"}, "use one of none, lz4, zstd"),
     ],
 )

@@ -40,8 +40,12 @@ def test_every_flight_comes_out_once(demo: tuple[Path, str]) -> None:
 
     assert out.num_rows == 336_776
     assert out.group_by(["partition", "offset"]).aggregate([]).num_rows == 336_776
-    by_carrier = {row["values"]: row["counts"] for row in flights["carrier"].value_counts().to_pylist()}
-    assert {row["values"]: row["counts"] for row in out["key"].value_counts().to_pylist()} == by_carrier
+    by_carrier = {
+        row["values"]: row["counts"] for row in flights["carrier"].value_counts().to_pylist()
+    }
+    assert {
+        row["values"]: row["counts"] for row in out["key"].value_counts().to_pylist()
+    } == by_carrier
     assert re.search(r"out, run again\s*│\s*0 │", printed)
 
 
@@ -74,7 +78,11 @@ def test_the_commands_to_try_next_work(demo: tuple[Path, str]) -> None:
     assert len(commands) == 3
     for command in commands:
         done = subprocess.run(
-            [BIN / "spark-log", *command], cwd=directory, capture_output=True, text=True, check=False
+            [BIN / "spark-log", *command],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout

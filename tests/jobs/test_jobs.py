@@ -19,7 +19,8 @@ pytestmark = pytest.mark.spark
 def write_lines(path: Path, count: int) -> Path:
     path.write_text(
         "".join(
-            json.dumps({"id": n, "name": f"n{n % 7}", "at": f"2013-07-04T00:{n % 60:02}:00Z"}) + "\n"
+            json.dumps({"id": n, "name": f"n{n % 7}", "at": f"2013-07-04T00:{n % 60:02}:00Z"})
+            + "\n"
             for n in range(count)
         )
     )
@@ -47,7 +48,9 @@ def test_a_standalone_cluster_runs_them_all(submit: Submit, tmp_path: Path) -> N
     assert (produced["records"], produced["partitions"]) == (300, 3)
     assert consumed["records"] == 300
     table = DeltaTable(str(out)).to_pyarrow_table()
-    assert sorted(json.loads(value)["id"] for value in table["value"].to_pylist()) == list(range(300))
+    assert sorted(json.loads(value)["id"] for value in table["value"].to_pylist()) == list(
+        range(300)
+    )
     topic = Cluster(root).topic("t")
     batch = Cluster(root).partition_log(topic, 0).fetch(0)[0].records.slice(0, 1).to_pylist()[0]
     assert batch["headers"] == [

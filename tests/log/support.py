@@ -111,10 +111,15 @@ def free_plain(store, before):
 
 @dataclass
 class Part:
-    """Rows under one batch header, with the offsets they have in the file if there are gaps."""
+    """Rows under one batch header.
+
+    With ``deltas`` the file gets the column that tells them; ``base_delta`` and ``last_delta``
+    only go into the header.
+    """
 
     rows: list
     deltas: list[int] | None = None
+    base_delta: int | None = None
     last_delta: int | None = None
     attributes: int = 0
     leader_epoch: int = 0
@@ -140,7 +145,8 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
         for parts in arrow_batches:
             headers, pieces = [], []
             for part in parts:
-                deltas = part.deltas or list(range(next_delta, next_delta + len(part.rows)))
+                base = next_delta if part.base_delta is None else part.base_delta
+                deltas = part.deltas or list(range(base, base + len(part.rows)))
                 last = deltas[-1] if part.last_delta is None else part.last_delta
                 records = record_batch(part.rows)
                 if has_gaps:
@@ -154,7 +160,9 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
                     leader_epoch=part.leader_epoch,
                     producer_id=part.producer_id,
                 )
-                headers.append(replace(header, crc32c=batch_crc32c(header, records)))
+                if has_gaps or not header.has_gaps:
+                    header = replace(header, crc32c=batch_crc32c(header, records))
+                headers.append(header)
                 pieces.append(records)
                 next_delta = last + 1
             whole = pa.concat_batches(pieces).replace_schema_metadata(right.metadata)
@@ -175,7 +183,8 @@ class HookedStore(Store):
     """Another store, between whose calls and their effect a test may come.
 
     A hook is called with the path and a function that does what was asked for; what it returns
-    is the answer. Hooks are kept in ``hooks`` by the name of the operation.
+    is the answer. Hooks are kept in ``hooks`` by the name of the operation, ``calls`` has what was
+    called, and ``source`` what the latest put is of.
     """
 
     def __init__(self, inner):
@@ -183,6 +192,7 @@ class HookedStore(Store):
         self.url = inner.url
         self.hooks = {}
         self.calls = []
+        self.source = None
 
     def on(self, operation, hook):
         self.hooks[operation] = hook
@@ -212,6 +222,7 @@ class HookedStore(Store):
         return self._do("stage", directory, lambda: self.inner.stage(directory))
 
     def put_if_absent(self, path, source, *, sync=True):
+        self.source = source
         self._do("put_if_absent", path, lambda: self.inner.put_if_absent(path, source, sync=sync))
 
     def put(self, path, data):

@@ -27,6 +27,8 @@ from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
 from tests.storage.full_disk import DISKS
 
+PROJECT = Path(__file__).parents[2]
+
 
 class TestLocalStore(StoreSuite):
     @pytest.fixture
@@ -213,9 +215,8 @@ class TestCrash:
         assert store.open_buffer("topic/0.log").to_pybytes() == b"x" * 100_000
 
     def die_at(self, store, call):
-        done = subprocess.run(
-            [sys.executable, "-c", DIE_AT, store.url, call], timeout=60, check=False
-        )
+        command = [sys.executable, "-c", DIE_AT, store.url, call]
+        done = subprocess.run(command, cwd=PROJECT, timeout=60, check=False)
         return done.returncode
 
 

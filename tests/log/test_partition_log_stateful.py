@@ -1,0 +1,199 @@
+"""Any sequence of appends, merges, retention, lost answers and reads, against a list."""
+
+import uuid
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from spark_log.clock import ManualClock
+from spark_log.errors import (
+    LogEndOffsetMismatchError,
+    OffsetOutOfRangeError,
+    UnknownOutcomeError,
+)
+from spark_log.log import LogAppendInfo
+from spark_log.log.file_names import SegmentName
+from spark_log.storage import memory
+from spark_log.storage.memory import MemoryStore
+from tests.log.support import (
+    HookedStore,
+    done_but,
+    failing,
+    file_names,
+    free,
+    merge,
+    move_start,
+    open_log,
+    records_of,
+    values_of,
+)
+from tests.record.samples import record_batch, row
+
+LOST = UnknownOutcomeError("the answer was lost")
+
+handles = st.integers(0, 2)
+seconds = st.lists(st.integers(-30, 30), min_size=1, max_size=4)
+appends = st.lists(seconds, min_size=1, max_size=3)
+
+
+class PartitionLogMachine(RuleBasedStateMachine):
+    """Three handles on one log; the model is a list of rows, the start, and the segments' bases."""
+
+    @initialize()
+    def open(self):
+        self.inner = MemoryStore(uuid.uuid4().hex)
+        self.store = HookedStore(self.inner)
+        self.clock = ManualClock()
+        self.logs = [
+            open_log(self.store, clock=self.clock, index_interval_bytes=interval)
+            for interval in (0, 700, 4096)
+        ]
+        self.rows = []
+        self.start = 0
+        self.edges = {0}
+        self.appended = 0
+
+    def teardown(self):
+        if hasattr(self, "inner"):
+            memory._ROOTS.pop(self.inner.name)
+
+    def batches(self, append):
+        """Batches of these timestamps; every value is unlike any other."""
+        made = []
+        for batch in append:
+            made.append([])
+            for time_us in batch:
+                self.appended += 1
+                made[-1].append(row(b"%d" % self.appended, timestamp=time_us))
+        return made
+
+    def accept(self, batches, info):
+        rows = [each for batch in batches for each in batch]
+        assert info == LogAppendInfo(len(self.rows), len(self.rows) + len(rows) - 1)
+        self.rows += rows
+        self.edges.add(len(self.rows))
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    @rule(handle=handles, append=appends)
+    def append(self, handle, append):
+        batches = self.batches(append)
+        self.accept(batches, self.logs[handle].append(map(record_batch, batches)))
+
+    @rule(handle=handles, append=appends, off_by=st.integers(-2, 2))
+    def append_at(self, handle, append, off_by):
+        batches, expected = self.batches(append), len(self.rows) + off_by
+        records = [record_batch(batch) for batch in batches]
+        if off_by == 0:
+            self.accept(batches, self.logs[handle].append(records, expected_leo=expected))
+            return
+        with pytest.raises(LogEndOffsetMismatchError) as caught:
+            self.logs[handle].append(records, expected_leo=expected)
+        assert caught.value.actual == len(self.rows)
+
+    @rule(handle=handles, append=appends, took_effect=st.booleans())
+    def append_and_lose_the_answer(self, handle, append, took_effect):
+        batches = self.batches(append)
+        self.logs[handle].log_end_offset()
+        self.look_anew(handle)
+        self.store.once("put_if_absent", done_but(LOST) if took_effect else failing(LOST))
+        self.accept(batches, self.logs[handle].append(map(record_batch, batches)))
+
+    def look_anew(self, handle):
+        """A lost answer under a name that was merged is unknown: have the handle know the end."""
+        with pytest.raises(LogEndOffsetMismatchError):
+            self.logs[handle].append(record_batch([row()]), expected_leo=-1)
+
+    @rule(ms=st.sampled_from([1, 29_000, 31_000, 10_000_000]))
+    def wait(self, ms):
+        self.clock.advance_ms(ms)
+
+    # --- what others do --------------------------------------------------------------------------
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(data=st.data(), generation=st.integers(1, 3))
+    def merge(self, data, generation):
+        edges = sorted({self.start, *(edge for edge in self.edges if edge > self.start)})
+        first = data.draw(st.integers(0, len(edges) - 2))
+        last = data.draw(st.integers(first + 1, len(edges) - 1))
+        name = SegmentName(edges[first], edges[last] - 1, generation)
+        if name.log not in file_names(self.inner):
+            merge(self.inner, edges[first], edges[last], generation)
+
+    @rule(data=st.data())
+    def move_the_start(self, data):
+        start = data.draw(st.integers(self.start, len(self.rows)))
+        if start > self.start:
+            below = max(edge for edge in self.edges if edge <= start)
+            self.start = start
+            move_start(self.inner, start, below)
+
+    @rule()
+    def free_what_is_spent(self):
+        """Past the delay: a handle may hold a name that is free again."""
+        self.clock.advance_ms(120_000)
+        live = {segment.file.name for segment in self.logs[0].observe().live.segments}
+        for file_name in file_names(self.inner):
+            name = SegmentName.parse(file_name)
+            if name and file_name not in live:
+                free(self.inner, name)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def live_rows(self):
+        return list(enumerate(self.rows))[self.start :]
+
+    @rule(handle=handles, data=st.data())
+    def scan(self, handle, data):
+        first = data.draw(st.integers(self.start, len(self.rows)))
+        last = data.draw(st.none() | st.integers(first, len(self.rows) + 2))
+        found = records_of(self.logs[handle].scan(first, last))
+        assert found == list(enumerate(self.rows))[first:last]
+
+    @rule(handle=handles, data=st.data(), max_bytes=st.integers(0, 2_000))
+    def fetch(self, handle, data, max_bytes):
+        first = data.draw(st.integers(self.start, len(self.rows)))
+        batches = self.logs[handle].fetch(first, max_bytes)
+        found = records_of(batches)
+        assert found == list(enumerate(self.rows))[first : first + len(found)]
+        assert found or first == len(self.rows)
+        assert sum(batch.stored_bytes for batch in batches[1:]) <= max_bytes
+
+    @rule(handle=handles, by=st.integers(1, 3))
+    def read_out_of_range(self, handle, by):
+        for offset in (self.start - by, len(self.rows) + by):
+            with pytest.raises(OffsetOutOfRangeError) as caught:
+                list(self.logs[handle].scan(offset))
+            assert caught.value.log_start_offset == self.start
+            assert caught.value.log_end_offset == len(self.rows)
+
+    @rule(handle=handles, asked=st.integers(-31, 31))
+    def search_by_time(self, handle, asked):
+        hits = [(at, row["timestamp"]) for at, row in self.live_rows() if row["timestamp"] >= asked]
+        assert self.logs[handle].offset_for_time(asked) == next(iter(hits), None)
+
+    @rule(handle=handles, append=appends, at=st.integers(1, 4))
+    def scan_while_everything_is_merged(self, handle, append, at):
+        scan = self.logs[handle].scan(self.start)
+        batches = [batch for _, batch in zip(range(at), scan, strict=False)]
+        expected = [(offset, row["value"]) for offset, row in self.live_rows()]
+        if expected:
+            name = SegmentName(self.start, len(self.rows) - 1, 9)
+            if name.log not in file_names(self.inner):
+                merge(self.inner, self.start, len(self.rows), 9)
+            self.free_what_is_spent()
+        assert values_of([*batches, *scan]) == expected
+
+    @invariant()
+    def the_log_is_the_list(self):
+        if hasattr(self, "rows"):
+            fresh = open_log(self.inner)
+            assert fresh.log_start_offset() == self.start
+            assert fresh.log_end_offset() == len(self.rows)
+            assert records_of(fresh.scan(self.start)) == self.live_rows()
+
+
+TestPartitionLogStateful = PartitionLogMachine.TestCase
+TestPartitionLogStateful.settings = settings(stateful_step_count=25)

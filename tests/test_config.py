@@ -1,0 +1,215 @@
+"""The table of keys: every key described, every value checked, every mistake named."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from spark_log.config import (
+    MODELS,
+    ConsumerConfig,
+    ProducerConfig,
+    ToolConfig,
+    TopicConfig,
+    load_properties,
+    markdown,
+    to_text,
+)
+from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
+
+PROJECT = Path(__file__).parent.parent
+
+KEYS = [(model, key) for model in MODELS for key in model.keys().values()]
+
+
+class TestTable:
+    @pytest.mark.parametrize(("model", "key"), KEYS, ids=lambda part: getattr(part, "name", ""))
+    def test_every_key_says_what_it_means_takes_and_is_by_default(self, model, key):
+        assert len(key.doc) > 20
+        assert key.doc.endswith(".")
+        assert key.type in ("int", "string", "boolean")
+        assert key.name == key.name.lower()
+        assert "_" not in key.name
+        default = model.parse({}).dotted()[key.name]
+        assert key.default == ("" if default is None else f"`{to_text(default)}`")
+
+    def test_defaults_are_kafkas_or_designs(self):
+        assert TopicConfig.parse({}).dotted() == {
+            "compression.type": "producer",
+            "segment.bytes": 1_073_741_824,
+            "index.interval.bytes": 4_096,
+            "file.delete.delay.ms": 60_000,
+            "flush.on.append": True,
+        }
+        assert ProducerConfig.parse({}).dotted() == {"compression.type": "none"}
+        assert ConsumerConfig.parse({}).dotted() == {"check.crcs": True}
+        assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
+
+    def test_the_page_in_docs_is_what_the_table_says(self):
+        assert (PROJECT / "docs/configuration.md").read_text("utf-8") == markdown()
+
+    def test_the_page_has_a_row_for_every_key_with_what_is_allowed(self):
+        rows = [line for line in markdown().splitlines() if line.startswith("| `")]
+        assert len(rows) == len(KEYS)
+        text = markdown()
+        assert "| `segment.bytes` | int | `1073741824` | ≥ 1048576 |" in text
+        assert "| `flush.on.append` | boolean | `true` | `true`, `false` |" in text
+        assert "| string | `none` | `none`, `lz4`, `zstd` |" in text
+        assert "| `root` | string |  |  |" in text
+        for model in MODELS:
+            assert f"\n## {model.title}\n" in text
+
+
+class TestParse:
+    @pytest.mark.parametrize("value", [2_097_152, "2097152", 2_097_152.0])
+    @pytest.mark.parametrize("key", ["segment.bytes", "segment_bytes"])
+    def test_dotted_and_snake_case_keys_text_and_typed_values(self, key, value):
+        assert TopicConfig.parse({key: value}).segment_bytes == 2_097_152
+
+    @pytest.mark.parametrize(
+        ("value", "meaning"), [(True, True), ("true", True), ("False", False), ("false", False)]
+    )
+    def test_booleans_are_written_as_in_kafka(self, value, meaning):
+        assert TopicConfig.parse({"flush.on.append": value}).flush_on_append is meaning
+
+    def test_a_config_is_frozen(self):
+        with pytest.raises(ValidationError):
+            TopicConfig.parse({}).segment_bytes = 1
+
+    @given(st.integers(1_048_576, 2**31 - 1))
+    def test_what_is_written_as_text_is_read_as_the_same(self, size):
+        config = TopicConfig.parse({"segment.bytes": size, "flush.on.append": False})
+        text = {key: to_text(value) for key, value in config.dotted().items()}
+        assert TopicConfig.parse(text) == config
+        assert text["flush.on.append"] == "false"
+
+    @pytest.mark.parametrize(
+        ("model", "key", "nearest"),
+        [
+            (TopicConfig, "segment.byte", "segment.bytes"),
+            (TopicConfig, "segment_byte", "segment.bytes"),
+            (TopicConfig, "SEGMENT.BYTES", "segment.bytes"),
+            (TopicConfig, "compresion.type", "compression.type"),
+            (TopicConfig, "flush.on.apend", "flush.on.append"),
+            (ConsumerConfig, "check.crc", "check.crcs"),
+            (ToolConfig, "num.partition", "num.partitions"),
+        ],
+    )
+    def test_an_unknown_key_is_refused_with_the_nearest_one(self, model, key, nearest):
+        with pytest.raises(InvalidConfigurationError) as caught:
+            model.parse({key: "1"})
+        assert (caught.value.key, caught.value.nearest) == (key, nearest)
+        assert caught.value.message == (
+            f"unknown {model.title.lower()} config {key!r}; did you mean {nearest!r}?"
+        )
+
+    def test_an_unknown_key_that_looks_like_none_is_refused_with_all_of_them(self):
+        with pytest.raises(InvalidConfigurationError) as caught:
+            TopicConfig.parse({"zzz": "1"})
+        assert caught.value.nearest is None
+        assert all(key in caught.value.message for key in TopicConfig.keys())  # noqa: SIM118
+
+    def test_keys_of_one_kind_are_unknown_to_another(self):
+        with pytest.raises(InvalidConfigurationError, match="unknown producer config"):
+            ProducerConfig.parse({"segment.bytes": 2_097_152})
+
+    @pytest.mark.parametrize(
+        ("key", "value", "expected"),
+        [
+            ("segment.bytes", 1_048_575, "int ≥ 1048576"),
+            ("segment.bytes", 2**31, "int ≥ 1048576"),
+            ("segment.bytes", "1 GiB", "int ≥ 1048576"),
+            ("segment.bytes", 1.5e6 + 0.5, "int ≥ 1048576"),
+            ("segment.bytes", None, "int ≥ 1048576"),
+            ("index.interval.bytes", -1, "int ≥ 0"),
+            ("file.delete.delay.ms", "-1", "int ≥ 0"),
+            ("file.delete.delay.ms", 2**63, "int ≥ 0"),
+            ("flush.on.append", "maybe", "boolean true, false"),
+            ("compression.type", "brotli", "string producer, none, lz4, zstd"),
+            ("compression.type", 7, "string producer, none, lz4, zstd"),
+        ],
+    )
+    def test_a_value_of_the_wrong_type_or_out_of_range_is_refused_with_what_is_allowed(
+        self, key, value, expected
+    ):
+        for spelled in (key, key.replace(".", "_")):
+            with pytest.raises(InvalidConfigurationError) as caught:
+                TopicConfig.parse({spelled: value})
+            assert caught.value.key == key
+            assert caught.value.message == f"config {key!r} is {value!r}, expected {expected}"
+
+    @pytest.mark.parametrize("model", [TopicConfig, ProducerConfig])
+    @pytest.mark.parametrize("kind", ["gzip", "snappy"])
+    def test_kafkas_other_compressions_are_refused_with_those_that_exist(self, model, kind):
+        with pytest.raises(UnsupportedCompressionTypeError) as caught:
+            model.parse({"compression.type": kind})
+        assert kind in caught.value.message
+        assert "none, lz4, zstd" in caught.value.message
+        assert caught.value.key == "compression.type"
+
+    def test_a_key_in_both_spellings_is_refused(self):
+        with pytest.raises(InvalidConfigurationError):
+            TopicConfig.parse({"segment.bytes": 2**20, "segment_bytes": 2**21})
+
+    @pytest.mark.parametrize("key", [1, None, ("a",)])
+    def test_a_key_that_is_no_text_is_refused(self, key):
+        with pytest.raises(InvalidConfigurationError):
+            TopicConfig.parse({key: 1})
+
+
+class TestPropertiesFile:
+    @pytest.fixture
+    def path(self, tmp_path):
+        return tmp_path / "spark-log.properties"
+
+    def test_keys_and_values_comments_and_empty_lines(self, path):
+        path.write_text(
+            "# a comment\n"
+            "! another\n"
+            "\n"
+            "root = s3://bucket/a=b\n"
+            "  num.partitions=4  \n"
+            "storage.endpoint_url=http://127.0.0.1:7070\n"
+            "storage.key = secret=\n"
+            "storage.storage.x=1\n"
+        )
+        config, storage_options = load_properties(path)
+        assert config == ToolConfig(root="s3://bucket/a=b", num_partitions=4)
+        assert storage_options == {
+            "endpoint_url": "http://127.0.0.1:7070",
+            "key": "secret=",
+            "storage.x": "1",
+        }
+
+    def test_an_empty_file_is_all_defaults(self, path):
+        path.write_text("")
+        assert load_properties(str(path)) == (ToolConfig(), {})
+
+    def test_a_value_may_be_empty_and_not_ascii(self, path):
+        path.write_text("root=/tmp/µ\nstorage.token=\n", "utf-8")
+        assert load_properties(path) == (ToolConfig(root="/tmp/µ"), {"token": ""})
+
+    def test_a_line_that_is_none_is_refused_by_its_number(self, path):
+        path.write_text("# comment\nroot /tmp\n")
+        with pytest.raises(
+            InvalidConfigurationError, match=r"line 2: expected key=value"
+        ) as caught:
+            load_properties(path)
+        assert str(path) in caught.value.message
+
+    def test_an_unknown_key_is_refused_with_the_nearest_one(self, path):
+        path.write_text("num.partition=4\n")
+        with pytest.raises(InvalidConfigurationError) as caught:
+            load_properties(path)
+        assert caught.value.nearest == "num.partitions"
+
+    def test_no_error_shows_a_storage_option(self, path):
+        path.write_text("storage.secret=pa55word\nnum.partitions=0\n")
+        with pytest.raises(InvalidConfigurationError) as caught:
+            load_properties(path)
+        assert "pa55word" not in f"{caught.value} {vars(caught.value)}"
+
+    def test_the_file_that_is_shipped_is_read(self):
+        load_properties(PROJECT / "conf/spark-log.properties")

@@ -1,0 +1,135 @@
+"""Errors: one base, fields beside the message, and they cross processes as they are."""
+
+import inspect
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+import spark_log
+from spark_log import errors
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidConfigurationError,
+    LogEndOffsetMismatchError,
+    OffsetOutOfRangeError,
+    SparkLogError,
+    StorageError,
+    nearest,
+)
+
+ALL = sorted(
+    (
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, SparkLogError)
+    ),
+    key=lambda kind: kind.__name__,
+)
+
+
+def example(kind):
+    """An error of this kind with another value in every field than its default."""
+    parameters = inspect.signature(kind).parameters.values()
+    fields = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+    values = {str: "a text", int: 12_345, bool: True, tuple: ("a", "b"), type(None): "near"}
+    given = {name: values[type(each.default)] for name, each in fields.items()}
+    return kind("what was wrong", **given), given
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+class TestEveryError:
+    def test_pickles_with_its_fields(self, kind):
+        error, fields = example(kind)
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            again = pickle.loads(pickle.dumps(error, protocol))
+            assert type(again) is kind
+            assert again.message == str(again) == "what was wrong"
+            assert {name: getattr(again, name) for name in fields} == fields
+            assert vars(again) == vars(error) == fields
+
+    def test_needs_no_more_than_a_message(self, kind):
+        assert kind("what was wrong").message == "what was wrong"
+
+    def test_tells_machines_whether_to_try_again(self, kind):
+        assert isinstance(kind.retriable, bool)
+        assert "retriable" not in vars(kind("x")), "it is a property of the kind"
+
+    def test_is_public_and_says_what_it_means(self, kind):
+        assert getattr(spark_log, kind.__name__) is kind
+        assert kind.__name__ in spark_log.__all__
+        assert kind.__name__.endswith("Error")
+        assert inspect.getdoc(kind)
+
+    def test_documents_its_fields(self, kind):
+        _, fields = example(kind)
+        documented = "".join(inspect.getdoc(base) or "" for base in kind.__mro__)
+        assert all(f"{name}:" in documented for name in fields)
+
+
+def test_these_and_only_these_may_be_tried_again():
+    assert {kind.__name__ for kind in ALL if kind.retriable} == {
+        "LogEndOffsetMismatchError",
+        "StorageFullError",
+        "UnknownOutcomeError",
+    }
+
+
+def test_what_the_storage_does_can_be_caught_as_one():
+    kinds = {kind.__name__ for kind in ALL if issubclass(kind, StorageError)}
+    assert kinds == {
+        "StorageError",
+        "NotFoundError",
+        "AlreadyExistsError",
+        "StorageFullError",
+        "UnknownOutcomeError",
+        "UnsupportedStoreError",
+        "RootNotFoundError",
+        "InvalidRootError",
+    }
+
+
+def test_what_is_wrong_with_settings_can_be_caught_as_one():
+    kinds = {kind.__name__ for kind in ALL if issubclass(kind, InvalidConfigurationError)}
+    assert kinds == {
+        "InvalidConfigurationError",
+        "InvalidOptionError",
+        "UnsupportedCompressionTypeError",
+    }
+
+
+def fail(kind):
+    raise example(kind)[0]
+
+
+def test_an_error_comes_out_of_another_process_as_it_went_in():
+    kinds = (OffsetOutOfRangeError, CorruptRecordError, LogEndOffsetMismatchError)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        for kind in kinds:
+            with pytest.raises(kind) as caught:
+                pool.submit(fail, kind).result(timeout=120)
+            assert vars(caught.value) == example(kind)[1]
+
+
+class TestNearest:
+    KNOWN = ("segment.bytes", "segment.ms", "flush.on.append")
+
+    @pytest.mark.parametrize(
+        ("word", "limit", "expected"),
+        [
+            ("segment.byte", 1, ("segment.bytes",)),
+            ("SEGMENT.BYTES", 1, ("segment.bytes",)),
+            ("segment", 3, ("segment.ms", "segment.bytes")),
+            ("flush", 1, ()),
+            ("", 3, ()),
+        ],
+    )
+    def test_are_the_known_words_that_look_most_like_it(self, word, limit, expected):
+        assert nearest(word, self.KNOWN, limit) == expected
+
+    def test_keep_their_spelling(self):
+        assert nearest("flights", ["Flights"]) == ("Flights",)
+
+    def test_of_words_that_differ_in_case_alone_all_are_known(self):
+        assert set(nearest("flight", ["Flights", "flights"], limit=2)) == {"Flights", "flights"}

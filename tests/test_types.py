@@ -1,0 +1,90 @@
+"""The small values: names and fields as in kafka-python, frozen, and they pickle."""
+
+import base64
+import dataclasses
+import pickle
+import uuid
+
+import pytest
+
+from spark_log.types import (
+    ConsumerRecord,
+    NewTopic,
+    OffsetAndMetadata,
+    PartitionDescription,
+    RecordMetadata,
+    TopicDescription,
+    TopicPartition,
+    random_id,
+)
+
+VALUES = [
+    TopicPartition("flights", 3),
+    ConsumerRecord("flights", 3, 7, 1_700_000_000_000, 0, b"k", b"v", [("h", None)], 1),
+    RecordMetadata("flights", 3, 7, 1_700_000_000_000),
+    OffsetAndMetadata(7, "note", 1),
+    NewTopic("flights", 4, 1, {"segment.bytes": "1048576"}),
+    PartitionDescription(0, 0, (0,), (0,), 0, 7, 100, 1),
+    TopicDescription("flights", "id", (), {}),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+class TestEveryValue:
+    def test_pickles(self, value):
+        assert pickle.loads(pickle.dumps(value)) == value
+
+    def test_is_frozen(self, value):
+        name = value._fields[0] if isinstance(value, tuple) else dataclasses.fields(value)[0].name
+        with pytest.raises(AttributeError):
+            setattr(value, name, "changed")
+
+
+class TestFields:
+    def test_records_have_kafka_pythons_fields_in_order(self):
+        assert ConsumerRecord._fields == (
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "timestamp_type",
+            "key",
+            "value",
+            "headers",
+            "leader_epoch",
+        )
+
+    def test_a_topic_partition_is_a_tuple_that_writes_itself_as_kafka_does(self):
+        partition = TopicPartition("flights", 3)
+        assert str(partition) == "flights-3"
+        assert partition == ("flights", 3)
+        assert sorted(
+            [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 9)]
+        ) == [
+            ("a", 9),
+            ("a", 10),
+            ("b", 0),
+        ]
+
+    def test_defaults_are_one_partition_one_replica_no_configs(self):
+        assert NewTopic("a") == NewTopic("a", 1, 1, {})
+        assert OffsetAndMetadata(7) == OffsetAndMetadata(7, "", -1)
+
+    def test_two_new_topics_do_not_share_their_configs(self):
+        assert NewTopic("a").topic_configs is not NewTopic("b").topic_configs
+
+
+class TestRandomId:
+    def test_is_22_characters_of_base64url_for_16_bytes(self):
+        drawn = [random_id() for _ in range(200)]
+        assert len(set(drawn)) == 200
+        assert {len(text) for text in drawn} == {22}
+        assert {len(base64.urlsafe_b64decode(f"{text}==")) for text in drawn} == {16}
+
+    def test_none_begins_with_a_dash(self, monkeypatch):
+        dashed = uuid.UUID(bytes=b"\xf8" + bytes(15))
+        plain = uuid.UUID(bytes=bytes(16))
+        assert base64.urlsafe_b64encode(dashed.bytes).startswith(b"-")
+        answers = iter([dashed, dashed, plain])
+        monkeypatch.setattr(uuid, "uuid4", lambda: next(answers))
+        assert random_id() == "A" * 22
