@@ -62,14 +62,15 @@ def session(
 def records(
     spark: SparkSession, n: int, value_bytes: int = VALUE_BYTES, key_bytes: int = KEY_BYTES
 ) -> DataFrame:
-    """Return ``n`` records: ``key binary`` and ``value binary``, of exactly the sizes given.
+    """Return ``n`` records: ``key string`` and ``value binary``, of exactly the sizes given.
 
     The bytes are hashes of the record's number: the same in every run, however Spark splits them,
     and of no use to a compressor or a dictionary, so no format gains by its encoding.
     """
     files = CORES * ceil(n * (value_bytes + key_bytes) / (CORES * _FILE_BYTES))
     return spark.range(0, n, 1, max(CORES, files)).select(
-        _hash_bytes("key", key_bytes), _hash_bytes("value", value_bytes)
+        F.substring(F.sha2(F.concat(F.lit("key"), F.col("id")), 512), 1, key_bytes).alias("key"),
+        _hash_bytes("value", value_bytes),
     )
 
 

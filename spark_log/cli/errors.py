@@ -58,6 +58,7 @@ def run(
         prog: the name that errors begin with; None for the script's.
     """
     name = prog or Path(sys.argv[0]).name
+    _replace_closed_streams()
     try:
         status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -123,6 +124,13 @@ def _typer_line(error: typer.TyperException) -> str:
     line = _one_line(error.format_message().replace(": Value error, ", ": "))
     context = getattr(error, "ctx", None)
     return line if context is None else f"{line} (see {context.command_path} --help)"
+
+
+def _replace_closed_streams() -> None:
+    """Give a process that was started without some of its three streams empty ones."""
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, Path(os.devnull).open(mode, encoding="utf-8"))
 
 
 def _flush_or_forget() -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from itertools import cycle
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import IntegerType, StringType
 
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
 from spark_log.record.murmur2 import partition_for_keys
 from spark_log.storage import StorageOptions
+
+_STICKY_ROWS = 10_000
+"""So many rows without a key stay together: a record batch."""
 
 
 def by_partition(
@@ -28,7 +28,8 @@ def by_partition(
     """Return ``df`` repartitioned so that each task writes one segment into one partition.
 
     Adds (or completes) the column ``partition``: what it says, else murmur2 of ``key`` as Kafka's
-    clients compute it, else, without a key, one partition after the other by Arrow batch.
+    clients compute it, else, without a key, one partition after the other. String keys are hashed
+    in the JVM, which is twice as fast as binary ones through Python.
 
     Args:
         df: columns as ``format("spark_log")`` takes them.
@@ -43,33 +44,40 @@ def by_partition(
     if "value" not in df.columns:
         raise InvalidRecordError(f"the DataFrame has no column 'value', only {df.columns}")
     count = Cluster(root, storage_options).topic(topic).num_partitions
-    key = F.col("key").cast("binary") if "key" in df.columns else F.lit(None).cast("binary")
-    chosen = arrow_udf(_partitioner(count), IntegerType())(key)  # type: ignore[call-overload]
+    chosen = _spread(count)
+    if "key" in df.columns:
+        is_text = isinstance(df.schema["key"].dataType, StringType)
+        hashed = _of_text(count) if is_text else _of_bytes(count)
+        chosen = F.when(F.col("key").isNull(), chosen).otherwise(hashed)
     if "partition" in df.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
-    # Out of range stays out of range: the writer refuses it with a message.
-    with_partition = df.withColumn("partition", chosen)
-    return with_partition.repartitionById(count, F.pmod(F.col("partition"), F.lit(count)))
+    # What is out of range, or left to the writer to choose, goes to some task, and stays as it is.
+    owner = F.pmod(F.coalesce(F.col("partition"), F.lit(0)), F.lit(count))
+    return df.withColumn("partition", chosen).repartitionById(count, owner)
 
 
-def _partitioner(num_partitions: int) -> Callable[[pa.Array], pa.Array]:
-    """Return the function from an Arrow batch of keys to partitions; runs in tasks."""
-    sticky = None
+def _spread(count: int) -> Column:
+    """Return partitions for rows without a key: by runs, beginning elsewhere in each task."""
+    run = F.floor(F.monotonically_increasing_id() / _STICKY_ROWS) + F.spark_partition_id()
+    return F.pmod(run, F.lit(count)).cast("int")
+
+
+def _of_text(count: int) -> Column:
+    """Return partitions of string keys, by the murmur2 of commons-codec, which Spark ships.
+
+    It hashes a string's UTF-8 with Kafka's own seed. What is not UTF-8 would reach it altered: the
+    writer chooses for it.
+    """
+    method = (F.lit("org.apache.commons.codec.digest.MurmurHash2"), F.lit("hash32"))
+    hashed = F.java_method(*method, F.col("key")).cast("int").bitwiseAND(F.lit(0x7FFFFFFF))
+    return F.when(F.is_valid_utf8("key"), F.pmod(hashed, F.lit(count)))
+
+
+def _of_bytes(count: int) -> Column:
+    """Return partitions of binary keys, Arrow batch by Arrow batch in Python."""
 
     def partition(keys: pa.Array) -> pa.Array:
-        nonlocal sticky
-        partitions = partition_for_keys(keys, num_partitions)
-        if keys.null_count:
-            if sticky is None:
-                context = TaskContext.get()
-                sticky = cycle(
-                    _rotated(num_partitions, 0 if context is None else context.partitionId())
-                )
-            partitions[keys.is_null().to_numpy(zero_copy_only=False)] = next(sticky)
-        return pa.array(partitions)
+        return pa.array(partition_for_keys(keys, count))
 
-    return partition
-
-
-def _rotated(count: int, first: int) -> list[int]:
-    return [(first + step) % count for step in range(count)]
+    column: Column = arrow_udf(partition, IntegerType())(F.col("key"))  # type: ignore[call-overload]
+    return column

@@ -1,11 +1,13 @@
 """`by_partition`: task *i* owns partition *i*."""
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import Admin, InvalidRecordError, UnknownTopicOrPartitionError
 from spark_log.datasource import by_partition
+from spark_log.record.murmur2 import partition_for_keys
 
 pytestmark = pytest.mark.spark
 
@@ -35,16 +37,36 @@ def test_a_write_makes_one_segment_for_each_partition(spark: SparkSession, root:
     assert sum(partition.log_end_offset for partition in partitions) == 20_000
 
 
-def test_the_partitions_are_those_the_writer_would_choose(spark: SparkSession, root: str) -> None:
-    df = spark.range(500).selectExpr("cast(id AS string) AS key", "cast(id AS string) AS value")
-    writer = df.write.format("spark_log").mode("append").option("topic", "t")
-    writer.save(root)
-    reader = spark.read.format("spark_log").option("subscribe", "t")
-    written = {bytes(row.key).decode(): row.partition for row in reader.load(root).collect()}
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_the_partitions_are_those_that_kafkas_clients_choose(
+    spark: SparkSession, root: str, kind: str
+) -> None:
+    keys = ["", "a", "21", "foobar", "é", "日本語", "😀", "x" * 3000, *map(str, range(500))]
+    df = spark.createDataFrame([(key, key) for key in keys], ["key", "value"])
+    df = df.withColumn("key", F.col("key").cast(kind))
 
-    chosen = {row.key: row.partition for row in by_partition(df, root, "t").collect()}
+    chosen = {row.value: row.partition for row in by_partition(df, root, "t").collect()}
 
-    assert chosen == written
+    hashed = partition_for_keys(pa.array([key.encode() for key in keys], pa.binary()), 4)
+    assert chosen == dict(zip(keys, hashed.tolist(), strict=True))
+
+
+def test_a_string_key_that_is_not_utf8_still_goes_where_its_bytes_belong(
+    spark: SparkSession, root: str
+) -> None:
+    raw = [bytes([0xFF, number]) for number in range(64)]
+    df = spark.createDataFrame([(bytearray(key),) for key in raw], "key binary")
+    df = df.withColumn("key", F.col("key").cast("string")).withColumn("value", F.lit("v"))
+
+    by_partition(df, root, "t").write.format("spark_log").mode("append").option("topic", "t").save(
+        root
+    )
+
+    rows = spark.read.format("spark_log").option("subscribe", "t").load(root).collect()
+    hashed = partition_for_keys(pa.array(raw, pa.binary()), 4)
+    assert {bytes(row.key): row.partition for row in rows} == dict(
+        zip(raw, hashed.tolist(), strict=True)
+    )
 
 
 def test_rows_without_a_key_are_spread(spark: SparkSession, root: str) -> None:
@@ -63,8 +85,8 @@ def test_an_explicit_partition_is_kept(spark: SparkSession, root: str) -> None:
 
     chosen = {row.value: row.partition for row in by_partition(df, root, "t").collect()}
 
-    assert (chosen["1"], chosen["3"]) == (3, 0)
-    assert chosen["2"] == by_partition(df.drop("partition"), root, "t").first().partition  # type: ignore[union-attr]
+    by_key = partition_for_keys(pa.array([b"a"]), 4)[0]
+    assert chosen == {"1": 3, "2": by_key, "3": 0}
 
 
 def test_what_cannot_be_written_is_refused_before_the_shuffle(
