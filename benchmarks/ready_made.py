@@ -1,4 +1,4 @@
-"""The ceiling of Spark's Python data source API: a source that hands out ready-made batches.
+"""The ceiling of Spark's Python data source API: ready-made batches out, and batches dropped.
 
 It has Spark Log's columns and batch sizes and does nothing: no file is opened, no array is made
 after the first. What it reaches nothing behind this API can pass.
@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 BATCH_ROWS = 10_000
@@ -41,6 +47,10 @@ class ReadyMadeSource(DataSource):
         """Return the reader."""
         return ReadyMadeReader(int(self.options["records"]), int(self.options["partitions"]))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer."""
+        return DroppingWriter()
+
 
 class ReadyMadeReader(DataSourceReader):
     """Yields slices of one record batch."""
@@ -60,6 +70,16 @@ class ReadyMadeReader(DataSourceReader):
         batch = _batch()
         for start in range(0, partition.records, BATCH_ROWS):
             yield batch.slice(0, min(BATCH_ROWS, partition.records - start))
+
+
+class DroppingWriter(DataSourceArrowWriter):
+    """Takes batches and drops them."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Drop one task's batches."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
 def _batch() -> pa.RecordBatch:

@@ -3,9 +3,9 @@
     python -m benchmarks.spark_vs_parquet --records 2000000 --records 10000000 --repeats 3
 
 Neither syncs to disk; Spark Log's synced figure stands beside. Unkeyed records are the values
-alone, for Parquet too. The read is compared with a Parquet scan and with the ceiling of Spark's
-Python data source API (`benchmarks.ready_made`). The largest resident memory of a Python worker
-that wrote is measured as well.
+alone, for Parquet too. Reads and writes are also compared with the ceiling of Spark's Python data
+source API (`benchmarks.ready_made`). The largest resident memory of a Python worker that wrote is
+measured as well.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from benchmarks.workload import PARTITIONS, Case, measure, noop, prepare, sessio
 
 APPEND, APPEND_VALUES, SCAN = "Parquet append", "Parquet append, values", "Parquet scan"
 CEILING = "ready-made batches"
+DROPPED, DROPPED_VALUES = "dropped batches", "dropped batches, values"
 
 
 def main() -> None:
@@ -52,13 +53,13 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
         spark,
         df,
         work,
-        keyed_against=(APPEND,),
-        unkeyed_against=(APPEND_VALUES,),
+        keyed_against=(APPEND, DROPPED),
+        unkeyed_against=(APPEND_VALUES, DROPPED_VALUES),
         read_against=(SCAN, CEILING),
     )
     memory = WorkerMemory()
     watched = [[_watched(case, memory) for case in peer] for peer in log_cases]
-    peers = [*parquet_cases(spark, df, work), ceiling_cases(spark, n), *watched]
+    peers = [*parquet_cases(spark, df, work), ceiling_cases(spark, df, n), *watched]
     result = measure("spark_vs_parquet", n, peers, repeats)
     result = replace(
         result, notes={"largest Python worker that wrote, MB": memory.peak_bytes // 10**6}
@@ -102,10 +103,18 @@ def parquet_cases(spark: SparkSession, df: DataFrame, work: Path) -> list[list[C
     ]
 
 
-def ceiling_cases(spark: SparkSession, n: int) -> list[Case]:
-    """Return the read of ready-made batches, in as many tasks as the log has partitions."""
+def ceiling_cases(spark: SparkSession, df: DataFrame, n: int) -> list[Case]:
+    """Return the read of ready-made batches in as many tasks as the log, and dropped writes."""
     reader = spark.read.format("ready_made").options(records=n, partitions=PARTITIONS)
-    return [Case(CEILING, lambda _: noop(reader.load()))]
+
+    def drop(frame: DataFrame) -> None:
+        frame.write.format("ready_made").mode("append").save()
+
+    return [
+        Case(CEILING, lambda _: noop(reader.load())),
+        Case(DROPPED, lambda _: drop(df), against=(APPEND,)),
+        Case(DROPPED_VALUES, lambda _: drop(df.select("value")), against=(APPEND_VALUES,)),
+    ]
 
 
 if __name__ == "__main__":

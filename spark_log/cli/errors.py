@@ -130,7 +130,8 @@ def _replace_closed_streams() -> None:
     """Give a process that was started without some of its three streams empty ones."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:
-            setattr(sys, stream, Path(os.devnull).open(mode, encoding="utf-8"))
+            empty = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, stream, empty)
 
 
 def _flush_or_forget() -> None:

@@ -14,7 +14,7 @@ from spark_log.record.schema import FORMAT_VERSION
 
 @with_option_groups
 def version(output: Output) -> None:
-    """Show versions: of this program, its files, and what it runs on."""
+    """Show versions: program, format, Python, Arrow."""
     versions = {
         "spark_log": __version__,
         "format": FORMAT_VERSION,

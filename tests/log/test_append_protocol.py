@@ -305,6 +305,28 @@ class TestLostAnswer:
         others._store.put_if_absent(*late[0])
         assert values(others) == mine(0), "so 'nothing was appended' would have been wrong"
 
+    @pytest.mark.parametrize("seen_by", ["the look", "the next put"])
+    def test_is_forgotten_once_another_has_the_name(self, store, log, others, seen_by):
+        """The put can't take effect any more: what fails next failed, and appended nothing."""
+
+        def lose(path, call):
+            if seen_by == "the look":
+                append_theirs(others, 3)
+                store.on("put_if_absent", failing(StorageFullError("full")))
+            else:
+                store.once("put_if_absent", come_first)
+            raise LOST
+
+        def come_first(path, call):
+            append_theirs(others, 3)
+            store.on("put_if_absent", failing(StorageFullError("full")))
+            call()
+
+        store.once("put_if_absent", lose)
+        with pytest.raises(StorageFullError):
+            append(log)
+        assert values(others) == theirs(0, 3)
+
     def test_of_a_taken_name_whose_winner_cannot_be_read_is_looked_for(self, store, log, others):
         """The winner may be oneself: see the clients that send again by themselves."""
         store.once("put_if_absent", done_but(AlreadyExistsError("exists")))

@@ -60,8 +60,9 @@ class TestPlainSegments:
 
     def test_the_order_of_the_listing_does_not_matter(self):
         names = [plain(0), plain(10), rewritten(20, 39), plain(20), plain(30), plain(40)]
-        files = [FileInfo(name, 1, 1) for name in names]
+        files = [FileInfo(name, 1, 1) for name in [*names, start(3, 0), start(5, 0)]]
         assert live_log(files) == live_log(files[::-1])
+        assert live_log(files[::-1]).log_start_offset == 5
 
 
 class TestRewrittenSegments:

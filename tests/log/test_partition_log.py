@@ -634,15 +634,19 @@ class TestMissingSegment:
                 use()
         assert file_names(store) == before, "nothing was put in the place of what was lost"
 
-    def test_a_file_that_only_the_listing_left_out_is_not_missing(self, memory_store):
+    @pytest.mark.parametrize("left_out", [SegmentName(0), SegmentName(5), SegmentName(0, 4, 1)])
+    def test_a_file_that_only_the_listing_left_out_is_not_missing(self, memory_store, left_out):
         """What appears during a listing may be left out of it, though what came later is not."""
         first = open_log(memory_store)
         for base in (0, 5, 10):
             first.append(numbered(base, 5))
+        if left_out.generation:
+            merge(memory_store, 0, 5)
+            free(memory_store, SegmentName(0))
         store = HookedStore(memory_store)
 
         def leave_out(path, call):
-            return [file for file in call() if file.name != SegmentName(5).log]
+            return [file for file in call() if file.name != left_out.log]
 
         for use, expected in (
             (lambda log: values(log, 0), expected_values(0, 15)),

@@ -430,13 +430,14 @@ class TestOffsetForTime:
 class TestIndexFiles:
     """What a writer puts into the index files."""
 
-    TIMES = tuple(START_US + second for second in (5, 3, 9, 9, 12, 2, 30, 30, 1, 31))
+    SECONDS = ((5, 3), (9,), (9, 8), (4, 12, 12), (12,), (2, 1), (30, 31, 7), (31,), (1,), (40,))
+    TIMES = tuple(START_US + second for batch in SECONDS for second in batch)
 
     def written(self, store, interval):
-        """Batches of one record of each time; returns the reader and what the indexes hold."""
+        """Batches of records of these times; returns the reader and what the indexes hold."""
         writer = segment_writer(store, index_interval_bytes=interval)
-        for time_us in self.TIMES:
-            writer.write(record_batch([row(timestamp=time_us)]))
+        for batch in self.SECONDS:
+            writer.write(record_batch([row(timestamp=START_US + second) for second in batch]))
         segment = writer.finish()
         store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
         files = dict(segment.derived_files(SegmentName(0)))
@@ -454,18 +455,24 @@ class TestIndexFiles:
         for ordinal in range(1, reader.batch_count):
             if reader.position(ordinal) - indexed_up_to > interval:
                 indexed_up_to = reader.position(ordinal)
-                expected.append([ordinal, indexed_up_to])
+                expected.append([sum(map(len, self.SECONDS[:ordinal])), indexed_up_to])
         assert entries == expected
         assert entries, "the case tests something"
 
     def test_times_have_the_largest_so_far_and_the_first_offset_that_reached_it(self, store):
         _, _, entries = self.written(store, 0)
-        assert entries == [
-            (START_US + 5, 0),
-            (START_US + 9, 2),
-            (START_US + 12, 4),
-            (START_US + 30, 6),
-        ]
+        reached = [(5, 0), (9, 2), (12, 6), (31, 12)]
+        assert entries == [(START_US + second, offset) for second, offset in reached]
+
+    @pytest.mark.parametrize("interval", [0, 500, 700, 1_500, 3_000])
+    def test_times_have_an_entry_where_offsets_do_unless_time_stood_still(self, store, interval):
+        _, offsets, entries = self.written(store, interval)
+        expected = []
+        for first, _ in offsets:
+            largest = max(self.TIMES[:first])
+            if not expected or largest > expected[-1][0]:
+                expected.append((largest, self.TIMES.index(largest)))
+        assert entries == expected
 
     def test_a_segment_smaller_than_the_interval_has_none(self, store):
         _, offsets, times = self.written(store, 1_000_000)

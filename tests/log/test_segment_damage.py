@@ -1,6 +1,7 @@
 """Damaged segments: an error that names file and position, or the right records; never others."""
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
+from spark_log.record import arrow_ipc
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA, segment_schema
 from tests.log.support import (
     DIRECTORY,
@@ -22,7 +24,7 @@ from tests.log.support import (
     segment_reader,
     values_of,
 )
-from tests.record.samples import numbered, row
+from tests.record.samples import numbered, record_batch, row
 
 PROJECT = Path(__file__).parents[2]
 NAME = SegmentName(0)
@@ -165,6 +167,51 @@ def empty(schema):
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+class TestFooter:
+    """No checksum covers it: that it is right shows in how its blocks lie."""
+
+    def with_blocks(self, store, change):
+        """A segment of three batches whose footer lists other blocks."""
+        content = put_segment(store, [numbered(0, 2), numbered(2, 2), numbered(4, 2)])._buffer
+        view = memoryview(content)
+        blocks = arrow_ipc.read_blocks(view[-arrow_ipc.footer_bytes(view) :])
+        listed = vector_of(blocks)
+        assert content.to_pybytes().count(listed) == 1
+        changed = vector_of(change(blocks)).ljust(len(listed), b"\0")
+        return content.to_pybytes().replace(listed, changed)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda blocks: blocks[:2],
+            lambda blocks: blocks[:1],
+            lambda blocks: blocks[1:],
+            lambda blocks: [blocks[0], blocks[2]],
+            lambda blocks: [blocks[0], blocks[2], blocks[1]],
+            lambda blocks: [blocks[0], blocks[0], blocks[2]],
+            lambda blocks: [],
+        ],
+        ids=["last", "last two", "first", "middle", "swapped", "doubled", "all"],
+    )
+    def test_a_batch_that_it_leaves_out_or_misplaces_is_damage(self, store, change):
+        damaged = self.with_blocks(store, change)
+        with pytest.raises(CorruptRecordError):
+            list(put_bytes(store, damaged).read(0))
+
+    def test_as_it_was_it_is_none(self, store):
+        same = self.with_blocks(store, lambda blocks: blocks)
+        assert len(values_of(put_bytes(store, same).read(0))) == 6
+
+
+def vector_of(blocks):
+    """Blocks as they lie in a footer: their number, then 24 bytes of each."""
+    packed = [
+        struct.pack("<qi4xq", block.position, block.metadata_bytes, block.body_bytes)
+        for block in blocks
+    ]
+    return struct.pack("<I", len(blocks)) + b"".join(packed)
+
+
 class TestHeadersThatDoNotFit:
     """Each header's own checksum fits; it is the headers together that are wrong."""
 
@@ -184,6 +231,24 @@ class TestHeadersThatDoNotFit:
 
     def test_headers_that_leave_offsets_out_within_a_batch(self, store):
         self.refuse(store, [[Part([row()]), Part([row()], base_delta=3)]])
+
+    @pytest.mark.parametrize("said", [1, 3])
+    def test_headers_that_speak_of_fewer_rows_or_more_than_there_are(self, store, said):
+        parts = [[Part([row(b"a"), row(b"b"), row(b"c")][:said], deltas=[0, 4, 8][:said])]]
+        with ipc.open_file(segment_bytes(parts)) as reader:
+            header = reader.get_batch_with_custom_metadata(0).custom_metadata
+            schema = reader.schema
+        rows = record_batch([row(b"a"), row(b"b")])
+        deltas = pa.array([0, 4], pa.int32())
+        sink = pa.BufferOutputStream()
+        with ipc.new_file(sink, schema) as writer:
+            records = rows.append_column(OFFSET_DELTA_FIELD, deltas)
+            writer.write_batch(
+                records.replace_schema_metadata(schema.metadata), custom_metadata=header
+            )
+        reader = put_bytes(store, sink.getvalue(), SegmentName(0, 9, 1))
+        with pytest.raises(CorruptRecordError, match="rows"):
+            list(reader.read(0, check_crcs=False))
 
     def test_the_end_of_such_a_log_is_not_told_either(self, store):
         reader = put_bytes(store, segment_bytes([[Part([row(), row()], last_delta=4)]]))

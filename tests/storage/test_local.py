@@ -319,6 +319,28 @@ class TestLinkAnswers:
 # --- roots ---------------------------------------------------------------------------------------
 
 
+class TestTemporaryFiles:
+    def test_none_is_left_once_a_put_is_done_or_given_up(self, store):
+        put, lost, unused = (store.stage("topic") for _ in range(3))
+        assert len(everything_below(store)) == 3
+        for file in (put, lost):
+            file.sink.write(b"content")
+        store.put_if_absent("topic/0.log", put)
+        assert len(everything_below(store)) == 3, "the put one's is gone already"
+        with pytest.raises(AlreadyExistsError):
+            store.put_if_absent("topic/0.log", lost)
+        lost.discard()
+        unused.discard()
+        assert everything_below(store) == ["topic/0.log"]
+
+    def test_they_lie_where_a_link_can_reach_them_and_no_listing_shows_them(self, store):
+        with store.stage("topic/partition") as file:
+            (name,) = everything_below(store)
+            assert name.startswith("topic/partition/.")
+            assert list(store.list("topic/partition")) == []
+            assert file.size_bytes == 0
+
+
 class TestRoots:
     @pytest.mark.parametrize("below", ["", "/below", "/below/deeper"])
     def test_a_root_that_is_a_file_is_invalid(self, tmp_path, below):

@@ -1,0 +1,105 @@
+"""The command line as tests use it: in this process, where nothing says otherwise."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import spark_log
+from spark_log.clock import ManualClock
+from spark_log.metadata import Cluster
+from tests.record.samples import record_batch, row
+
+PROJECT = Path(spark_log.__file__).parent.parent
+COMMAND = [sys.executable, "-m", "spark_log.cli"]
+
+
+@dataclass
+class Outcome:
+    """What a command left: its exit status and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+    @property
+    def document(self):
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def documents(self):
+        """The JSON documents on stdout, one a line."""
+        return [json.loads(line) for line in self.lines]
+
+    @property
+    def error(self):
+        """What is wrong, of a command that failed and said only that, in one line."""
+        assert self.status != 0
+        assert self.err.count("\n") == 1, self.err
+        before, _, message = self.err.strip().partition(": error: ")
+        assert message, self.err
+        assert " " not in before
+        return message
+
+
+class SteppingClock(ManualClock):
+    """A clock whose sleepers move it, after something happened: ``steps``, one for each sleep."""
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.steps = list(steps)
+        self.sleeps_ms = []
+
+    def sleep_ms(self, duration_ms):
+        self.sleeps_ms.append(duration_ms)
+        self.advance_ms(duration_ms)
+        if self.steps:
+            self.steps.pop(0)()
+
+
+def environment(**variables):
+    """The environment of a process that finds this package and nothing of the user's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_LOG")}
+    return {**kept, "PYTHONPATH": str(PROJECT), **variables}
+
+
+def spark_log_process(*argv, cwd, **options):
+    """Start ``spark-log`` as a process of its own, with pipes for all that it reads and prints."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(
+        [*COMMAND, *argv], cwd=cwd, env=environment(), text=True, **{**pipes, **options}
+    )
+
+
+def append(root, topic, *values, partition=0, **fields):
+    """Append records of these values to a topic, as one segment."""
+    rows = [row(value, **fields) for value in values]
+    partition_log(root, topic, partition).append(record_batch(rows))
+
+
+def append_batches(root, topic, *batches, partition=0, **options):
+    partition_log(root, topic, partition).append(batches, **options)
+
+
+def partition_log(root, topic, partition=0):
+    cluster = Cluster(root)
+    return cluster.partition_log(cluster.topic(topic), partition)
+
+
+def segment_files(root, topic, partition=0, suffix=".log"):
+    """Paths of the files of a partition."""
+    return sorted(Path(root).glob(f"{topic}.*/{topic}-{partition}/*{suffix}"))
+
+
+def flip(path, position, bit=0):
+    """Damage a file: turn one bit around."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)

@@ -1,0 +1,227 @@
+"""``spark-log topics``: create, list, describe, delete."""
+
+import os
+import pty
+
+import pytest
+
+from spark_log import Admin
+from tests.cli.support import append, spark_log_process
+
+
+@pytest.fixture
+def admin(root):
+    return Admin(root)
+
+
+class TestCreate:
+    def test_makes_the_root_and_the_topic(self, shell, tmp_path):
+        new = tmp_path / "new"
+        outcome = shell("topics", "create", "planes", "--partitions", "3", "--root", new)
+        assert (outcome.status, outcome.err) == (0, "")
+        assert outcome.out == f"Created topic planes with 3 partitions in {new}.\n"
+        (topic,) = Admin(new).describe_topics()
+        assert (topic.name, len(topic.partitions), topic.configs) == ("planes", 3, {})
+
+    def test_in_json_says_what_was_made(self, shell, root, admin):
+        document = shell("topics", "create", "planes", "--json").document
+        (topic,) = admin.describe_topics(["planes"])
+        assert document == {
+            "topic": "planes",
+            "root": str(root),
+            "created": True,
+            "topic_id": topic.topic_id,
+            "partition_count": 1,
+        }
+
+    def test_takes_the_number_of_partitions_from_the_file_when_none_is_given(
+        self, shell, folder, admin
+    ):
+        (folder / "spark-log.properties").write_text("num.partitions=5\n")
+        assert shell("topics", "create", "planes").status == 0
+        assert shell("topics", "create", "trains", "--partitions", "2").status == 0
+        counts = {topic.name: len(topic.partitions) for topic in admin.describe_topics()}
+        assert (counts["planes"], counts["trains"]) == (5, 2)
+
+    def test_keeps_settings(self, shell, admin):
+        settings = ["--config", "compression.type=zstd", "--config", "flush.on.append=FALSE"]
+        assert shell("topics", "create", "planes", *settings).status == 0
+        (topic,) = admin.describe_topics(["planes"])
+        assert topic.configs == {"compression.type": "zstd", "flush.on.append": "false"}
+
+    def test_takes_the_properties_file_by_kafkas_name(self, shell, folder, admin):
+        (folder / "mine.properties").write_text("num.partitions=5\n")
+        outcome = shell("topics", "create", "planes", "--command-config", "mine.properties")
+        assert outcome.status == 0
+        (topic,) = admin.describe_topics(["planes"])
+        assert len(topic.partitions) == 5
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            (["flights"], "topic 'flights' exists"),
+            (["fl ights"], "illegal topic name 'fl ights': it contains ' '"),
+            (["a" * 250], "it has 250 characters"),
+            (["planes", "--partitions", "0"], "topic 'planes': 0 partitions"),
+            (["planes", "--partitions", "-1"], "topic 'planes': -1 partitions"),
+            (["planes", "--partitions", "many"], "Invalid value for '--partitions'"),
+            (["planes", "--replication-factor", "2"], "replication factor 2"),
+            (["planes", "--config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
+            (["planes", "--config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
+            (["planes", "--config", "compression.type=gzip"], "one of none, lz4, zstd"),
+            (["planes", "--config", "segment.bytes"], "--config takes KEY=VALUE"),
+        ],
+        ids=lambda value: "-".join(value)[:40] if isinstance(value, list) else "",
+    )
+    def test_refuses_mistakes_and_creates_nothing(self, shell, admin, argv, message):
+        outcome = shell("topics", "create", *argv)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert message in outcome.error
+        assert admin.list_topics() == ["flights", "weather"]
+
+    def test_of_one_that_exists_can_be_no_mistake(self, shell, admin):
+        (before,) = admin.describe_topics(["flights"])
+        argv = ["topics", "create", "flights", "--partitions", "9", "--if-not-exists"]
+        outcome = shell(*argv)
+        assert (outcome.status, outcome.out) == (0, "Topic flights exists: left as it is.\n")
+        document = shell(*argv, "--json").document
+        assert document["created"] is False
+        assert (document["topic_id"], document["partition_count"]) == (before.topic_id, 2)
+        assert admin.describe_topics(["flights"]) == [before]
+
+
+class TestList:
+    def test_shows_names_one_a_line(self, shell, root):
+        outcome = shell("topics", "list")
+        assert (outcome.status, outcome.out, outcome.err) == (0, "flights\nweather\n", "")
+
+    def test_in_json_is_one_document(self, shell, root):
+        assert shell("topics", "list", "--json").document == {"topics": ["flights", "weather"]}
+
+    def test_of_none_says_so_on_stderr(self, shell, root, admin):
+        admin.delete_topics(["flights", "weather"])
+        outcome = shell("topics", "list")
+        assert (outcome.status, outcome.out) == (0, "")
+        assert outcome.err == f"There are no topics in {root}.\n"
+        assert shell("topics", "list", "--json").document == {"topics": []}
+
+
+class TestDescribe:
+    def test_shows_each_partition_under_its_topic(self, shell, root, admin):
+        append(root, "flights", b"one", b"two", partition=1)
+        append(root, "flights", b"three", partition=1)
+        (topic,) = admin.describe_topics(["flights"])
+        outcome = shell("topics", "describe", "flights")
+        assert (outcome.status, outcome.err) == (0, "")
+        heading, *table = outcome.lines
+        assert heading == (
+            f"Topic: flights  TopicId: {topic.topic_id}  PartitionCount: 2  ReplicationFactor: 1  "
+            f"Configs: flush.on.append=false,index.interval.bytes=1"
+        )
+        size_bytes = str(topic.partitions[1].size_bytes)
+        assert [line.split() for line in table] == [
+            ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "SEGMENTS", "BYTES"],
+            ["0", "0", "0", "0", "0", "0", "0", "0"],
+            ["1", "0", "0", "0", "0", "3", "2", size_bytes],
+        ]
+
+    def test_in_json_says_the_same(self, shell, root, admin):
+        append(root, "flights", b"one", b"two", partition=1)
+        (topic,) = admin.describe_topics(["flights"])
+        (document,) = shell("topics", "describe", "flights", "--json").document["topics"]
+        partitions = document.pop("partitions")
+        assert document == {
+            "topic": "flights",
+            "topic_id": topic.topic_id,
+            "partition_count": 2,
+            "replication_factor": 1,
+            "configs": {"flush.on.append": "false", "index.interval.bytes": "1"},
+        }
+        assert [partition["partition"] for partition in partitions] == [0, 1]
+        assert partitions[1] == {
+            "partition": 1,
+            "leader": 0,
+            "replicas": [0],
+            "isr": [0],
+            "log_start_offset": 0,
+            "log_end_offset": 2,
+            "segments": 1,
+            "size_bytes": topic.partitions[1].size_bytes,
+        }
+
+    def test_without_names_shows_all_of_them(self, shell, root):
+        document = shell("topics", "describe", "--json").document
+        assert [topic["topic"] for topic in document["topics"]] == ["flights", "weather"]
+
+    def test_shows_a_topic_once_however_often_it_is_named(self, shell, root):
+        document = shell("topics", "describe", "weather", "weather", "--json").document
+        assert [topic["topic"] for topic in document["topics"]] == ["weather"]
+
+    def test_of_an_unknown_topic_names_those_that_look_like_it(self, shell, root):
+        outcome = shell("topics", "describe", "flight")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert outcome.error == "there is no topic 'flight'; did you mean flights?"
+
+
+class TestDelete:
+    def test_removes_topics_and_their_records(self, shell, root, admin):
+        append(root, "flights", b"one")
+        outcome = shell("topics", "delete", "flights", "weather")
+        assert (outcome.status, outcome.out) == (0, "Deleted flights, weather.\n")
+        assert admin.list_topics() == []
+        assert list(root.glob("flights.*")) == []
+
+    def test_in_json_says_which(self, shell, admin):
+        assert shell("topics", "delete", "weather", "--json").document == {"deleted": ["weather"]}
+        assert admin.list_topics() == ["flights"]
+
+    def test_of_an_unknown_topic_deletes_none(self, shell, admin):
+        outcome = shell("topics", "delete", "flights", "wether")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert "did you mean weather?" in outcome.error
+        assert admin.list_topics() == ["flights", "weather"]
+
+    def test_of_unknown_topics_can_be_no_mistake(self, shell, admin):
+        outcome = shell("topics", "delete", "wether", "flights", "--if-exists", "--json")
+        assert (outcome.status, outcome.document) == (0, {"deleted": ["flights"]})
+        outcome = shell("topics", "delete", "wether", "--if-exists")
+        assert (outcome.status, outcome.out) == (0, "There was nothing to delete.\n")
+        assert admin.list_topics() == ["weather"]
+
+
+class TestConfirmation:
+    """On a terminal, `delete` asks first: in a process, on a terminal of its own."""
+
+    QUESTION = "Delete flights and all records in it?"
+
+    @pytest.fixture
+    def delete(self, root, folder):
+        def run(*argv, typed):
+            primary, secondary = pty.openpty()
+            os.write(primary, typed)
+            argv = ["topics", "delete", "flights", "--root", root, *argv]
+            process = spark_log_process(*argv, cwd=folder, stdin=secondary)
+            os.close(secondary)
+            out, err = process.communicate(timeout=20)
+            os.close(primary)
+            return process.returncode, out, err
+
+        return run
+
+    @pytest.mark.parametrize("typed", [b"n\n", b"\n", b"\x04"], ids=["no", "default", "ctrl-d"])
+    def test_anything_but_yes_deletes_nothing(self, delete, admin, typed):
+        status, out, err = delete(typed=typed)
+        assert (status, out) == (1, "")
+        assert self.QUESTION in err
+        assert err.endswith("Nothing was deleted.\n")
+        assert admin.list_topics() == ["flights", "weather"]
+
+    def test_yes_deletes(self, delete, admin):
+        status, out, err = delete(typed=b"y\n")
+        assert (status, out) == (0, "Deleted flights.\n")
+        assert self.QUESTION in err
+        assert admin.list_topics() == ["weather"]
+
+    def test_is_not_asked_for_with_yes_on_the_line(self, delete, admin):
+        assert delete("--yes", typed=b"") == (0, "Deleted flights.\n", "")
+        assert admin.list_topics() == ["weather"]
