@@ -19,13 +19,11 @@ from spark_log.cli.output import Output
 from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.job import (
+    Destination,
     Report,
-    Sink,
     connection_options,
     job_session,
-    readable,
     spark_progress,
-    write_records,
 )
 from spark_log.datasource.offsets import format_offsets
 from spark_log.metadata import Cluster
@@ -37,9 +35,8 @@ def main(
     topics: Annotated[list[str], typer.Argument(help="The topics to read.")],
     root: Root,
     output: Output,
+    destination: Destination,
     group: Annotated[str, typer.Option(help="The consumer group.")],
-    to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
-    path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
     latest: Annotated[
         bool,
         typer.Option(
@@ -47,8 +44,6 @@ def main(
             "begin at the end instead of at the start."
         ),
     ] = False,
-    show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
-    binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
 ) -> None:
     """Read what is new in topics for a consumer group, write it, and commit the offsets."""
     report = Report("consumed")
@@ -56,7 +51,7 @@ def main(
     offsets = OffsetsTable(cluster)
     starts, ends = _ranges(cluster, offsets, group, topics, latest)
     pending = sum(ends[partition] - starts[partition] for partition in ends)
-    report.add(group=group, topics=", ".join(topics), to=path or to.value)
+    report.add(group=group, topics=", ".join(topics), to=str(destination))
     started = time.perf_counter()
     records = 0
     if pending:
@@ -70,7 +65,7 @@ def main(
             .load()
         )
         with spark_progress(spark, f"Reading {', '.join(topics)}"):
-            records = write_records(readable(df, binary=binary), to, path, show)
+            records = destination.write(df)
     # Also without new records: a group that begins at the end must be known to have begun.
     offsets.commit(group, {named: OffsetAndMetadata(offset) for named, offset in ends.items()})
     report.add_rate(records, time.perf_counter() - started)

@@ -22,13 +22,11 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output
 from spark_log.cli.root import Root
 from spark_log.datasource.job import (
+    Destination,
     Report,
-    Sink,
     connection_options,
     job_session,
-    readable,
     spark_progress,
-    write_records,
 )
 from spark_log.datasource.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.options import parse_read_options
@@ -43,6 +41,7 @@ def main(
     topic: Annotated[str, typer.Argument(help="The topic to read.")],
     root: Root,
     output: Output,
+    destination: Destination,
     from_time: Annotated[
         str | None, typer.Option(help="First timestamp: ISO 8601, UTC unless it names a zone.")
     ] = None,
@@ -54,10 +53,6 @@ def main(
     to_offset: Annotated[
         int | None, typer.Option(min=0, help="Records from this offset on are left out.")
     ] = None,
-    to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
-    path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
-    show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
-    binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
@@ -83,8 +78,8 @@ def main(
         df = df.where(F.col("timestamp") < F.lit(end))
     started = time.perf_counter()
     with spark_progress(spark, f"Replaying {topic}"):
-        records = write_records(readable(df, binary=binary), to, path, show)
-    report.add(topic=topic, to=path or to.value)
+        records = destination.write(df)
+    report.add(topic=topic, to=str(destination))
     report.add_rate(records, time.perf_counter() - started)
     report.print(as_json=output.is_json)
 

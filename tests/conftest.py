@@ -2,9 +2,13 @@
 
 import os
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
 from spark_log.clock import ManualClock
 from spark_log.storage import memory

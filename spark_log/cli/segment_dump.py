@@ -27,11 +27,8 @@ _CODECS: Final = ("lz4", "zstd")
 """By Arrow's ``CompressionType``."""
 
 
-_END_OF_STREAM_BYTES: Final = 8
-"""What Arrow's file format puts between the last batch and the footer."""
-
 _PARTITION_DIRECTORY: Final = re.compile(
-    r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)-(?P<partition>\d+)"
+    r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)[^/]*-(?P<partition>\d+)"
 )
 
 
@@ -83,8 +80,7 @@ class SegmentDump:
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
         )
         view = memoryview(self._buffer)
-        self._end = len(view) - arrow_ipc.footer_bytes(view)
-        self._blocks = arrow_ipc.read_blocks(view[self._end :])
+        self._blocks = arrow_ipc.read_blocks(view[len(view) - arrow_ipc.footer_bytes(view) :])
         self._file = ipc.open_file(self._buffer)
 
     @property
@@ -102,23 +98,19 @@ class SegmentDump:
             yield block.position, self._reader.headers(ordinal)[0]
 
     def batches(self) -> Iterator[BatchDump]:
-        """Yield every batch, with its checksum checked, in the order of the file.
-
-        Bytes between two batches, or behind the last, that the footer does not account for are
-        yielded as a batch without a header: a damaged footer may hide batches.
-        """
-        following = 0
-        position = self._blocks[0].position
+        """Yield every batch, with its checksum checked, in the order of the file."""
+        # Where the next batch has to begin; unknown behind a damaged one, and in a rewritten file.
+        is_plain = self.name.last_offset is None
+        following = 0 if is_plain else None
         for ordinal, block in enumerate(self._blocks):
-            if block.position != position:
-                yield _gap(position, block.position)
             size_bytes = block.metadata_bytes + block.body_bytes
-            position = block.position + size_bytes
             try:
                 headers = self._reader.headers(ordinal)
             except CorruptRecordError as error:
-                reason = error.message.partition(": ")[2].partition(". Restore")[0]
+                message = error.message.removeprefix(f"{error.path}, position {error.position}: ")
+                reason = message.partition(". Restore")[0]
                 yield BatchDump(block.position, size_bytes, "unknown", None, None, reason)
+                following = None
                 continue
             codec = self._codec(block)
             rows, problem = self._decode(ordinal, headers)
@@ -126,14 +118,12 @@ class SegmentDump:
             for header in headers:
                 records, wrong = None, problem
                 if rows is not None:
-                    part = rows.slice(row, max(0, header.record_count))
-                    wrong = _problem(header, part, None if self.name.generation else following)
+                    part = rows.slice(row, header.record_count)
+                    wrong = _problem(header, part, following)
                     records = None if wrong else self._fetched(header, part)
                 yield BatchDump(block.position, size_bytes, codec, header, records, wrong)
                 row += header.record_count
-                following = header.last_offset_delta + 1
-        if position + _END_OF_STREAM_BYTES != self._end:
-            yield _gap(position, self._end - _END_OF_STREAM_BYTES)
+                following = header.last_offset_delta + 1 if is_plain and not wrong else None
 
     def _decode(
         self, ordinal: int, headers: Sequence[BatchHeader]
@@ -170,11 +160,6 @@ class SegmentDump:
             return "unknown"
 
 
-def _gap(start: int, end: int) -> BatchDump:
-    problem = f"should end at {end}: the footer lists none here"
-    return BatchDump(start, end - start, "unknown", None, None, problem)
-
-
 def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
     """Return the topic id and partition whose directory a segment lies in, else those it names."""
     place = _PARTITION_DIRECTORY.fullmatch(str(path.parent))
@@ -196,10 +181,10 @@ def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) 
         rows: what it is.
         base_delta: where it has to begin; None: anywhere.
     """
-    if base_delta is not None and (header.base_offset_delta != base_delta or header.has_gaps):
+    if base_delta is not None and header.base_offset_delta != base_delta:
         return (
-            f"covers offsets +{header.base_offset_delta} to +{header.last_offset_delta} with "
-            f"{header.record_count} records, expected a batch without gaps from +{base_delta}"
+            f"begins {header.base_offset_delta} offsets into the segment, the one before it ends "
+            f"at {base_delta}"
         )
     try:
         actual = batch_crc32c(header, rows)

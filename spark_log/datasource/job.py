@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, TextIO
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+import typer
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -47,12 +50,12 @@ def connection_options(root: str, storage_options: StorageOptions) -> dict[str, 
 
 @contextmanager
 def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
-    """Show on stderr how many tasks of the running stages are done, while the block runs."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(f"{title} …")
+    """Show on the terminal, if any, how many tasks of the running stages are done."""
+    terminal = _terminal()
+    if terminal is None:
         yield
         return
+    console = Console(file=terminal)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TextColumn("tasks"), TimeElapsedColumn(), console=console) as progress:
         shown = progress.add_task(title, total=None)
@@ -76,42 +79,58 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
             watcher.join()
 
 
-def readable(df: DataFrame, *, binary: bool) -> DataFrame:
-    """Return records with ``key`` and ``value`` as text, unless they are wanted as bytes."""
-    if binary:
-        return df
-    text: dict[str, Column] = {name: F.col(name).cast("string") for name in ("key", "value")}
-    return df.withColumns(text)
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a job's records go: a group of options (see `cli.option_groups`).
 
-
-def write_records(df: DataFrame, sink: Sink, path: str | None, show: int) -> int:
-    """Write records to a sink.
-
-    Args:
-        df: the records.
-        sink: where to.
-        path: the table or directory, appended to; not for the console.
+    Attributes:
+        sink: what kind of thing it is.
+        path: the table or directory, appended to; None for the console.
         show: how many records the console shows.
-
-    Returns:
-        How many records there were.
-
-    Raises:
-        InvalidOptionError: the sink needs a path and got none.
+        binary: keys and values stay bytes instead of becoming text.
     """
-    if sink is not Sink.CONSOLE and not path:
-        raise InvalidOptionError(f"--to {sink} needs --path", key="path")
-    counted = Observation("records")
-    observed = df.observe(counted, F.count(F.lit(1)).alias("records"))
-    if sink is Sink.CONSOLE:
-        rows = df.limit(show).collect() if show else []
-        for row in rows:
-            print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
-        observed.write.format("noop").mode("overwrite").save()
-    else:
-        spark_format = "json" if sink is Sink.JSONL else sink.value
-        observed.write.format(spark_format).mode("append").save(path)
-    return int(counted.get["records"])
+
+    sink: Sink
+    path: str | None
+    show: int
+    binary: bool
+
+    @classmethod
+    def from_options(
+        cls,
+        to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
+        path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
+        show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
+        binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
+    ) -> Destination:
+        """Check the options.
+
+        Raises:
+            InvalidOptionError: the sink needs a path and got none.
+        """
+        if to is not Sink.CONSOLE and not path:
+            raise InvalidOptionError(f"--to {to} needs --path", key="path")
+        return cls(to, path, show, binary)
+
+    def __str__(self) -> str:
+        return self.path or self.sink.value
+
+    def write(self, records: DataFrame) -> int:
+        """Write records, and return how many there were."""
+        if not self.binary:
+            records = records.withColumns(
+                {name: F.col(name).cast("string") for name in ("key", "value")}
+            )
+        counted = Observation("records")
+        observed = records.observe(counted, F.count(F.lit(1)).alias("records"))
+        if self.sink is Sink.CONSOLE:
+            for row in records.limit(self.show).collect() if self.show else []:
+                print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
+            observed.write.format("noop").mode("overwrite").save()
+        else:
+            spark_format = "json" if self.sink is Sink.JSONL else self.sink.value
+            observed.write.format(spark_format).mode("append").save(self.path)
+        return int(counted.get["records"])
 
 
 class Report:
@@ -144,6 +163,23 @@ class Report:
             text = f"{value:,}" if isinstance(value, int) else str(value)
             table.add_row(name.replace("_", " "), text)
         Console().print(table)
+
+
+def _terminal() -> TextIO | None:
+    """Return the terminal that the user watches.
+
+    ``spark-submit`` joins its Python's stdout and stderr in a pipe: what a terminal may be is its
+    own stderr.
+    """
+    if sys.stderr.isatty():
+        return sys.stderr
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        with suppress(OSError):
+            parents = open(f"/proc/{os.getppid()}/fd/2", "w")  # noqa: SIM115 - the console's
+            if parents.isatty():
+                return parents
+            parents.close()
+    return None
 
 
 def _as_json(value: object) -> object:

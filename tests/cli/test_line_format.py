@@ -157,7 +157,7 @@ class TestCheck:
         ],
     )
     def test_refuses_what_cannot_be_told_apart(self, line_format):
-        with pytest.raises(InvalidConfigurationError, match="is empty|may not be equal"):
+        with pytest.raises(InvalidConfigurationError, match=r"is empty|may not be equal"):
             line_format.check()
 
 

@@ -456,6 +456,24 @@ class TestLateSuccess:
         assert append(log) == LogAppendInfo(5, 6)
         assert store.called("list")
 
+    def test_a_winner_that_is_spent_itself_does_not_tell_which_name_is_next(
+        self, store, inner, clock, log, others
+    ):
+        """The file that took the name is covered and waits to be freed; the next name is free."""
+        append(log)
+
+        def lose_slowly(path, call):
+            append_theirs(others, 3)
+            append_theirs(others, 2)
+            merge(inner, 0, 7)
+            free(inner, SegmentName(0), SegmentName(5))
+            clock.advance_ms(3 * HALF_DELAY_MS)
+            call()
+
+        store.once("put_if_absent", lose_slowly)
+        assert append(log) == LogAppendInfo(7, 8)
+        assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7) + mine(7)
+
     def test_a_writer_that_was_idle_looks_before_it_puts(self, store, inner, clock, log, others):
         """Else its file lands where others have merged, and its outcome can't be known."""
         append(log)

@@ -563,6 +563,22 @@ class TestRewrittenMeanwhile:
         found = open_log(store).offset_for_time(START_US + 7_000)
         assert found == (7, START_US + 7_000)
 
+    def test_time_is_found_although_the_start_moves_on_meanwhile(self, memory_store):
+        log = open_log(memory_store)
+        for first in (0, 5, 10):
+            log.append(numbered(first, 5))
+        store = HookedStore(memory_store)
+        opened = iter(range(3))
+
+        def trim(path, call):
+            if next(opened, None) == 1:  # the end is known, and the search begins
+                move_start(memory_store, 7, 5)
+                free(memory_store, SegmentName(0))
+            return call()
+
+        store.on("open_buffer", trim)
+        assert open_log(store).offset_for_time(START_US + 1_000) == (7, START_US + 7_000)
+
     def test_a_scan_that_the_logs_start_overtook_says_so(self, store, log):
         scan = log.scan(0)
         next(scan)

@@ -201,6 +201,15 @@ class TestColumns:
         with pytest.raises(CorruptRecordError):
             list(reader.read(0))
 
+    @pytest.mark.parametrize("compression", ["lz4", "zstd"])
+    def test_the_others_are_not_decompressed(self, local_store, compression):
+        batch = numbered(0, 1_000, value_bytes=10_000)
+        put_segment(local_store, [batch], compression=compression)
+        before = pa.total_allocated_bytes()
+        (read,) = segment_reader(local_store).read(0, columns=["key", "timestamp"])
+        assert read.records.num_rows == 1_000
+        assert pa.total_allocated_bytes() - before < 1_000_000
+
     def test_gaps_are_told_whatever_columns_are_asked_for(self, store):
         parts = [[Part([row(b"one"), row(b"two")], deltas=[3, 9])]]
         reader = put_bytes(store, segment_bytes(parts), SegmentName(BASE, BASE + 9, 1))

@@ -232,6 +232,12 @@ class TestHeadersThatDoNotFit:
     def test_headers_that_leave_offsets_out_within_a_batch(self, store):
         self.refuse(store, [[Part([row()]), Part([row()], base_delta=3)]])
 
+    @pytest.mark.parametrize("deltas", [[3], [6], [5, 7]])
+    def test_batches_that_go_back_or_overlap_where_gaps_are_allowed(self, store, deltas):
+        first, second = Part([row(), row()], deltas=[5, 6]), Part([row()] * len(deltas), deltas)
+        for parts in ([[first], [second]], [[first, second]]):
+            self.refuse(store, parts, SegmentName(0, 9, 1))
+
     @pytest.mark.parametrize("said", [1, 3])
     def test_headers_that_speak_of_fewer_rows_or_more_than_there_are(self, store, said):
         parts = [[Part([row(b"a"), row(b"b"), row(b"c")][:said], deltas=[0, 4, 8][:said])]]

@@ -96,6 +96,19 @@ class TestAgreesWithPyarrow:
         ]
         assert found == [long, b""]
 
+    @pytest.mark.parametrize(
+        ("compression", "expected"), [(None, False), ("lz4", True), ("zstd", True)]
+    )
+    def test_a_message_tells_whether_its_body_is_compressed(self, compression, expected):
+        data = arrow_file([numbered(0, 50)] * 2, compression=compression)
+        told = [
+            arrow_ipc.is_compressed(
+                memoryview(data)[block.position : block.position + block.metadata_bytes]
+            )
+            for block in blocks_of(data)
+        ]
+        assert told == [expected] * 2
+
     def test_the_tail_tells_how_long_the_footer_is(self):
         view = memoryview(FILE)
         assert arrow_ipc.footer_bytes(view[-10:]) == arrow_ipc.footer_bytes(view)
@@ -131,9 +144,11 @@ class TestDamage:
         damaged = memoryview(draw_damage(data, message))
         try:
             value = arrow_ipc.read_custom_metadata(damaged, WANTED)
+            told = arrow_ipc.is_compressed(damaged)
         except ValueError:
             return
         assert value is None or isinstance(value, bytes)
+        assert told in (True, False)
 
     @given(st.binary(max_size=200))
     def test_noise_is_an_error_or_nothing(self, noise):
@@ -141,6 +156,7 @@ class TestDamage:
             lambda view: arrow_ipc.read_blocks(view[: arrow_ipc.footer_bytes(view)]),
             arrow_ipc.read_blocks,
             lambda view: arrow_ipc.read_custom_metadata(view, WANTED),
+            arrow_ipc.is_compressed,
         ):
             try:
                 read(memoryview(noise))
@@ -151,6 +167,7 @@ class TestDamage:
         for original, read in [
             (FOOTER, arrow_ipc.read_blocks),
             (MESSAGES[1], lambda view: arrow_ipc.read_custom_metadata(view, WANTED)),
+            (MESSAGES[1], arrow_ipc.is_compressed),
         ]:
             for bit in range(8 * len(original)):
                 damaged = bytearray(original)

@@ -1,0 +1,259 @@
+"""``spark-log console-consumer``: records of a topic on stdout."""
+
+import signal
+from functools import partial
+
+import pytest
+
+from spark_log.metadata import Cluster
+from tests.cli.support import (
+    SteppingClock,
+    append,
+    append_batches,
+    flip,
+    partition_log,
+    segment_files,
+    spark_log_process,
+)
+from tests.record.samples import START_US, record_batch, row
+
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the commands of this test: nobody really sleeps."""
+    clock = SteppingClock()
+    monkeypatch.setattr("spark_log.cli.root.Cluster", partial(Cluster, clock=clock))
+    return clock
+
+
+def processed(count):
+    return f"Processed a total of {count} messages\n"
+
+
+class TestStart:
+    @pytest.fixture(autouse=True)
+    def records(self, root, clock):
+        append(root, "flights", b"a0", b"a1", b"a2", partition=0)
+        append(root, "flights", b"b0", b"b1", partition=1)
+
+    def test_is_the_end_by_default_and_what_comes_is_followed(self, shell, root, clock):
+        clock.steps += [
+            lambda: append(root, "flights", b"a3", partition=0),
+            lambda: append(root, "flights", b"b2", partition=1),
+        ]
+        outcome = shell("console-consumer", "flights", "--timeout-ms", "1000")
+        assert (outcome.status, outcome.lines, outcome.err) == (0, ["a3", "b2"], processed(2))
+
+    def test_can_be_the_beginning(self, shell):
+        outcome = shell("console-consumer", "flights", "--from-beginning", "--timeout-ms", "0")
+        assert (outcome.status, outcome.err) == (0, processed(5))
+        assert outcome.lines == ["a0", "a1", "a2", "b0", "b1"]
+
+    @pytest.mark.parametrize(
+        ("offset", "values"),
+        [("earliest", ["b0", "b1"]), ("0", ["b0", "b1"]), ("1", ["b1"]), ("2", []), ("latest", [])],
+    )
+    def test_can_be_an_offset_of_a_partition(self, shell, offset, values):
+        argv = ["--partition", "1", "--offset", offset, "--timeout-ms", "0"]
+        outcome = shell("console-consumer", "flights", *argv)
+        assert (outcome.status, outcome.lines) == (0, values)
+        assert outcome.err == processed(len(values))
+
+    def test_can_be_an_offset_alone_where_there_is_but_one_partition(self, shell, root):
+        append(root, "weather", b"rain", b"sun")
+        outcome = shell("console-consumer", "weather", "--offset", "1", "--timeout-ms", "0")
+        assert outcome.lines == ["sun"]
+
+    def test_can_be_an_end_of_all_partitions(self, shell):
+        argv = ["--offset", "earliest", "--timeout-ms", "0"]
+        assert shell("console-consumer", "flights", *argv).err == processed(5)
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            (["fligths"], "there is no topic 'fligths'; did you mean flights?"),
+            (["flights", "--partition", "2"], "topic 'flights' has no partition 2"),
+            (["flights", "--offset", "1"], "needs --partition"),
+            (["flights", "--partition", "1", "--offset", "3"], "the log holds 0 to 1"),
+            (["flights", "--partition", "1", "--offset", "-1"], "'-1' is not an offset"),
+            (["flights", "--partition", "1", "--offset", "newest"], "earliest or latest"),
+            (["flights", "--from-beginning", "--offset", "latest"], "exclude each other"),
+            (["flights", "--from-beginning", "--from-time", "0"], "exclude each other"),
+            (["flights", "--offset", "latest", "--from-time", "0"], "exclude each other"),
+            (["flights", "--from-time", "noon"], "'noon' is not a time"),
+            (["flights", "--from-time", "2014-01-01", "--to-time", "2013-01-01"], "is not before"),
+            (["flights", "--max-messages", "0"], "Invalid value for '--max-messages'"),
+            (["flights", "--property", "print.keys=true"], "did you mean 'print.key'?"),
+        ],
+        ids=lambda value: "".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, shell, argv, message):
+        outcome = shell("console-consumer", *argv)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert message in outcome.error
+
+
+class TestMaxMessages:
+    @pytest.mark.parametrize("count", [1, 3, 4, 7, 10])
+    def test_are_exactly_so_many(self, shell, root, clock, count):
+        rows = [row(b"%d" % number) for number in range(10)]
+        append_batches(root, "weather", record_batch(rows[:4]), record_batch(rows[4:]))
+        argv = ["--from-beginning", "--max-messages", count]
+        outcome = shell("console-consumer", "weather", *argv)
+        assert (outcome.status, outcome.err) == (0, processed(count))
+        assert outcome.lines == [str(number) for number in range(count)]
+        assert clock.sleeps_ms == []
+
+    def test_that_are_not_there_yet_are_waited_for(self, shell, root, clock):
+        clock.steps += [lambda: append(root, "weather", b"rain", b"sun", b"snow")]
+        outcome = shell("console-consumer", "weather", "--max-messages", "2")
+        assert outcome.lines == ["rain", "sun"]
+
+
+class TestTimeWindow:
+    """Records lie a minute apart, from START_US on, out of order: 0 3 1 4 | 2 5 and, in the other
+    partition, 6 1."""
+
+    @pytest.fixture(autouse=True)
+    def records(self, root):
+        def rows(*minutes):
+            times = [(minute, START_US + minute * MINUTE_US) for minute in minutes]
+            return record_batch([row(b"%d" % minute, timestamp=time) for minute, time in times])
+
+        append_batches(root, "flights", rows(0, 3), rows(1, 4))
+        append_batches(root, "flights", rows(2, 5))
+        append_batches(root, "flights", rows(6, 1), partition=1)
+
+    def time(self, minutes, offset_us=0):
+        return (START_US + offset_us) // 1000 + minutes * 60_000
+
+    @pytest.mark.parametrize(
+        ("start", "end", "values"),
+        [
+            (1, 4, "3 1 2 1"),
+            (3, None, "3 4 5 6"),
+            (None, 2, "0 1 1"),
+            (2, 3, "2"),
+            (0, 7, "0 3 1 4 2 5 6 1"),
+            (7, None, ""),
+            (None, 0, ""),
+        ],
+    )
+    def test_is_exact_where_timestamps_are_out_of_order(self, shell, clock, start, end, values):
+        argv = [] if start is None else ["--from-time", self.time(start)]
+        argv += [] if end is None else ["--to-time", self.time(end)]
+        outcome = shell("console-consumer", "flights", *argv)
+        assert (outcome.status, outcome.lines) == (0, values.split())
+        assert outcome.err == processed(len(values.split()))
+        assert clock.sleeps_ms == []
+
+    def test_ends_where_the_log_ended_when_it_began(self, shell, root, clock, monkeypatch):
+        first = PartitionLogThatGrows(root)
+        monkeypatch.setattr("spark_log.cli.console_consumer.read_partitions", first.read)
+        outcome = shell("console-consumer", "flights", "--from-time", self.time(5))
+        assert outcome.lines == ["5", "6"]
+        assert first.has_grown
+
+    def test_takes_iso_8601(self, shell):
+        # START_US is 2023-11-14T22:13:20Z.
+        argv = ["--from-time", "2023-11-14T22:14:20", "--to-time", "2023-11-14T23:15:20+01:00"]
+        outcome = shell("console-consumer", "flights", *argv)
+        assert outcome.lines == ["1", "1"]
+
+    def test_counts_only_what_it_shows(self, shell):
+        argv = ["--from-time", self.time(3), "--max-messages", "2"]
+        assert shell("console-consumer", "flights", *argv).lines == ["3", "4"]
+
+    def test_goes_with_a_start_by_offset(self, shell):
+        argv = ["--partition", "0", "--offset", "2", "--to-time", self.time(3)]
+        assert shell("console-consumer", "flights", *argv).lines == ["1", "2"]
+
+
+class PartitionLogThatGrows:
+    """Appends to a topic between the moment its end is looked up and the moment it is read."""
+
+    def __init__(self, root):
+        self.has_grown = False
+        self._root = root
+
+    def read(self, *args):
+        from spark_log.cli.partition_reader import read_partitions
+
+        append(self._root, "flights", b"too late", timestamp=START_US + 9 * MINUTE_US)
+        self.has_grown = True
+        return read_partitions(*args)
+
+
+class TestText:
+    def test_has_the_columns_that_were_asked_for(self, shell, root):
+        append(root, "weather", b"rain", key=b"JFK", headers=[("unit", b"mm")])
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "1"]
+        flags = ["--print-key", "--print-timestamp", "--print-partition", "--print-offset"]
+        outcome = shell(*argv, *flags, "--print-headers", "--key-separator", "|")
+        assert outcome.lines == [
+            f"CreateTime:{START_US // 1000}|Partition:0|Offset:0|unit:mm|JFK|rain"
+        ]
+
+    def test_takes_kafkas_properties_over_the_flags(self, shell, root):
+        append(root, "weather", b"rain", key=b"JFK")
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "1"]
+        properties = ["--property", "print.key=true", "--property", "key.separator==>"]
+        assert shell(*argv, *properties, "--key-separator", "|").lines == ["JFK=>rain"]
+
+    def test_is_utf_8_with_replacement(self, shell, root):
+        append(root, "weather", "grün".encode(), b"\xff")
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "2"]
+        assert shell(*argv).lines == ["grün", "\ufffd"]
+
+
+class TestJson:
+    def test_is_one_object_a_line(self, shell, root):
+        append(root, "weather", b"rain\nand sun", None, b"\xff", key=b"JFK", headers=[("a", b"1")])
+        outcome = shell(
+            "console-consumer", "weather", "--from-beginning", "--max-messages", "3", "--json"
+        )
+        assert outcome.err == processed(3)
+        first, second, third = outcome.documents
+        assert first == {
+            "topic": "weather",
+            "partition": 0,
+            "offset": 0,
+            "timestamp": "2023-11-14T22:13:20.000000Z",
+            "timestamp_ms": START_US // 1000,
+            "timestamp_type": "CreateTime",
+            "leader_epoch": 0,
+            "key": "JFK",
+            "value": "rain\nand sun",
+            "headers": [{"key": "a", "value": "1"}],
+        }
+        assert (second["offset"], second["value"]) == (1, None)
+        assert (third["offset"], third["value"]) == (2, {"base64": "/w=="})
+
+
+class TestDamage:
+    def test_is_a_failure_that_names_file_and_position(self, shell, root):
+        append(root, "weather", b"sound")
+        append(root, "weather", b"damaged value")
+        _, damaged = segment_files(root, "weather")
+        assert b"damaged value" in damaged.read_bytes()
+        flip(damaged, damaged.read_bytes().index(b"damaged value"))
+        outcome = shell("console-consumer", "weather", "--from-beginning")
+        assert (outcome.status, outcome.lines) == (1, ["sound"])
+        assert f"{damaged.parent.name}/{damaged.name}, position " in outcome.error
+        assert "checksum" in outcome.error
+
+
+class TestProcess:
+    def test_ctrl_c_ends_following(self, root, folder):
+        append(root, "weather", b"rain")
+        process = spark_log_process(
+            "console-consumer", "weather", "--from-beginning", "--root", root, cwd=folder
+        )
+        assert process.stdout.readline() == "rain\n"
+        partition_log(root, "weather").append(record_batch([row(b"sun")]))
+        assert process.stdout.readline() == "sun\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (130, "", processed(2))

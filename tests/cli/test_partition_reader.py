@@ -1,0 +1,115 @@
+"""Partitions read side by side."""
+
+import pytest
+
+from spark_log.cli import partition_reader
+from spark_log.cli.partition_reader import OffsetRange, read_partitions
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.log import PartitionLog
+from tests.cli.support import SteppingClock
+from tests.record.samples import numbered, rows_of
+
+
+@pytest.fixture
+def logs(memory_store):
+    """Two logs; values of the first are ``a:0``, ``a:1``, …, of the second ``b:0``, …"""
+    return {
+        number: PartitionLog(memory_store, f"flights-{number}", topic_id="id", partition=number)
+        for number in (0, 1)
+    }
+
+
+def append(log, mark, first, count, batch_size=1):
+    log.append(
+        numbered(start, min(batch_size, first + count - start), mark=mark)
+        for start in range(first, first + count, batch_size)
+    )
+
+
+def shown(records):
+    """``(partition, offset, value)`` of each record."""
+    return [
+        (records.partition, offset, row["value"].decode())
+        for offset, row in zip(records.offsets.tolist(), rows_of(records.records), strict=True)
+    ]
+
+
+def read(*args):
+    return [each for records in read_partitions(*args) for each in shown(records)]
+
+
+class TestRange:
+    def test_is_read_from_its_start_to_before_its_end(self, logs):
+        append(logs[0], "a", 0, 10, batch_size=4)
+        append(logs[0], "a", 10, 5)
+        found = read(logs, {0: OffsetRange(2, 12)}, SteppingClock())
+        assert found == [(0, number, f"a:{number}") for number in range(2, 12)]
+
+    def test_with_nothing_in_it_ends_at_once(self, logs):
+        append(logs[0], "a", 0, 3)
+        clock = SteppingClock()
+        assert read(logs, {0: OffsetRange(3, 3), 1: OffsetRange(0, 0)}, clock) == []
+        assert clock.sleeps_ms == []
+
+    def test_must_begin_within_the_log(self, logs):
+        append(logs[0], "a", 0, 3)
+        with pytest.raises(OffsetOutOfRangeError, match="0 to 2"):
+            read(logs, {0: OffsetRange(4)}, SteppingClock())
+
+
+class TestTurns:
+    def test_partitions_take_turns(self, logs, monkeypatch):
+        monkeypatch.setattr(partition_reader, "ROUND_BYTES", 1)
+        append(logs[0], "a", 0, 3)
+        append(logs[1], "b", 0, 2)
+        ranges = {0: OffsetRange(0, 3), 1: OffsetRange(0, 2)}
+        values = [value for _, _, value in read(logs, ranges, SteppingClock())]
+        assert values == ["a:0", "b:0", "a:1", "b:1", "a:2"]
+
+    def test_one_that_always_has_more_does_not_keep_another_waiting(self, logs):
+        append(logs[0], "a", 0, 10)
+        append(logs[1], "b", 0, 1)
+        records = read_partitions(
+            logs, {0: OffsetRange(0), 1: OffsetRange(0)}, SteppingClock(), timeout_ms=0
+        )
+        seen = []
+        for number in range(10, 500):
+            seen += shown(next(records))
+            append(logs[0], "a", number, 1)
+            if seen[-1][0] == 1:
+                break
+        assert seen[-1] == (1, 0, "b:0")
+
+
+class TestFollowing:
+    def test_sees_what_is_appended_while_it_waits(self, logs):
+        append(logs[0], "a", 0, 1)
+        clock = SteppingClock(
+            lambda: append(logs[0], "a", 1, 2),
+            lambda: None,
+            lambda: append(logs[1], "b", 0, 1),
+        )
+        ranges = {0: OffsetRange(1), 1: OffsetRange(0)}
+        values = [value for _, _, value in read(logs, ranges, clock, 1000)]
+        assert values == ["a:1", "a:2", "b:0"]
+
+    def test_sleeps_longer_and_longer_but_never_over_100_ms(self, logs):
+        clock = SteppingClock()
+        assert read(logs, {0: OffsetRange(0)}, clock, 1000) == []
+        assert clock.sleeps_ms == [10, 20, 40, 80, *[100] * 8, 50]
+
+    def test_wakes_up_early_again_after_a_record_came(self, logs):
+        clock = SteppingClock(*[lambda: None] * 5, lambda: append(logs[0], "a", 0, 1))
+        assert len(read(logs, {0: OffsetRange(0)}, clock, 400)) == 1
+        assert clock.sleeps_ms[:8] == [10, 20, 40, 80, 100, 100, 10, 20]
+
+    def test_ends_when_nothing_came_for_the_timeout(self, logs):
+        clock = SteppingClock(*[lambda: None] * 4, lambda: append(logs[0], "a", 0, 1))
+        read(logs, {0: OffsetRange(0)}, clock, 300)
+        assert sum(clock.sleeps_ms) == (10 + 20 + 40 + 80 + 100) + 300
+
+    def test_with_no_timeout_does_not_wait_at_all(self, logs):
+        append(logs[0], "a", 0, 1)
+        clock = SteppingClock()
+        assert len(read(logs, {0: OffsetRange(0), 1: OffsetRange(0)}, clock, 0)) == 1
+        assert clock.sleeps_ms == []
