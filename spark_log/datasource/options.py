@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from spark_log.config import ConsumerConfig, ProducerConfig
 from spark_log.errors import InvalidOptionError, nearest
+from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
 STORAGE_PREFIX = "storage."
@@ -82,7 +83,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     topics = subscribed or [named.topic for named in sorted(assigned or ())]
     consumer = ConsumerConfig.parse(given.subset("check.crcs"))
     return ReadOptions(
-        root=given.required("path"),
+        root=given.root(),
         storage_options=given.storage_options,
         topics=tuple(dict.fromkeys(topics)),
         assigned=assigned,
@@ -104,7 +105,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     given = _Options(options, WRITE_OPTIONS)
     producer = ProducerConfig.parse(given.subset("compression.type"))
     return WriteOptions(
-        root=given.required("path"),
+        root=given.root(),
         storage_options=given.storage_options,
         topic=given.get("topic") or None,
         compression=producer.compression_type,
@@ -158,6 +159,10 @@ class _Options:
             raise InvalidOptionError(
                 f"option 'assign' is {text!r}, expected {READ_OPTIONS['assign']}", key="assign"
             ) from None
+
+    def root(self) -> str:
+        """Return the root so that tasks, whose working directory is another, find it too."""
+        return open_store(self.required("path"), self.storage_options).url
 
     def integer(self, name: str) -> int | None:
         value = self._values.get(name)
