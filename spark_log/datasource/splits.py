@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_log.datasource.offsets import EARLIEST, LATEST, parse_offsets
 from spark_log.datasource.options import ReadOptions
-from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
+from spark_log.errors import InvalidOptionError
 from spark_log.log import LogView, PartitionLog
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.types import TopicPartition
@@ -93,14 +93,7 @@ def _resolve(
 
 def _check_range(named: TopicPartition, view: LogView, start: int, end: int) -> None:
     for offset in (start, end):
-        if not view.log_start_offset <= offset <= view.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{named}: offset {offset} is out of range; the log holds offsets "
-                f"{view.log_start_offset} to {view.log_end_offset - 1}",
-                offset=offset,
-                log_start_offset=view.log_start_offset,
-                log_end_offset=view.log_end_offset,
-            )
+        view.check_offset(offset, str(named))
     if start > end:
         raise InvalidOptionError(
             f"{named}: the range starts at offset {start} and ends before it, at {end}",

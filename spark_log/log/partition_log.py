@@ -57,6 +57,25 @@ class LogView:
         """The first offset that can be read."""
         return self.live.log_start_offset
 
+    def check_offset(self, offset: int, where: str) -> None:
+        """Check that the log can be read from ``offset``; its end waits for records.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+        """
+        start, end = self.log_start_offset, self.log_end_offset
+        if start <= offset <= end:
+            return
+        holds = (
+            f"the log holds {start} to {end - 1}" if start < end else f"the log is empty at {end}"
+        )
+        raise OffsetOutOfRangeError(
+            f"{where}: offset {offset} is out of range; {holds}",
+            offset=offset,
+            log_start_offset=start,
+            log_end_offset=end,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Winner:
@@ -423,7 +442,7 @@ class PartitionLog:
         """
         position = start_offset
         doubted: LiveSegment | None = None
-        _check_range(self.directory, view, position)
+        view.check_offset(position, self.directory)
         while position < min(end_offset, view.log_end_offset):
             segment = view.live.segments[view.live.index_of(position)]
             try:
@@ -439,7 +458,7 @@ class PartitionLog:
                     raise self._missing(segment, reader)
                 doubted = segment  # what appeared during the listing may be left out of it
             view = self.observe()
-            _check_range(self.directory, view, position)
+            view.check_offset(position, self.directory)
 
     def _open(self, name: SegmentName) -> SegmentReader:
         return SegmentReader(
@@ -456,15 +475,4 @@ class PartitionLog:
             f"at {segment.end_offset}: a segment between them is missing. Restore it from a "
             f"copy, or read on from {segment.end_offset}",
             path=reader.path,
-        )
-
-
-def _check_range(directory: str, view: LogView, offset: int) -> None:
-    if not view.log_start_offset <= offset <= view.log_end_offset:
-        raise OffsetOutOfRangeError(
-            f"{directory}: offset {offset} is out of range; the log holds "
-            f"{view.log_start_offset} to {view.log_end_offset - 1}",
-            offset=offset,
-            log_start_offset=view.log_start_offset,
-            log_end_offset=view.log_end_offset,
         )

@@ -389,7 +389,7 @@ class SegmentReader:
             first = self.base_offset + headers[0].base_offset_delta
             if end_offset is not None and first >= end_offset:
                 return
-            records = self._decode(reader, ordinal, headers, check).select(stored)
+            records = self._decode(reader, ordinal, headers, stored, check=check)
             yield from self._cut(ordinal, headers, records, start_offset, end_offset)
 
     def offset_for_time(self, timestamp_us: int, start_offset: int) -> tuple[int, int] | None:
@@ -407,7 +407,7 @@ class SegmentReader:
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
                 continue
-            records = self._decode(reader, ordinal, headers, check=False).select(stored)
+            records = self._decode(reader, ordinal, headers, stored, check=False)
             for batch in self._cut(ordinal, headers, records, start_offset, None):
                 times_us = batch.records.column("timestamp").cast(pa.int64()).to_numpy()
                 hits = np.flatnonzero(times_us >= timestamp_us)
@@ -431,11 +431,13 @@ class SegmentReader:
         reader: ipc.RecordBatchFileReader,
         ordinal: int,
         headers: Sequence[BatchHeader],
+        columns: Sequence[str],
+        *,
         check: bool,
     ) -> pa.RecordBatch:
         position = self.position(ordinal)
         try:
-            records = reader.get_batch(ordinal)
+            records = reader.get_batch(ordinal).select(columns)
             # In full: what follows, and every user, trusts the offsets inside the buffers.
             records.validate(full=True)
         except (OSError, pa.ArrowException) as error:

@@ -10,6 +10,7 @@ from spark_log.config import TopicConfig, to_text
 from spark_log.errors import (
     InvalidPartitionsError,
     InvalidReplicationFactorError,
+    RootNotFoundError,
     TopicAlreadyExistsError,
 )
 from spark_log.metadata.cluster import Cluster
@@ -83,9 +84,12 @@ class Admin:
                 validate_topic_name(topic.name, names)
                 names.append(topic.name)
                 records += _creation(topic, topic_ids[topic.name])
-            return [] if validate_only else records
+            return records
 
-        self._cluster(create=not validate_only).metadata.commit(decide)
+        if validate_only:
+            decide(self._image_if_any())
+        else:
+            self._cluster(create=True).metadata.commit(decide)
         return topic_ids
 
     def list_topics(self) -> list[str]:
@@ -132,6 +136,13 @@ class Admin:
                 self._root, self._storage_options, clock=self._clock, create=create
             )
         return self._opened
+
+    def _image_if_any(self) -> MetadataImage:
+        """Return the metadata, which is empty where there is no root yet."""
+        try:
+            return self._cluster().image()
+        except RootNotFoundError:
+            return MetadataImage()
 
     def _describe(self, topic: TopicImage) -> TopicDescription:
         partitions = []

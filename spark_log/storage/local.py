@@ -193,13 +193,14 @@ class LocalStore(Store):
                     f"put the root on a file system that has them",
                     path=self.url,
                 ) from error
-            if error.errno not in _NOT_LINKED:
+            if error.errno in _NOT_LINKED:
+                with storage_errors(path):
+                    raise
+            if not _is_same_file(staged.path, target, path):
                 raise UnknownOutcomeError(
                     f"{path}: {os.strerror(error.errno or 0)}; the file may be there all the same",
                     path=path,
                 ) from error
-            with storage_errors(path):
-                raise
         staged.discard()
         if sync:
             try:

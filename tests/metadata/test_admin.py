@@ -137,9 +137,10 @@ class TestValidateOnly:
         assert {path: os.stat(path).st_mtime_ns for path in root.rglob("*")} == before
         assert admin.list_topics() == ["old"]
 
-    def test_it_does_not_make_a_root(self, admin, root):
-        with pytest.raises(RootNotFoundError):
-            admin.create_topics([NewTopic("new")], validate_only=True)
+    def test_where_there_is_no_root_it_checks_and_makes_none(self, admin, root):
+        admin.create_topics([NewTopic("new")], validate_only=True)
+        with pytest.raises(InvalidTopicError):
+            admin.create_topics([NewTopic("bad name")], validate_only=True)
         assert not root.exists()
 
 
