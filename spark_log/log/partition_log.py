@@ -226,7 +226,9 @@ class PartitionLog:
                     raise
                 winner = None
             is_recent = self._is_recent(tail)
-            if winner is not None and not winner.is_ours:
+            # Where an earlier put of ours was lost, only a fresh look tells that it never stood.
+            is_settled = is_recent or base_offset not in unknown
+            if winner is not None and not winner.is_ours and is_settled:
                 unknown.discard(base_offset)
                 known = _Tail(winner.end_offset, tried_ms)
                 tail = self._tail = known if is_recent else self._observe_tail()
