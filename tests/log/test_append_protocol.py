@@ -32,6 +32,7 @@ from tests.log.support import (
     merge,
     move_start,
     open_log,
+    put_segment,
     values,
 )
 from tests.record.samples import numbered
@@ -141,6 +142,34 @@ class TestLostRace:
         with pytest.raises(UnknownOutcomeError):
             append(log)
         assert append(log) == LogAppendInfo(5, 6)
+
+    def test_to_a_late_file_does_not_hide_that_our_own_put_stood_there_before(
+        self, store, inner, clock, log, others
+    ):
+        """The first put was delivered late, merged and freed; then another's came later still."""
+        delivered = []
+
+        def in_flight(path, call):
+            delivered.append(call)
+            raise LOST
+
+        def after_all_that(path, call):
+            delivered[0]()
+            merge(inner, 0, 2)
+            free(inner, SegmentName(0))
+            put_segment(inner, [numbered(0, 4, mark="theirs")], SegmentName(0))
+            clock.advance_ms(3 * HALF_DELAY_MS)
+            call()
+
+        hooks = iter([in_flight, after_all_that])
+
+        def one_after_the_other(path, call):
+            next(hooks)(path, call)
+
+        store.on("put_if_absent", one_after_the_other)
+        with pytest.raises(UnknownOutcomeError):
+            append(log)
+        assert values(others) == mine(0), "not appended a second time"
 
     def test_a_damaged_winner_is_an_error_and_nothing_is_appended(self, store, inner, log):
         append(log)
