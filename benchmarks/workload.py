@@ -137,6 +137,8 @@ class Result:
         """Print a table: rate (median, and from slowest to fastest) and ratios of each case."""
         table = Table(title=self.name, box=SIMPLE_HEAD)
         table.caption = f"million records/s, median of {self._repeats} runs of {self.n:,} records"
+        for name, value in self.notes.items():
+            table.caption += f"\n{name}: {value}"
         table.add_column("case", no_wrap=True)
         table.add_column("M/s", justify="right", no_wrap=True)
         table.add_column("spread", justify="right", no_wrap=True)
