@@ -1,0 +1,45 @@
+"""The README's Python and SQL; its shell commands are run in ``tests/jobs/test_demo.py``."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.coordinator import OffsetsTable
+from spark_log.metadata import Cluster
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+pytestmark = pytest.mark.spark
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
+    (code,) = (block for block in blocks("python") if "spark_log" in block and "df" in block)
+    Admin(root).create_topics([NewTopic("flights")])
+
+    exec(code.replace("/data/log", root), {"df": spark.sql("SELECT 'a' AS value"), "spark": spark})
+
+    assert Admin(root).describe_topics(["flights"])[0].partitions[0].log_end_offset == 1
+
+
+def test_its_admin_works(root: str) -> None:
+    (code,) = (block for block in blocks("python") if "Admin" in block)
+
+    exec(code.replace("/data/log", root), {})
+
+    assert Admin(root).describe_topics(["flights"])[0].configs == {"segment.bytes": str(2**28)}
+
+
+def test_its_sql_works(spark: SparkSession, root: str) -> None:
+    (query,) = blocks("sql")
+    OffsetsTable(Cluster(root)).commit("demo", {TopicPartition("t", 1): OffsetAndMetadata(5)})
+
+    rows = spark.sql(query.replace(".demo/log", root)).collect()
+
+    assert [tuple(row) for row in rows] == [("t", 1, 5)]
