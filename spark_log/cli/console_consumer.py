@@ -123,11 +123,11 @@ def console_consumer(
     try:
         for records in _limited(_inside(fetched, window), max_messages):
             for piece in records.pieces(_ROWS_AT_ONCE):
+                count += len(piece)  # before printing, as Kafka: Ctrl-C may come right after it
                 if output.is_json:
                     print_json_lines({"topic": topic, **each} for each in record_documents(piece))
                 else:
                     print_bytes(format_text(piece, text_format))
-            count += len(records)
     except KeyboardInterrupt:
         _report(count)
         raise

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, counted, print_note, print_table, print_text
+from spark_log.cli.output import Output, counted, print_json, print_note, print_table, print_text
 from spark_log.cli.progress import spinner
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic
@@ -88,7 +88,7 @@ def describe_topics(
     """Describe topics: id, settings, and what each partition holds."""
     topics = root.admin().describe_topics(list(dict.fromkeys(names)) if names else None)
     if output.is_json:
-        output.answer("", {"topics": [_document(topic) for topic in topics]})
+        print_json({"topics": [_document(topic) for topic in topics]})
         return
     if not topics:
         print_note(f"There are no topics in {root.url}.")

@@ -156,6 +156,11 @@ class TestTimeWindow:
         assert outcome.lines == ["5", "6"]
         assert first.has_grown
 
+    def test_leaves_offsets_as_they_are(self, shell):
+        argv = ["--from-time", self.time(1), "--to-time", self.time(4), "--print-offset"]
+        outcome = shell("console-consumer", "flights", "--partition", "0", *argv)
+        assert outcome.lines == ["Offset:1\t3", "Offset:2\t1", "Offset:4\t2"]
+
     def test_takes_iso_8601(self, shell):
         # START_US is 2023-11-14T22:13:20Z.
         argv = ["--from-time", "2023-11-14T22:14:20", "--to-time", "2023-11-14T23:15:20+01:00"]

@@ -11,7 +11,7 @@ import typer
 
 from spark_log import Admin, errors
 from spark_log.cli.errors import run, verdict
-from tests.cli.support import append, spark_log_process
+from tests.cli.support import append, environment, spark_log_process
 
 MISTAKES = [
     errors.InvalidConfigurationError,
@@ -166,6 +166,16 @@ class TestRealProcess:
             process = spark_log_process("topics", "list", "--root", root, cwd=folder, stdout=full)
         _, err = process.communicate(timeout=20)
         assert (process.returncode, err) == (1, "spark-log: error: No space left on device\n")
+
+    def test_a_full_disk_is_noticed_also_where_a_script_just_prints(self, folder):
+        script = "from spark_log.cli.errors import run\ndef job(): print('done')\nrun(job, argv=[])"
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-c", script]
+            done = subprocess.run(
+                command, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert b"No space left on device" in done.stderr
 
     def test_without_any_stream_it_still_works(self, root, folder):
         command = f'exec "$0" -m spark_log.cli topics create again --root {root} <&- >&- 2>&-'
