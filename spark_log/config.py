@@ -171,8 +171,9 @@ def load_properties(path: str | Path) -> tuple[ToolConfig, dict[str, str]]:
             continue
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
+            shown = "something else" if key.startswith("storage.") else repr(text)
             raise InvalidConfigurationError(
-                f"{path}, line {number}: expected key=value, got {text!r}", key=key
+                f"{path}, line {number}: expected key=value, got {shown}", key=key.split()[0]
             )
         if key.startswith("storage."):
             storage_options[key.removeprefix("storage.")] = value

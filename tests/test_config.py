@@ -164,6 +164,13 @@ class TestPropertiesFile:
     def path(self, tmp_path):
         return tmp_path / "spark-log.properties"
 
+    @pytest.mark.parametrize("line", ["storage.secret abracadabra", "storage.secret: abracadabra"])
+    def test_a_malformed_storage_option_is_not_shown(self, path, line):
+        path.write_text(f"{line}\n")
+        with pytest.raises(InvalidConfigurationError, match="line 1: expected key=value") as caught:
+            load_properties(path)
+        assert "abracadabra" not in str(caught.value) + caught.value.key
+
     def test_keys_and_values_comments_and_empty_lines(self, path):
         path.write_text(
             "# a comment\n"
