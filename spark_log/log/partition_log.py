@@ -20,7 +20,8 @@ from spark_log.errors import (
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
-from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
+from spark_log.log.segment import LogBatch, SegmentReader
+from spark_log.log.segment_writer import SegmentWriter, StagedSegment
 from spark_log.storage import Store
 
 _MAX_RACES = 10_000
