@@ -3,16 +3,26 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka clean
+.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka clean s3-server test-stores simulate bench-log
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: java venv ## Send the flights of 2013 through a log and replay some of them (a root under .demo)
 	@$(BIN)/python jobs/demo.py
 
-test: java venv ## Run the tests; ARGS='-k segment' picks some
+test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
+	@sh conf/build-store-servers.sh gcs azure
+	@$(BIN)/python -m pytest tests/stores $(ARGS)
+
+s3-server: ## Build the S3 server of the tests, once (takes Go; tests do with less without it)
+	@sh conf/build-store-servers.sh s3
+
+simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
+	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
 
 check: lint types layers ## Everything that is checked without running the code
 
@@ -39,6 +49,9 @@ bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS g
 
 bench-kafka: java venv ## Compare with a real Kafka broker (needs Maven); ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_kafka $(ARGS)
+
+bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
+	@$(BIN)/python -m benchmarks.log_all $(ARGS)
 
 java: ## Check that Spark will find Java 17 or 21
 	@sh conf/check-java.sh

@@ -84,6 +84,47 @@ class TopicConfig(_ConfigModel):
         le=_INT_MAX,
         description="How many bytes of log lie between two entries of the offset and time index.",
     )
+    max_message_bytes: int = Field(
+        default=1_048_588,
+        ge=0,
+        le=_INT_MAX,
+        description="Largest record that is taken: key, value and headers together, before "
+        "compression. In Kafka it bounds a batch; here batches are Arrow's, and not bounded.",
+    )
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
+        default="CreateTime",
+        description="Whether a record keeps the timestamp that its producer gave it, or gets the "
+        "time at which it was appended, by the appender's clock.",
+    )
+    message_timestamp_before_max_ms: int = Field(
+        default=_LONG_MAX,
+        ge=0,
+        le=_LONG_MAX,
+        description="How far a record's timestamp may lie before the time of its append. Does not "
+        "count with `LogAppendTime`.",
+    )
+    message_timestamp_after_max_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="How far a record's timestamp may lie after the time of its append (KIP-937, "
+        "KIP-1030). Does not count with `LogAppendTime`.",
+    )
+    producer_id_expiration_ms: int = Field(
+        default=86_400_000,
+        ge=1,
+        le=_INT_MAX,
+        description="How long after its last append an idempotent producer is remembered: a "
+        "repeat that comes later is not recognised. In Kafka a setting of the broker.",
+    )
+    snapshot_interval_segments: int = Field(
+        default=128,
+        ge=1,
+        le=_INT_MAX,
+        description="After how many new segments an appender writes a snapshot: the state of "
+        "producers and what is known of each segment, so that nobody has to open all of them. "
+        "Not in Kafka, where a snapshot comes with every new segment.",
+    )
     file_delete_delay_ms: int = Field(
         default=60_000,
         ge=0,

@@ -116,6 +116,32 @@ class InvalidRecordError(SparkLogError):
     """The records do not have the form that the log takes (Kafka's InvalidRecordException)."""
 
 
+class RecordTooLargeError(InvalidRecordError):
+    """A record is larger than the topic's ``max.message.bytes``; nothing was appended.
+
+    Attributes:
+        size_bytes: key, value and headers of the largest record.
+        max_bytes: what the topic allows.
+    """
+
+    def __init__(self, message: str, *, size_bytes: int = -1, max_bytes: int = -1) -> None:
+        super().__init__(message)
+        self.size_bytes = size_bytes
+        self.max_bytes = max_bytes
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A record's timestamp is further from now than the topic allows; nothing was appended.
+
+    Attributes:
+        timestamp_us: the first such timestamp, microseconds since the epoch.
+    """
+
+    def __init__(self, message: str, *, timestamp_us: int = -1) -> None:
+        super().__init__(message)
+        self.timestamp_us = timestamp_us
+
+
 class InvalidTopicError(SparkLogError):
     """A topic name breaks Kafka's rules, or collides with a topic in ``.`` against ``_``.
 
@@ -216,6 +242,55 @@ class LogEndOffsetMismatchError(SparkLogError):
         super().__init__(message)
         self.expected = expected
         self.actual = actual
+
+
+class OutOfOrderSequenceError(SparkLogError):
+    """An idempotent append does not follow its producer's last one; nothing was appended.
+
+    Either an earlier append of this producer is missing, or this one is a repeat of one so old that
+    the log has forgotten where it is (Kafka's OutOfOrderSequenceException).
+
+    Attributes:
+        producer_id: of the producer.
+        base_sequence: what the append began with.
+        expected_sequence: what it had to begin with.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        producer_id: int = -1,
+        base_sequence: int = -1,
+        expected_sequence: int = -1,
+    ) -> None:
+        super().__init__(message)
+        self.producer_id = producer_id
+        self.base_sequence = base_sequence
+        self.expected_sequence = expected_sequence
+
+
+class InvalidProducerEpochError(SparkLogError):
+    """A newer incarnation of this producer has written: this one is fenced; nothing was appended.
+
+    Attributes:
+        producer_id: of the producer.
+        producer_epoch: of the append.
+        current_epoch: the newest one in the log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        current_epoch: int = -1,
+    ) -> None:
+        super().__init__(message)
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.current_epoch = current_epoch
 
 
 class UnsupportedCompressionTypeError(InvalidConfigurationError):

@@ -14,6 +14,9 @@ from spark_log.clock import ManualClock
 from spark_log.storage import memory
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
+from spark_log.testing.s3_server import s3_server, server_name
+
+__all__ = ["s3_server"]
 
 pytest.register_assert_rewrite(
     "spark_log.testing.store_suite", "spark_log.testing.store_stateful", "tests.log.support"
@@ -22,6 +25,10 @@ pytest.register_assert_rewrite(
 settings.register_profile("dev", max_examples=60, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+def pytest_report_header():
+    return f"S3 server: {server_name()}"
 
 
 @pytest.fixture

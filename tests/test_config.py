@@ -40,6 +40,12 @@ class TestTable:
             "compression.type": "producer",
             "segment.bytes": 1_073_741_824,
             "index.interval.bytes": 4_096,
+            "max.message.bytes": 1_048_588,
+            "message.timestamp.type": "CreateTime",
+            "message.timestamp.before.max.ms": 2**63 - 1,
+            "message.timestamp.after.max.ms": 3_600_000,
+            "producer.id.expiration.ms": 86_400_000,
+            "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
         }

@@ -130,7 +130,7 @@ class TestMakefile:
     def test_help_is_the_default_and_lists_every_target_with_its_line(self):
         makefile = (PROJECT / "Makefile").read_text()
         phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()
-        rules = re.findall(r"^([a-z][a-z-]*):(?!=)", makefile, re.MULTILINE)
+        rules = re.findall(r"^([a-z][a-z0-9-]*):(?!=)", makefile, re.MULTILINE)
         assert sorted(phony) == sorted(rules)
 
         status, lines = run("make", cwd=PROJECT, path=os.environ["PATH"])

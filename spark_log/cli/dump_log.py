@@ -104,7 +104,8 @@ def _dump_segment(file: Path, name: SegmentName, output: Output, with_records: b
 
 
 def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
-    entries = read_index(file, name)
+    dump = read_index(file, name)
+    entries = dump.entries
     if output.is_json:
         head = {"file": str(file), "base_offset": name.base_offset}
         print_json_stream(head, "entries", map(_entry_document, entries), dict)
@@ -116,11 +117,12 @@ def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
     if any(entry.is_valid is None for entry in entries):
         print_note(f"{name.log} is not there: the entries could not be checked.")
     wrong = next((entry for entry in entries if entry.is_valid is False), None)
+    problem = dump.problem
     if wrong is not None:
+        problem = f"the entry for offset {wrong.offset} does not fit {name.log}"
+    if problem is not None:
         raise CorruptRecordError(
-            f"{file}: the entry for offset {wrong.offset} does not fit {name.log}. Delete it: "
-            f"indexes are derived",
-            path=str(file),
+            f"{file}: {problem}. Delete it: indexes are derived", path=str(file)
         )
 
 

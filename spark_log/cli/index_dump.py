@@ -5,18 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-import numpy as np
+import pyarrow as pa
 
 from spark_log.cli.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import INDEX_SUFFIX, SegmentName
-from spark_log.log.index_entries import read_entries
+from spark_log.log.offset_index import OffsetIndex
+from spark_log.log.time_index import TimeIndex
 from spark_log.storage import open_store
-
-_OFFSET_ENTRY: Final = np.dtype([("relative_offset", "<u4"), ("position", "<u4")])
-_TIME_ENTRY: Final = np.dtype([("timestamp", "<i8"), ("relative_offset", "<u4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,47 +33,87 @@ class IndexEntry:
     is_valid: bool | None
 
 
-def read_index(path: Path, name: SegmentName) -> list[IndexEntry]:
-    """Return the entries of an index file.
+@dataclass(frozen=True, slots=True)
+class IndexDump:
+    """What an index file holds.
+
+    Attributes:
+        entries: in order.
+        problem: what its checksum or the order of its entries says against it; None: nothing.
+    """
+
+    entries: list[IndexEntry]
+    problem: str | None
+
+
+def read_index(path: Path, name: SegmentName) -> IndexDump:
+    """Read an index file.
 
     Args:
         path: the ``.index`` or ``.timeindex`` file.
-        name: of the segment it belongs to; the segment file is looked for beside it.
+        name: of the segment it belongs to; the segment file, and the offset index that a time
+            index was made with, are looked for beside it.
 
     Raises:
-        CorruptRecordError: its size or its order shows that it is damaged.
+        CorruptRecordError: its size is not an index's.
     """
-    is_offset_index = path.suffix == INDEX_SUFFIX
-    data = open_store(path.absolute().parent).open_buffer(path.name)
+    segment = path.with_name(name.log)
+    dump = SegmentDump(segment, name) if segment.exists() else None
     try:
-        rows = read_entries(data, _OFFSET_ENTRY if is_offset_index else _TIME_ENTRY).tolist()
+        try:
+            return IndexDump(_entries(path, name, dump, is_checked=True), None)
+        except ValueError as error:
+            return IndexDump(_entries(path, name, dump, is_checked=False), str(error))
     except ValueError as error:
         raise CorruptRecordError(
             f"{path}: {error}. Delete it: indexes are derived", path=str(path)
         ) from None
-    segment = path.with_name(name.log)
-    headers = list(SegmentDump(segment, name).headers()) if segment.exists() else None
-    if is_offset_index:
-        starts = {position: header.base_offset_delta for position, header in headers or ()}
-        return [
-            IndexEntry(
-                offset=name.base_offset + relative_offset,
-                position=position,
-                timestamp_us=None,
-                is_valid=None if headers is None else starts.get(position) == relative_offset,
-            )
-            for relative_offset, position in rows
-        ]
-    bases = [header.base_offset_delta for _, header in headers or ()]
-    latest = [header.max_timestamp_us for _, header in headers or ()]
+
+
+def _entries(
+    path: Path, name: SegmentName, dump: SegmentDump | None, *, is_checked: bool
+) -> list[IndexEntry]:
+    data = open_store(path.absolute().parent).open_buffer(path.name)
+    if path.suffix == INDEX_SUFFIX:
+        append_id = dump.append_id if dump is not None and is_checked else None
+        return _offset_entries(OffsetIndex.from_bytes(name.base_offset, data, append_id), dump)
+    offsets = path.with_name(name.index)
+    seed = pa.py_buffer(offsets.read_bytes()) if offsets.exists() and is_checked else None
+    return _time_entries(TimeIndex.from_bytes(name.base_offset, data, seed), dump)
+
+
+def _offset_entries(index: OffsetIndex, dump: SegmentDump | None) -> list[IndexEntry]:
+    starts = {} if dump is None else dict(dump.headers())
     return [
         IndexEntry(
-            offset=name.base_offset + relative_offset,
-            position=None,
-            timestamp_us=timestamp_us,
+            offset=entry.offset,
+            position=entry.position,
+            timestamp_us=None,
             is_valid=None
-            if headers is None
-            else latest[bisect_right(bases, relative_offset) - 1] == timestamp_us,
+            if dump is None
+            else entry.position in starts
+            and dump.base_offset + starts[entry.position][0].base_offset_delta == entry.offset,
         )
-        for timestamp_us, relative_offset in rows
+        for entry in index.entries()
+    ]
+
+
+def _time_entries(index: TimeIndex, dump: SegmentDump | None) -> list[IndexEntry]:
+    headers = [] if dump is None else [one for _, batch in dump.headers() for one in batch]
+    bases = [header.base_offset_delta for header in headers]
+
+    def is_valid(offset: int, timestamp_us: int) -> bool | None:
+        if dump is None:
+            return None
+        at = bisect_right(bases, offset - dump.base_offset) - 1
+        return at >= 0 and headers[at].max_timestamp_us == timestamp_us
+
+    return [
+        IndexEntry(
+            offset=entry.offset,
+            position=None,
+            timestamp_us=entry.timestamp_us,
+            is_valid=is_valid(entry.offset, entry.timestamp_us),
+        )
+        for entry in index.entries()
     ]

@@ -15,6 +15,7 @@ from spark_log.cli.dump_log import dump_log
 from spark_log.cli.errors import run
 from spark_log.cli.log_dirs import log_dirs
 from spark_log.cli.output import print_text
+from spark_log.cli.verify import verify
 from spark_log.cli.version import version
 
 # Without Rich's panels, help and errors are plain text that can be piped and searched.
@@ -60,4 +61,5 @@ app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
 app.command("dump-log")(dump_log)
 app.command("log-dirs")(log_dirs)
+app.command("verify")(verify)
 app.command("version")(version)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,15 +16,10 @@ from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentReader
 from spark_log.log.file_names import SegmentName
-from spark_log.record import arrow_ipc
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 from spark_log.storage import open_store
-
-_CODECS: Final = ("lz4", "zstd")
-"""By Arrow's ``CompressionType``."""
-
 
 _PARTITION_DIRECTORY: Final = re.compile(
     r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)[^/]*-(?P<partition>\d+)"
@@ -71,49 +65,47 @@ class SegmentDump:
         """
         path = path.absolute()
         store = open_store(path.parent.parent)
-        self._buffer = store.open_buffer(f"{path.parent.name}/{name.log}")
         self.name = name
-        self.size_bytes = int(self._buffer.size)
-        self.topic_id, self.partition = _owner(path, self._buffer)
+        content = store.open_buffer(f"{path.parent.name}/{name.log}")
+        self.topic_id, self.partition = _owner(path, content)
         # Says better than pyarrow why a file is no segment.
         self._reader = SegmentReader(
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
         )
-        view = memoryview(self._buffer)
-        self._blocks = arrow_ipc.read_blocks(view[len(view) - arrow_ipc.footer_bytes(view) :])
-        self._file = ipc.open_file(self._buffer)
+        self.size_bytes = self._reader.size_bytes
+        self.append_id = self._reader.append_id
 
     @property
     def base_offset(self) -> int:
         """From the file's name."""
         return self.name.base_offset
 
-    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the position of each block with its first header, without decoding anything.
+    def headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
+        """Yield the position of each block with its headers, without decoding anything.
 
         Raises:
             CorruptRecordError: a header cannot be read.
         """
-        for ordinal, block in enumerate(self._blocks):
-            yield block.position, self._reader.headers(ordinal)[0]
+        return self._reader.all_headers()
 
     def batches(self) -> Iterator[BatchDump]:
         """Yield every batch, with its checksum checked, in the order of the file."""
         # Where the next batch has to begin; unknown behind a damaged one, and in a rewritten file.
         is_plain = self.name.last_offset is None
         following = 0 if is_plain else None
-        for ordinal, block in enumerate(self._blocks):
+        for ordinal in range(self._reader.batch_count):
+            block = self._reader.block(ordinal)
             size_bytes = block.metadata_bytes + block.body_bytes
+            codec = "unknown"
             try:
+                codec = self._reader.compression(ordinal)
                 headers = self._reader.headers(ordinal)
             except CorruptRecordError as error:
-                message = error.message.removeprefix(f"{error.path}, position {error.position}: ")
-                reason = message.partition(". Restore")[0]
-                yield BatchDump(block.position, size_bytes, "unknown", None, None, reason)
+                reason = _reason(error)
+                yield BatchDump(block.position, size_bytes, codec, None, None, reason)
                 following = None
                 continue
-            codec = self._codec(block)
-            rows, problem = self._decode(ordinal, headers)
+            rows, problem = self._decode(ordinal)
             row = 0
             for header in headers:
                 records, wrong = None, problem
@@ -125,19 +117,11 @@ class SegmentDump:
                 row += header.record_count
                 following = header.last_offset_delta + 1 if is_plain and not wrong else None
 
-    def _decode(
-        self, ordinal: int, headers: Sequence[BatchHeader]
-    ) -> tuple[pa.RecordBatch | None, str | None]:
+    def _decode(self, ordinal: int) -> tuple[pa.RecordBatch | None, str | None]:
         try:
-            rows = self._file.get_batch(ordinal)
-            # All of it: neither the checksum nor Arrow's kernels look where damaged offsets lead.
-            rows.validate(full=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            return None, f"cannot be decoded: {error}"
-        count = sum(header.record_count for header in headers)
-        if count != rows.num_rows:
-            return None, f"has {rows.num_rows} rows, its headers say {count}"
-        return rows, None
+            return self._reader.read_batch(ordinal, check_crcs=False)[1], None
+        except CorruptRecordError as error:
+            return None, _reason(error)
 
     def _fetched(self, header: BatchHeader, rows: pa.RecordBatch) -> FetchedRecords:
         if OFFSET_DELTA_FIELD.name in rows.schema.names:
@@ -151,13 +135,6 @@ class SegmentDump:
             header.timestamp_type,
             header.leader_epoch,
         )
-
-    def _codec(self, block: arrow_ipc.Block) -> str:
-        view = memoryview(self._buffer)
-        try:
-            return _codec(view[block.position + 8 : block.position + block.metadata_bytes])
-        except (struct.error, IndexError):
-            return "unknown"
 
 
 def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
@@ -195,28 +172,7 @@ def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) 
     return None
 
 
-def _codec(message: memoryview) -> str:
-    """Return the compression that a flatbuffers ``Message`` (Message.fbs) of a batch names."""
-    (root,) = struct.unpack_from("<I", message, 0)
-    batch = _follow(message, _field(message, root, 2))
-    compression = None if batch is None else _field(message, batch, 3)
-    if compression is None:
-        return "none"
-    table = _follow(message, compression)
-    codec = None if table is None else _field(message, table, 0)
-    return _CODECS[0 if codec is None else message[codec]]
-
-
-def _field(buffer: memoryview, table: int, field: int) -> int | None:
-    """Return where a table's field lies; None where it has its default."""
-    vtable = table - struct.unpack_from("<i", buffer, table)[0]
-    if 4 + 2 * field >= struct.unpack_from("<H", buffer, vtable)[0]:
-        return None
-    (offset,) = struct.unpack_from("<H", buffer, vtable + 4 + 2 * field)
-    return table + offset if offset else None
-
-
-def _follow(buffer: memoryview, position: int | None) -> int | None:
-    if position is None:
-        return None
-    return position + int(struct.unpack_from("<I", buffer, position)[0])
+def _reason(error: CorruptRecordError) -> str:
+    """Return what is wrong without where: a dump has said that already."""
+    message = error.message.removeprefix(f"{error.path}, position {error.position}: ")
+    return message.partition(". Restore")[0].removeprefix("the record batch ")

@@ -132,7 +132,9 @@ class TopicAppender:
             StorageError: see `PartitionLog.append_segment`; `appended` tells what is in the log.
         """
         for partition in sorted(self._staged):
-            info = self._logs[partition].append_segment(self._staged[partition].finish())
+            writer = self._staged[partition]
+            info = self._logs[partition].append_segment(writer.finish())
+            writer.discard()
             del self._staged[partition]
             count = info.last_offset - info.base_offset + 1
             total = self.appended.setdefault(partition, Appended(0, info.base_offset, -1))

@@ -13,6 +13,7 @@ of the table names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from spark_log.errors import CommitFailedError
+from spark_log.errors import CommitFailedError, StorageError, UnknownOutcomeError
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -81,6 +82,7 @@ class OffsetsTable:
         """
         self._cluster = cluster
         self.url = cluster.store.directory_url(DIRECTORY)
+        self._storage_options = cluster.store.delta_options()
         self._last_commit_us = 0
 
     def commit(
@@ -102,6 +104,7 @@ class OffsetsTable:
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was committed.
             CommitFailedError: other commits kept coming first, or the table is damaged.
+            UnknownOutcomeError: the storage failed; committing the same again is harmless.
         """
         if not offsets:
             return
@@ -114,18 +117,29 @@ class OffsetsTable:
                 reraise=True,
             ):
                 with attempt:
-                    write_deltalake(self.url, rows, mode="append")
+                    write_deltalake(
+                        self.url, rows, mode="append", storage_options=self._storage_options
+                    )
         except DeltaError as error:
             raise CommitFailedError(
-                f"offsets of group {group!r} could not be committed to {self.url}: {error}; "
-                f"the group stays where it was"
-            ) from error
+                f"offsets of group {group!r} could not be committed to {self.url}: "
+                f"{_reason(error)}; the group stays where it was"
+            ) from None
+        except OSError as error:
+            raise UnknownOutcomeError(
+                f"whether offsets of group {group!r} were committed to {self.url} is unknown: "
+                f"{_reason(error)}; commit them again",
+                path=DIRECTORY,
+            ) from None
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return the group's position in every partition that it ever committed.
 
         Positions in topics that were deleted since, or created again under another id, are left
         out.
+
+        Raises:
+            StorageError: the table cannot be read.
         """
         image = self._cluster.image()
         found = {}
@@ -146,10 +160,14 @@ class OffsetsTable:
 
     def _latest(self, group: str) -> pa.Table:
         try:
-            table = DeltaTable(self.url)
+            table = DeltaTable(self.url, storage_options=self._storage_options)
+            rows = table.to_pyarrow_dataset().to_table(filter=pc.field("group") == group)
         except TableNotFoundError:
             return OFFSETS_SCHEMA.empty_table()
-        rows = table.to_pyarrow_dataset().to_table(filter=pc.field("group") == group)
+        except OSError as error:
+            raise StorageError(
+                f"{self.url} cannot be read: {_reason(error)}", path=DIRECTORY
+            ) from None
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         rows = rows.append_column("commit_timestamp_us", stamps)
         ordered = rows.sort_by([("generation", "ascending"), ("commit_timestamp_us", "ascending")])
@@ -186,6 +204,11 @@ class OffsetsTable:
             for named, position in sorted(offsets.items())
         ]
         return pa.Table.from_pylist(rows, schema=OFFSETS_SCHEMA)
+
+
+def _reason(error: Exception) -> str:
+    """Return what Delta says, without the requests' URLs: a query may hold a signature."""
+    return re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
 
 
 def _may_succeed_later(error: BaseException) -> bool:

@@ -10,9 +10,11 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 START_SUFFIX: Final = ".start"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,14 @@ class StartMarker:
         """Return what ``name`` says, or None if it is not a start marker's."""
         match = _START.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
+
+
+def snapshot_name(offset: int) -> str:
+    """Return the name of the snapshot of everything before ``offset``."""
+    return f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def parse_snapshot_name(name: str) -> int | None:
+    """Return the offset that a snapshot's name says, or None if it is not a snapshot's."""
+    match = _SNAPSHOT.fullmatch(name)
+    return None if match is None else int(match[1])

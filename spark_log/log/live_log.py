@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.file_names import SegmentName, StartMarker, parse_snapshot_name
 from spark_log.storage import FileInfo
 
 
@@ -42,11 +42,13 @@ class LiveLog:
         segments: in offset order, without a gap; empty for an empty log.
         beyond: base offset of the first segment that lies behind a hole which the chain does not
             cross; None without one. Either a segment is lost, or it appeared during the listing.
+        snapshots: offsets of the snapshots that the listing shows, in order.
     """
 
     log_start_offset: int
     segments: tuple[LiveSegment, ...]
     beyond: int | None = None
+    snapshots: tuple[int, ...] = ()
 
     @property
     def end_of_chain(self) -> int:
@@ -71,12 +73,16 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
+    snapshots: list[int] = []
     for file in files:
         name = SegmentName.parse(file.name)
         if name is None:
             marker = StartMarker.parse(file.name)
             if marker is not None and marker.log_start_offset >= start.log_start_offset:
                 start = marker
+            snapshot = parse_snapshot_name(file.name)
+            if snapshot is not None:
+                snapshots.append(snapshot)
         elif name.last_offset is None:
             plain[name.base_offset] = file
         else:
@@ -104,13 +110,14 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         at_start = position == start.log_start_offset
         base = start.segment_base_offset if at_start else position
         if base not in plain:
-            return LiveLog(start.log_start_offset, tuple(chain), beyond=next_start)
+            break
         # A plain segment that nothing covers ends where the next file begins: only the last one
         # has to be opened to know its end.
         chain.append(LiveSegment(SegmentName(base), plain[base], position, next_start))
         if next_start is None:
-            return LiveLog(start.log_start_offset, tuple(chain))
+            break
         position = next_start
+    return LiveLog(start.log_start_offset, tuple(chain), next_start, tuple(sorted(snapshots)))
 
 
 def _last_offset(name: SegmentName) -> int:

@@ -3,95 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import (
-    AlreadyExistsError,
-    CorruptRecordError,
-    LogEndOffsetMismatchError,
-    NotFoundError,
-    OffsetOutOfRangeError,
-    StorageError,
-    UnknownOutcomeError,
-)
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import LiveLog, LiveSegment, live_log
-from spark_log.log.segment import LogBatch, SegmentReader
+from spark_log.errors import NotFoundError
+from spark_log.log.appender import Appender, LogAppendInfo
+from spark_log.log.log_batch import LogBatch
+from spark_log.log.log_validator import LogValidator
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.producer_state import ProducerAppend, ProducerState
 from spark_log.log.segment_writer import SegmentWriter, StagedSegment
+from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshots import Snapshots
+from spark_log.log.tail_view import TailView
 from spark_log.storage import Store
-
-_MAX_RACES = 10_000
-"""Names tried for one append before giving up: far above what any number of writers causes."""
-
-_MAX_LOST_ANSWERS = 10
-"""Puts of one append whose answers are lost before it is called unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogAppendInfo:
-    """Where an append ended up: offsets of its first and its last record."""
-
-    base_offset: int
-    last_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """What one listing showed of the log, with the end that its last file tells.
-
-    Attributes:
-        live: the chain of segments.
-        log_end_offset: the next offset to be written.
-        observed_ms: monotonic time before the listing began.
-    """
-
-    live: LiveLog
-    log_end_offset: int
-    observed_ms: float
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read."""
-        return self.live.log_start_offset
-
-    def check_offset(self, offset: int, where: str) -> None:
-        """Check that the log can be read from ``offset``; its end waits for records.
-
-        Raises:
-            OffsetOutOfRangeError: with the valid range.
-        """
-        start, end = self.log_start_offset, self.log_end_offset
-        if start <= offset <= end:
-            return
-        holds = (
-            f"the log holds {start} to {end - 1}" if start < end else f"the log is empty at {end}"
-        )
-        raise OffsetOutOfRangeError(
-            f"{where}: offset {offset} is out of range; {holds}",
-            offset=offset,
-            log_start_offset=start,
-            log_end_offset=end,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Winner:
-    """Whose segment has a name, and where it ends."""
-
-    end_offset: int
-    is_ours: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """A log end offset, and when it was known to be free."""
-
-    log_end_offset: int
-    observed_ms: float
 
 
 class PartitionLog:
@@ -99,7 +27,7 @@ class PartitionLog:
 
     Appends are atomic: one append is one segment file, visible whole or not at all. Any number of
     processes append and read at once without knowing of each other. Nothing is cached that could
-    change an answer: what is kept is the last observed end, which put-if-absent checks.
+    change an answer. One handle is for one thread at a time.
     """
 
     def __init__(
@@ -123,12 +51,25 @@ class PartitionLog:
             clock: for the rule on late success.
         """
         self.directory = directory
-        self._store = store
-        self._topic_id = topic_id
-        self._partition = partition
-        self._config = config or TopicConfig()
-        self._clock = clock
-        self._tail: _Tail | None = None
+        self.config = config or TopicConfig()
+        self.clock = clock
+        self._files = PartitionDirectory(
+            store,
+            directory,
+            topic_id=topic_id,
+            partition=partition,
+            clock=clock,
+            valid_ms=self.config.file_delete_delay_ms / 2,
+        )
+        self._snapshots = Snapshots(self._files, self.config)
+        self._appender = Appender(self._files, self._snapshots, self.config)
+        self._tail: TailView | None = None
+        self._time_order: tuple[LogView, list[SegmentSummary], np.ndarray] | None = None
+
+    @property
+    def files(self) -> PartitionDirectory:
+        """The partition's directory: for tools that look at its files."""
+        return self._files
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -138,6 +79,7 @@ class PartitionLog:
         *,
         compression: str = "none",
         expected_leo: int | None = None,
+        producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
         """Append records as one segment; on return they are durable and visible.
 
@@ -146,14 +88,22 @@ class PartitionLog:
                 streamed in constant memory and become visible together.
             compression: the writer's choice, where the topic's is ``producer``.
             expected_leo: append only at exactly this offset.
+            producer: of an idempotent append: it may be tried again after any error, with the same
+                records and the same ``producer``, and is in the log once; a repeat answers with the
+                first one's offsets (KIP-98). What one try raises tells of that try only: after an
+                unknown outcome, an append is known to have failed or not when a later try returns.
 
         Raises:
             LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
             UnknownOutcomeError: whether the records are in the log could not be found out.
+            OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
+                appended.
+            InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
+                appended.
             StorageFullError: nothing was appended.
             InvalidRecordError: the records do not fit; nothing was appended.
         """
-        writer = self.segment_writer(compression)
+        writer = self.segment_writer(compression, producer)
         try:
             for batch in [records] if isinstance(records, pa.RecordBatch) else records:
                 writer.write(batch)
@@ -161,16 +111,20 @@ class PartitionLog:
         finally:
             writer.discard()
 
-    def segment_writer(self, compression: str = "none") -> SegmentWriter:
+    def segment_writer(
+        self, compression: str = "none", producer: ProducerAppend | None = None
+    ) -> SegmentWriter:
         """Return a writer for a segment that `append_segment` will take."""
-        topics = self._config.compression_type
+        topics = self.config.compression_type
         return SegmentWriter(
-            self._store,
+            self._files.store,
             self.directory,
-            topic_id=self._topic_id,
-            partition=self._partition,
+            topic_id=self._files.topic_id,
+            partition=self._files.partition,
             compression=compression if topics == "producer" else topics,
-            index_interval_bytes=self._config.index_interval_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
+            producer=producer,
+            validator=LogValidator(self.config, self.clock),
         )
 
     def append_segment(
@@ -181,143 +135,12 @@ class PartitionLog:
         Raises:
             LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
             UnknownOutcomeError: whether the segment is in the log could not be found out.
+            OutOfOrderSequenceError, InvalidProducerEpochError: see `append`.
             StorageError: nothing was appended.
         """
-        # Offsets at which this segment may stand, or come to stand: their answers were lost.
-        unknown: set[int] = set()
-        try:
-            return self._append(segment, expected_leo, unknown)
-        except UnknownOutcomeError:
-            self._tail = None
-            raise
-        except (StorageError, CorruptRecordError) as error:
-            self._tail = None
-            if not unknown:
-                raise
-            raise UnknownOutcomeError(
-                f"{self.directory}: the answer to an append was lost, and finding out what became "
-                f"of it failed: {error}",
-                path=self.directory,
-            ) from error
+        return self._appender.append_segment(segment, expected_leo)
 
-    def _append(
-        self, segment: StagedSegment, expected_leo: int | None, unknown: set[int]
-    ) -> LogAppendInfo:
-        tail = self._tail
-        if tail is None or not self._is_recent(tail):
-            tail = self._observe_tail()  # an old name may be spent: a put there would be void
-        lost_answers = 0
-        for _ in range(_MAX_RACES):
-            if expected_leo is not None and tail.log_end_offset != expected_leo:
-                tail = self._observe_tail()
-                if tail.log_end_offset != expected_leo:
-                    raise LogEndOffsetMismatchError(
-                        f"{self.directory}: the log ends at {tail.log_end_offset}, not at "
-                        f"{expected_leo}; read up to its end and try again",
-                        expected=expected_leo,
-                        actual=tail.log_end_offset,
-                    )
-            base_offset = tail.log_end_offset
-            # Before the put, so that no pause after it makes what it shows look newer than it is.
-            tried_ms = self._clock.monotonic_ms()
-            try:
-                winner = self._try_put(segment, base_offset)
-            except UnknownOutcomeError as error:
-                if error.is_visible:
-                    raise
-                winner = None
-            is_recent = self._is_recent(tail)
-            # Where an earlier put of ours was lost, only a fresh look tells that it never stood.
-            is_settled = is_recent or base_offset not in unknown
-            if winner is not None and not winner.is_ours and is_settled:
-                unknown.discard(base_offset)
-                known = _Tail(winner.end_offset, tried_ms)
-                tail = self._tail = known if is_recent else self._observe_tail()
-                continue
-            if winner is not None and is_recent:
-                self._tail = _Tail(winner.end_offset, tried_ms)
-                return self._acknowledge(segment, base_offset)
-            unknown.add(base_offset)
-            lost_answers += 1
-            if lost_answers > _MAX_LOST_ANSWERS:
-                raise UnknownOutcomeError(
-                    f"{self.directory}: the answers to {lost_answers} puts of one append were lost",
-                    path=self.directory,
-                )
-            found, tail = self._look_for(segment, unknown)
-            if found is not None:
-                return self._acknowledge(segment, found)
-            # What is not live below the log's end will never be.
-            unknown -= {offset for offset in unknown if offset < tail.log_end_offset}
-        raise StorageError(
-            f"{self.directory}: {_MAX_RACES} other appends came first; nothing was appended",
-            path=self.directory,
-        )
-
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Winner | None:
-        """Put the segment at an offset, and return whose segment stands there now.
-
-        None when that cannot be seen: what took the name is gone again, or cannot be read.
-        """
-        name = SegmentName(base_offset)
-        try:
-            self._store.put_if_absent(
-                f"{self.directory}/{name.log}", segment.staged, sync=self._config.flush_on_append
-            )
-        except AlreadyExistsError:
-            try:
-                winner = self._open(name)
-            except StorageError:
-                return None
-            return _Winner(winner.end_offset, winner.append_id == segment.append_id)
-        return _Winner(base_offset + segment.record_count, is_ours=True)
-
-    def _is_recent(self, tail: _Tail) -> bool:
-        """Whether nothing that was observed then can have been freed since (late-success rule)."""
-        age_ms = self._clock.monotonic_ms() - tail.observed_ms
-        return age_ms < self._config.file_delete_delay_ms / 2
-
-    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
-        """Find out whether the segment is in the live log, at one of the offsets named.
-
-        Raises:
-            UnknownOutcomeError: the place was rewritten, or fell behind the log's start, since.
-            StorageError: the store does not answer.
-        """
-        view = self.observe()
-        for offset in sorted(unknown):
-            if offset >= view.log_end_offset:
-                continue
-            index = view.live.index_of(offset)
-            if index < 0 or view.live.segments[index].name.last_offset is not None:
-                raise UnknownOutcomeError(
-                    f"{self.directory}: the answer to an append at offset {offset} was lost, and "
-                    f"the place was merged or deleted before it could be looked at; read from "
-                    f"{max(offset, view.log_start_offset)} to see whether the records are there",
-                    path=self.directory,
-                )
-            live = view.live.segments[index]
-            is_named = live.name.base_offset == offset
-            if is_named and self._open(live.name).append_id == segment.append_id:
-                return offset, self._remember(view)
-        return None, self._remember(view)
-
-    def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
-        for name, data in segment.derived_files(SegmentName(base_offset)):
-            try:
-                self._store.put(f"{self.directory}/{name}", data)
-            except StorageError:
-                break  # derived: the records are safe, and readers do without
-        return LogAppendInfo(base_offset, base_offset + segment.record_count - 1)
-
-    def _observe_tail(self) -> _Tail:
-        return self._remember(self.observe())
-
-    def _remember(self, view: LogView) -> _Tail:
-        self._tail = _Tail(view.log_end_offset, view.observed_ms)
-        return self._tail
-
-    # --- reading ---------------------------------------------------------------------------------
+    # --- looking ---------------------------------------------------------------------------------
 
     def observe(self) -> LogView:
         """Return what the log is now: one listing, and the last file's last header.
@@ -325,28 +148,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: the last file is damaged, or a segment before others is missing.
         """
-        hole: tuple[int, int] | None = None
-        while True:
-            observed_ms = self._clock.monotonic_ms()
-            live = live_log(self._store.list(self.directory))
-            if live.beyond is not None:
-                # What appears during a listing may be left out of it although a later one is not.
-                before, hole = hole, (live.end_of_chain, live.beyond)
-                if hole != before:
-                    continue
-                raise CorruptRecordError(
-                    f"{self.directory}: the log ends at offset {hole[0]}, but there is a segment "
-                    f"at {hole[1]}: what lies between them is missing. Restore it from a copy",
-                    path=self.directory,
-                )
-            if not live.segments:
-                return LogView(live, live.log_start_offset, observed_ms)
-            last = live.segments[-1]
-            try:
-                end_offset = last.end_offset or self._open(last.name).end_offset
-            except NotFoundError:
-                continue  # rewritten and freed since the listing: list again
-            return LogView(live, end_offset, observed_ms)
+        return self._files.observe()
 
     def log_start_offset(self) -> int:
         """Return the first offset that can be read."""
@@ -355,6 +157,20 @@ class PartitionLog:
     def log_end_offset(self) -> int:
         """Return the next offset to be written."""
         return self.observe().log_end_offset
+
+    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+        """Return what each live segment of a view holds, and the view. See `Snapshots.segments`."""
+        return self._snapshots.segments(view)
+
+    def producers(self) -> ProducerState:
+        """Return what the log remembers of its idempotent producers now."""
+        return self._snapshots.producers(self.observe())[0]
+
+    def write_snapshot(self) -> Snapshot:
+        """Write a snapshot of the log as it is now. See `Snapshots.write`."""
+        return self._snapshots.write()
+
+    # --- reading ---------------------------------------------------------------------------------
 
     def fetch(
         self,
@@ -366,7 +182,8 @@ class PartitionLog:
     ) -> list[LogBatch]:
         """Return batches from ``offset`` on, up to about ``max_bytes``, at least one if there is.
 
-        Empty at the log's end. Control batches are left out.
+        Empty at the log's end. Control batches are left out. At the tail this costs one look for
+        the next segment's name.
 
         Args:
             offset: of the first record.
@@ -378,14 +195,30 @@ class PartitionLog:
             OffsetOutOfRangeError: with the valid range.
             CorruptRecordError: with file and position.
         """
+        return self.fetch_from(offset, max_bytes, columns=columns, check_crcs=check_crcs)[0]
+
+    def fetch_from(
+        self,
+        offset: int,
+        max_bytes: int = 52_428_800,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+    ) -> tuple[list[LogBatch], int]:
+        """Return what `fetch` returns, and the offset to fetch from next.
+
+        That is the last record's and one, and lies behind control batches and gaps that follow it.
+        """
         batches: list[LogBatch] = []
         total_bytes = 0
-        for batch in self.scan(offset, columns=columns, check_crcs=check_crcs):
-            if batches and total_bytes + batch.stored_bytes > max_bytes:
-                break
-            batches.append(batch)
-            total_bytes += batch.stored_bytes
-        return batches
+        for batch, next_offset in self._from_tail(offset, columns, check_crcs):
+            if batch is not None and not batch.is_control:
+                if batches and total_bytes + batch.stored_bytes > max_bytes:
+                    break
+                batches.append(batch)
+                total_bytes += batch.stored_bytes
+            offset = next_offset
+        return batches, offset
 
     def scan(
         self,
@@ -406,13 +239,15 @@ class PartitionLog:
         """
         view = self.observe()
         end = view.log_end_offset if end_offset is None else end_offset
-        for position, reader in self._readers(view, start_offset, end):
+        for position, _, reader in self._files.walk(view, start_offset, end):
             stop = min(end, reader.end_offset)
             for batch in reader.read(position, stop, columns=columns, check_crcs=check_crcs):
                 if not batch.is_control:
                     yield batch
 
-    def offset_for_time(self, timestamp_us: int) -> tuple[int, int] | None:
+    def offset_for_time(
+        self, timestamp_us: int, view: LogView | None = None
+    ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time, or None.
 
         Exactly the first in offset order, also where timestamps go backwards
@@ -420,62 +255,63 @@ class PartitionLog:
 
         Args:
             timestamp_us: microseconds since the epoch.
-        """
-        view = self.observe()
-        try:
-            for position, reader in self._readers(view, view.log_start_offset, view.log_end_offset):
-                if reader.max_timestamp_us >= timestamp_us:
-                    found = reader.offset_for_time(timestamp_us, position)
-                    if found is not None:
-                        return found
-        except OffsetOutOfRangeError:
-            return self.offset_for_time(timestamp_us)  # the start moved on meanwhile
-        return None
-
-    def _readers(
-        self, view: LogView, start_offset: int, end_offset: int
-    ) -> Iterator[tuple[int, SegmentReader]]:
-        """Open the live segments from an offset on, each with where to begin in it.
-
-        Files that a rewrite replaces meanwhile are followed by their replacement.
+            view: what to look in, from `observe`; None observes anew. Several lookups in one view
+                cost one listing.
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
-            CorruptRecordError: a segment is missing.
+            CorruptRecordError: a segment is damaged or missing.
         """
-        position = start_offset
-        doubted: LiveSegment | None = None
-        view.check_offset(position, self.directory)
-        while position < min(end_offset, view.log_end_offset):
-            segment = view.live.segments[view.live.index_of(position)]
+        view = view or self.observe()
+        while True:
+            view, summaries, largest_us = self._in_time_order(view)
+            # The largest so far never falls: so the first segment that may have it is found by
+            # bisection, though timestamps go up and down.
+            at = int(np.searchsorted(largest_us, timestamp_us))
             try:
-                reader = self._open(segment.name)
+                while at < len(summaries):
+                    if summaries[at].max_timestamp_us >= timestamp_us:
+                        reader = self._files.open(summaries[at].name)
+                        start_offset = view.live.segments[at].start_offset
+                        found = reader.offset_for_time(timestamp_us, start_offset)
+                        if found is not None:
+                            return found
+                    at += 1
+                return None
             except NotFoundError:
-                pass
+                view = self.observe()  # rewritten, or behind the log's start, since
+
+    def _in_time_order(self, view: LogView) -> tuple[LogView, list[SegmentSummary], np.ndarray]:
+        """Return what the segments of a view hold, with the largest timestamp up to each."""
+        if self._time_order is None or self._time_order[0] is not view:
+            summaries, view = self.segments(view)
+            times_us = np.array([summary.max_timestamp_us for summary in summaries], np.int64)
+            self._time_order = view, summaries, np.maximum.accumulate(times_us)
+        return self._time_order
+
+    def _from_tail(
+        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield batches from ``offset`` on, until the log ends, each with the offset after it.
+
+        None stands for the end of a segment, which may lie behind its last record.
+        """
+        while True:
+            tail, is_new = self._tail, False
+            if tail is None or not tail.is_valid or not tail.holds(offset):
+                view, is_new = self.observe(), True
+                tail = self._tail = TailView(self._files, view)
+                for position, _, reader in self._files.walk(view, offset, view.log_end_offset):
+                    for batch in reader.read(position, columns=columns, check_crcs=check_crcs):
+                        yield batch, batch.end_offset
+                    offset = reader.end_offset
+                    yield None, offset
+            found = tail.open_at(offset) if tail.holds(offset) else None
+            if found is not None:
+                for batch in found.read(offset, columns=columns, check_crcs=check_crcs):
+                    yield batch, batch.end_offset
+                offset = found.end_offset
+                yield None, offset
+            elif offset == tail.log_end_offset and (tail.is_valid or is_new):
+                return
             else:
-                if segment.end_offset in (None, reader.end_offset):
-                    yield position, reader
-                    position = reader.end_offset
-                    continue
-                if segment == doubted:
-                    raise self._missing(segment, reader)
-                doubted = segment  # what appeared during the listing may be left out of it
-            view = self.observe()
-            view.check_offset(position, self.directory)
-
-    def _open(self, name: SegmentName) -> SegmentReader:
-        return SegmentReader(
-            self._store,
-            self.directory,
-            name,
-            topic_id=self._topic_id,
-            partition=self._partition,
-        )
-
-    def _missing(self, segment: LiveSegment, reader: SegmentReader) -> CorruptRecordError:
-        return CorruptRecordError(
-            f"{reader.path} ends at offset {reader.end_offset}, but the next segment begins "
-            f"at {segment.end_offset}: a segment between them is missing. Restore it from a "
-            f"copy, or read on from {segment.end_offset}",
-            path=reader.path,
-        )
+                self._tail = None

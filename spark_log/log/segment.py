@@ -4,26 +4,23 @@ On storage: Arrow's file format with the schema of `record.schema`, one or more 
 the ``custom_metadata`` of every Arrow batch, and optionally Arrow's buffer compression. Offsets
 are relative to the base offset in the file's *name*; the file itself does not know it. A crash
 while writing leaves a temporary file that no listing shows; a segment is complete or not there.
-`log.segment_writer` writes it.
+`log.segment_writer` writes it, `log.segment_file` fetches its bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from functools import cached_property
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
 
-from spark_log.errors import (
-    CorruptRecordError,
-    NotFoundError,
-)
+from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
-from spark_log.log.offset_index import OffsetIndex
+from spark_log.log.log_batch import LogBatch, cut_batches
+from spark_log.log.segment_file import Decode, open_segment_file
+from spark_log.log.segment_indexes import SegmentIndexes
 from spark_log.record import arrow_ipc
 from spark_log.record.batch_header import (
     METADATA_KEY,
@@ -38,44 +35,19 @@ from spark_log.record.schema import (
 )
 from spark_log.storage import Store
 
+__all__ = ["LogBatch", "SegmentReader"]
+
 _GAPPED_SCHEMA = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
-
-
-@dataclass(frozen=True, slots=True)
-class LogBatch:
-    """Consecutive records of one leader epoch and one set of attributes, as they were read.
-
-    Attributes:
-        base_offset: the offset of the first row, where there are no gaps.
-        records: columns as asked for; zero-copy where the file is local and not compressed.
-        timestamp_type: 0 create time, 1 log append time.
-        leader_epoch: of all rows.
-        is_control: rows are markers, not for users.
-        segment_base_offset: what ``offset_delta`` counts from, where that column is there.
-        stored_bytes: size of the Arrow batch that they come from, as it is stored.
-    """
-
-    base_offset: int
-    records: pa.RecordBatch
-    timestamp_type: int
-    leader_epoch: int
-    is_control: bool
-    segment_base_offset: int
-    stored_bytes: int
-
-    def offsets(self) -> np.ndarray:
-        """Return the offset of every row, int64."""
-        if OFFSET_DELTA_FIELD.name in self.records.schema.names:
-            deltas = self.records.column(OFFSET_DELTA_FIELD.name).to_numpy()
-            offsets: np.ndarray = deltas.astype(np.int64) + self.segment_base_offset
-            return offsets
-        return np.arange(self.base_offset, self.base_offset + self.records.num_rows)
 
 
 class SegmentReader:
     """A segment file, opened: batches by offset and by time.
 
     Args to the constructor name the file by its directory; its base offset comes from its name.
+    ``size_bytes``, where a listing has shown it, is checked against the footer.
+
+    A mapped file is opened by one read, one on an object store by one of its end (two where the
+    footer is very large). Both indexes are looked at when the first lookup needs them.
 
     Raises:
         NotFoundError: it is gone.
@@ -83,22 +55,28 @@ class SegmentReader:
     """
 
     def __init__(
-        self, store: Store, directory: str, name: SegmentName, *, topic_id: str, partition: int
+        self,
+        store: Store,
+        directory: str,
+        name: SegmentName,
+        *,
+        topic_id: str,
+        partition: int,
+        size_bytes: int | None = None,
     ) -> None:
-        self._store = store
-        self._directory = directory
         self._name = name
+        self._is_mapped = store.is_mapped
         self.path = f"{directory}/{name.log}"
-        self._buffer = store.open_buffer(self.path)
-        self._view = memoryview(self._buffer)
         try:
-            footer = arrow_ipc.footer_bytes(self._view)
-            self._blocks = arrow_ipc.read_blocks(self._view[max(0, len(self._view) - footer) :])
-            arrow_ipc.check_blocks(self._blocks, len(self._view) - footer)
-            self._schema = ipc.open_file(self._buffer).schema
+            self._file = open_segment_file(store, self.path, size_bytes)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(f"not a readable Arrow file: {error}") from None
+        self._schema = self._file.schema
+        self._blocks = self._file.blocks
+        self._has_deltas = len(self._schema) > len(RECORD_SCHEMA)
         self._check_identity(topic_id, partition)
+        self._has_tried_to_rebuild = False
+        self._indexes = SegmentIndexes(store, directory, name, self.append_id, self._blocks)
 
     @property
     def base_offset(self) -> int:
@@ -116,34 +94,65 @@ class SegmentReader:
         return self._metadata("append_id")
 
     @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, with its metadata."""
+        return self._schema
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the records' offsets are a column, since some are missing."""
+        return self._has_deltas
+
+    @property
     def size_bytes(self) -> int:
         """Length of the file."""
-        return int(self._buffer.size)
+        return self._file.size_bytes
 
     @cached_property
     def end_offset(self) -> int:
-        """The offset after the last one that the file holds (or, compacted, covers)."""
+        """The offset after the last one that the file holds (or, compacted, covers).
+
+        At most one read, on an object store, where the last batch is large.
+        """
         if self._name.last_offset is not None:
             return self._name.last_offset + 1
         return self.base_offset + self.headers(self.batch_count - 1)[-1].last_offset_delta + 1
 
     @cached_property
     def max_timestamp_us(self) -> int:
-        """The largest timestamp of all records."""
+        """The largest timestamp of all records, control records included; reads all headers."""
         return max(
-            header.max_timestamp_us
-            for ordinal in range(self.batch_count)
-            for header in self.headers(ordinal)
+            header.max_timestamp_us for _, headers in self.all_headers() for header in headers
         )
+
+    @cached_property
+    def min_timestamp_us(self) -> int:
+        """The least timestamp of all records; reads the timestamps of all of them."""
+        return min(
+            int(times_us.min())
+            for ordinal in self._file.in_order(0)
+            if (times_us := self._times_us(self._records(ordinal, ["timestamp"]))).size
+        )
+
+    def block(self, ordinal: int) -> arrow_ipc.Block:
+        """Return where the ``ordinal``-th Arrow batch lies."""
+        return self._blocks[ordinal]
 
     def position(self, ordinal: int) -> int:
         """Return the byte position of the ``ordinal``-th Arrow batch's block."""
-        return self._blocks[ordinal].position
+        return int(self._blocks.positions[ordinal])
+
+    def compression(self, ordinal: int) -> str:
+        """Return how the ``ordinal``-th Arrow batch is compressed: none, lz4 or zstd."""
+        try:
+            return arrow_ipc.codec(self._file.message(ordinal))
+        except ValueError as error:
+            raise self._corrupt(str(error), self.position(ordinal)) from None
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
         try:
-            value = arrow_ipc.read_custom_metadata(self._message(ordinal), METADATA_KEY)
+            value = arrow_ipc.read_custom_metadata(self._file.message(ordinal), METADATA_KEY)
             if value is None:
                 raise ValueError("no batch header")
             headers = decode_headers(value)
@@ -151,6 +160,52 @@ class SegmentReader:
             return headers
         except ValueError as error:
             raise self._corrupt(str(error), self.position(ordinal)) from None
+
+    def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
+        """Yield position and headers of every Arrow batch, with few reads."""
+        for ordinal in self._file.messages_in_order(0):
+            yield self.position(ordinal), self.headers(ordinal)
+
+    def in_order(self) -> Iterator[int]:
+        """Yield all ordinals, for `read_batch` of each: on an object store by few reads."""
+        return self._file.in_order(0)
+
+    def read_batch(
+        self, ordinal: int, *, check_crcs: bool = True
+    ) -> tuple[tuple[BatchHeader, ...], pa.RecordBatch]:
+        """Return the ``ordinal``-th Arrow batch as it is stored, with its headers.
+
+        Columns are `RECORD_SCHEMA`'s, and ``offset_delta`` behind them if `has_gaps`.
+
+        Raises:
+            CorruptRecordError: with file and position.
+        """
+        headers = self.headers(ordinal)
+        records = self._decode(
+            self._decoder(self._schema.names), ordinal, headers, check=check_crcs
+        )
+        return headers, records
+
+    def check_follows(
+        self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
+    ) -> None:
+        """Check that a batch begins where the one before it ends; or behind, where gaps may be.
+
+        Args:
+            previous: the header before it; None: nothing is known of it.
+            header: of the batch.
+            ordinal: of the Arrow batch that it is in.
+
+        Raises:
+            CorruptRecordError: it does not.
+        """
+        if previous is None:
+            return
+        skipped = header.base_offset_delta - previous.last_offset_delta - 1
+        if skipped < 0 or (skipped and not self._has_deltas):
+            raise self._corrupt(
+                "a batch does not begin where the one before it ends", self.position(ordinal)
+            )
 
     def read(
         self,
@@ -162,6 +217,11 @@ class SegmentReader:
     ) -> Iterator[LogBatch]:
         """Yield the records from ``start_offset`` to before ``end_offset``, batch by batch.
 
+        Where the file is not mapped, ranges of it are fetched, and while one is decoded the next
+        one. Without checksums Arrow's own structure is validated all the same, down to every
+        offset in every buffer (1.5 ns a record), so that damage is an error or wrong bytes in a
+        value, but never a crash.
+
         Args:
             start_offset: records before it are left out.
             end_offset: records from it on are left out; None reads to the end of the file.
@@ -171,91 +231,105 @@ class SegmentReader:
 
         Raises:
             CorruptRecordError: with file and position; what was yielded before it is sound.
+            NotFoundError: the file is not mapped, and was deleted meanwhile.
         """
         wanted = list(RECORD_SCHEMA.names if columns is None else columns)
         check = check_crcs and set(wanted) >= set(RECORD_SCHEMA.names)
-        stored = [*wanted, OFFSET_DELTA_FIELD.name] if self._has_deltas else wanted
-        reader = self._open(stored)
+        decode = self._decoder([*wanted, OFFSET_DELTA_FIELD.name] if self._has_deltas else wanted)
         previous: BatchHeader | None = None
-        for ordinal in range(self._first_batch(start_offset), self.batch_count):
+        first, behind = self._first_batch(start_offset), self._last_batch(end_offset) + 1
+        for ordinal in self._file.in_order(first, behind):
             headers = self.headers(ordinal)
-            self._check_follows(previous, headers[0], ordinal)
+            self.check_follows(previous, headers[0], ordinal)
             previous = headers[-1]
-            first = self.base_offset + headers[0].base_offset_delta
-            if end_offset is not None and first >= end_offset:
+            begin = self.base_offset + headers[0].base_offset_delta
+            if end_offset is not None and begin >= end_offset:
                 return
-            records = self._decode(reader, ordinal, headers, stored, check=check)
-            yield from self._cut(ordinal, headers, records, start_offset, end_offset)
+            yield from self._cut(
+                ordinal,
+                headers,
+                self._decode(decode, ordinal, headers, check=check),
+                start_offset,
+                end_offset,
+            )
 
     def offset_for_time(self, timestamp_us: int, start_offset: int) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time, or None.
 
+        Exactly the first in offset order, also where timestamps go back. By the time index, made
+        again where it is not sound, the headers of at most two index intervals are looked at and
+        the timestamps of one batch read; more only where ``start_offset`` lies behind what the
+        index leads to.
+
         Args:
             timestamp_us: microseconds since the epoch.
             start_offset: records before it do not count.
+
+        Raises:
+            CorruptRecordError: with file and position.
         """
         stored = ["timestamp", OFFSET_DELTA_FIELD.name] if self._has_deltas else ["timestamp"]
-        reader = self._open(stored)
-        # Not from where the time index says: nothing but all headers before it could tell that it
-        # is right, and to pass over a batch takes no more than its header.
-        for ordinal in range(self._first_batch(start_offset), self.batch_count):
+        decode = self._decoder(stored)
+        first = max(self._first_batch(start_offset), self._batch_before(timestamp_us))
+        for ordinal in self._file.messages_in_order(first):
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
                 continue
-            records = self._decode(reader, ordinal, headers, stored, check=False)
+            records = self._decode(decode, ordinal, headers, check=False)
             for batch in self._cut(ordinal, headers, records, start_offset, None):
-                times_us = batch.records.column("timestamp").cast(pa.int64()).to_numpy()
+                times_us = self._times_us(batch.records)
                 hits = np.flatnonzero(times_us >= timestamp_us)
                 if hits.size and not batch.is_control:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
         return None
 
-    def _open(self, columns: Sequence[str]) -> ipc.RecordBatchFileReader:
-        options = ipc.IpcReadOptions(use_threads=False)
+    # --- decoding --------------------------------------------------------------------------------
+
+    def _decoder(self, columns: Sequence[str]) -> Decode:
         try:
-            # Arrow copies a whole body to pick fields from it: worth it only where picking saves
-            # decompression. Without it an uncompressed batch is never copied.
-            if arrow_ipc.is_compressed(self._message(0)) and set(columns) < set(self._schema.names):
-                options.included_fields = sorted(map(self._schema.get_field_index, columns))
-            return ipc.open_file(self._buffer, options=options)
+            return self._file.decoder(columns)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(str(error)) from None
 
+    def _records(self, ordinal: int, columns: Sequence[str]) -> pa.RecordBatch:
+        decode = self._decoder(columns)
+        return self._decode(decode, ordinal, self.headers(ordinal), check=False)
+
     def _decode(
-        self,
-        reader: ipc.RecordBatchFileReader,
-        ordinal: int,
-        headers: Sequence[BatchHeader],
-        columns: Sequence[str],
-        *,
-        check: bool,
+        self, decode: Decode, ordinal: int, headers: Sequence[BatchHeader], *, check: bool
     ) -> pa.RecordBatch:
-        position = self.position(ordinal)
         try:
-            records = reader.get_batch(ordinal).select(columns)
+            records = decode(ordinal)
             # In full: what follows, and every user, trusts the offsets inside the buffers.
             records.validate(full=True)
-        except (OSError, pa.ArrowException) as error:
-            raise self._corrupt(f"the record batch cannot be decoded: {error}", position) from None
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._corrupt(
+                f"the record batch cannot be decoded: {error}", self.position(ordinal)
+            ) from None
         if sum(header.record_count for header in headers) != records.num_rows:
-            raise self._corrupt("the batch headers do not cover the rows", position)
+            raise self._corrupt("the batch headers do not cover the rows", self.position(ordinal))
         if check:
-            row = 0
-            for header in headers:
-                actual = self._crc32c(header, records.slice(row, header.record_count), position)
-                if actual != header.crc32c:
-                    raise self._corrupt(
-                        f"checksum is {actual:#010x}, the batch header says {header.crc32c:#010x}",
-                        position,
-                    )
-                row += header.record_count
+            self._check_crcs(ordinal, headers, records)
         return records
 
-    def _crc32c(self, header: BatchHeader, records: pa.RecordBatch, position: int) -> int:
-        try:
-            return batch_crc32c(header, records)
-        except (ValueError, IndexError, pa.ArrowException) as error:
-            raise self._corrupt(f"the record batch is inconsistent: {error}", position) from None
+    def _check_crcs(
+        self, ordinal: int, headers: Sequence[BatchHeader], records: pa.RecordBatch
+    ) -> None:
+        row = 0
+        for header in headers:
+            rows = records if len(headers) == 1 else records.slice(row, header.record_count)
+            row += header.record_count
+            try:
+                actual = batch_crc32c(header, rows)
+            except (ValueError, IndexError, pa.ArrowException) as error:
+                raise self._corrupt(
+                    f"the record batch is inconsistent: {error}", self.position(ordinal)
+                ) from None
+            if actual != header.crc32c:
+                raise self._corrupt(
+                    f"checksum is {actual:#010x}, the batch header says {header.crc32c:#010x}",
+                    self.position(ordinal),
+                )
 
     def _cut(
         self,
@@ -265,78 +339,71 @@ class SegmentReader:
         start_offset: int,
         end_offset: int | None,
     ) -> Iterator[LogBatch]:
-        """Yield the part of an Arrow batch between two offsets, one piece per kind of header."""
-        row = 0
-        for kind, group in groupby(
-            headers, key=lambda header: (header.attributes, header.leader_epoch)
-        ):
-            run = list(group)
-            count = sum(header.record_count for header in run)
-            batch = LogBatch(
-                base_offset=self.base_offset + run[0].base_offset_delta,
-                records=records.slice(row, count),
-                timestamp_type=run[0].timestamp_type,
-                leader_epoch=kind[1],
-                is_control=run[0].is_control,
-                segment_base_offset=self.base_offset,
-                stored_bytes=self._blocks[ordinal].body_bytes,
-            )
-            row += count
-            end = self.base_offset + run[-1].last_offset_delta + 1
-            if start_offset > batch.base_offset or (end_offset is not None and end_offset < end):
-                batch = _slice(batch, start_offset, end if end_offset is None else end_offset)
-            if batch.records.num_rows:
-                yield batch
+        return cut_batches(
+            headers,
+            records,
+            segment_base_offset=self.base_offset,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            stored_bytes=self._blocks[ordinal].body_bytes,
+        )
+
+    @staticmethod
+    def _times_us(records: pa.RecordBatch) -> np.ndarray:
+        times_us: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
+        return times_us
+
+    # --- searching -------------------------------------------------------------------------------
 
     def _first_batch(self, offset: int) -> int:
         """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
-        low, step = 0, self.batch_count
-        floor = None if self._offset_index is None else self._offset_index.lookup(offset)
-        if floor is not None:
-            low, step = self._ordinal_at(floor.position), 1
-            if self._starts_after(low, offset):
-                low, step = 0, self.batch_count  # a wrong index: do without it
-        while not self._starts_after(low + step, offset):
-            low, step = low + step, step * 2
-        high = min(low + step, self.batch_count)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._starts_after(middle, offset):
-                high = middle
-            else:
-                low = middle
-        return low
-
-    def _starts_after(self, ordinal: int, offset: int) -> bool:
-        if ordinal >= self.batch_count:
-            return True
-        return self.base_offset + self.headers(ordinal)[0].base_offset_delta > offset
-
-    def _ordinal_at(self, position: int) -> int:
         low, high = 0, self.batch_count
+        if high == 1 or offset <= self.base_offset:
+            return 0
+        if self._is_mapped and self._indexes.offsets() is None:
+            self._rebuild_indexes()  # no request for any header: cheap
+        index = self._indexes.offsets()
+        if index is not None:
+            floor, following = index.lookup(offset), index.following(offset)
+            low = low if floor is None else self._indexes.ordinal_of(floor)
+            high = high if following is None else self._indexes.ordinal_of(following)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._blocks[middle].position > position:
+            if self.base_offset + self.headers(middle)[0].base_offset_delta > offset:
                 high = middle
             else:
                 low = middle
         return low
 
-    @cached_property
-    def _offset_index(self) -> OffsetIndex | None:
-        data = self._derived(self._name.index)
-        try:
-            return None if data is None else OffsetIndex.from_bytes(self.base_offset, data)
-        except ValueError:
-            return None  # damaged: batch headers tell the same
+    def _last_batch(self, end_offset: int | None) -> int:
+        """Return the ordinal of the last Arrow batch that has to be read up to an offset.
 
-    def _derived(self, name: str) -> pa.Buffer | None:
-        if self.batch_count < 2:
-            return None
-        try:
-            return self._store.open_buffer(f"{self._directory}/{name}")
-        except NotFoundError:
-            return None
+        A guess, so as not to fetch what lies behind: damage somewhere is met when it is read.
+        """
+        if end_offset is not None and not self._is_mapped:
+            with suppress(CorruptRecordError):
+                return self._first_batch(end_offset - 1)
+        return self.batch_count - 1
+
+    def _batch_before(self, timestamp_us: int) -> int:
+        """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
+        if self._indexes.times() is None:
+            self._rebuild_indexes()
+        offsets, times = self._indexes.offsets(), self._indexes.times()
+        if offsets is None or times is None:
+            return 0
+        ceiling = times.ceiling(timestamp_us)
+        floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
+        return 0 if floor is None else self._indexes.ordinal_of(floor)
+
+    def _rebuild_indexes(self) -> None:
+        if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
+            self._has_tried_to_rebuild = True
+            # Whoever reads a damaged batch is told; the others get along without indexes.
+            with suppress(CorruptRecordError):
+                self._indexes.rebuild(self.all_headers())
+
+    # --- checking --------------------------------------------------------------------------------
 
     def _check_identity(self, topic_id: str, partition: int) -> None:
         version = self._metadata("format")
@@ -362,29 +429,13 @@ class SegmentReader:
         for header in headers:
             if header.record_count < 0 or (header.has_gaps and not self._has_deltas):
                 raise ValueError("a batch header's offsets do not fit its record count")
-            self._check_follows(previous, header, ordinal)
+            self.check_follows(previous, header, ordinal)
             previous = header
-        if ordinal == 0 and self._name.last_offset is None and headers[0].base_offset_delta:
-            raise ValueError("the first batch does not begin at the segment's base offset")
-
-    def _check_follows(
-        self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
-    ) -> None:
-        if previous is None:
-            return
-        skipped = header.base_offset_delta - previous.last_offset_delta - 1
-        if skipped < 0 or (skipped and not self._has_deltas):
-            raise self._corrupt(
-                "a batch does not begin where the one before it ends", self.position(ordinal)
-            )
-
-    @property
-    def _has_deltas(self) -> bool:
-        return len(self._schema) > len(RECORD_SCHEMA)
-
-    def _message(self, ordinal: int) -> memoryview:
-        block = self._blocks[ordinal]
-        return self._view[block.position : block.position + block.metadata_bytes]
+        if self._name.last_offset is None:
+            if ordinal == 0 and headers[0].base_offset_delta:
+                raise ValueError("the first batch does not begin at the segment's base offset")
+        elif self.base_offset + headers[-1].last_offset_delta > self._name.last_offset:
+            raise ValueError("the batch reaches beyond the last offset in the file's name")
 
     def _metadata(self, key: str) -> str:
         value: bytes = (self._schema.metadata or {}).get(f"spark_log.{key}".encode(), b"")
@@ -397,13 +448,3 @@ class SegmentReader:
             path=self.path,
             position=position,
         )
-
-
-def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:
-    if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
-        first, last = np.searchsorted(batch.offsets(), [start_offset, end_offset])
-    else:
-        first = max(0, start_offset - batch.base_offset)
-        last = max(first, min(batch.records.num_rows, end_offset - batch.base_offset))
-    rows = batch.records.slice(int(first), int(last - first))
-    return replace(batch, base_offset=max(batch.base_offset, start_offset), records=rows)

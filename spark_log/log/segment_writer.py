@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.log.file_names import SegmentName
-from spark_log.log.offset_index import offset_index_bytes
-from spark_log.log.time_index import time_index_bytes
+from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.log.log_validator import LogValidator
+from spark_log.log.producer_state import ProducerAppend, sequence_after
 from spark_log.record.batch_header import (
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
@@ -25,6 +26,7 @@ from spark_log.record.batch_header import (
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import (
+    OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
     segment_schema,
 )
@@ -43,9 +45,13 @@ class StagedSegment:
 
     Attributes:
         staged: the file.
+        size_bytes: its length.
         append_id: the file's own identity, drawn when it was begun.
         record_count: how many records, and so how many offsets it will take.
         last_header: of its last batch.
+        producer: of an idempotent append; None without.
+        min_timestamp_us: the least timestamp of its records.
+        max_timestamp_us: the largest.
     """
 
     def __init__(
@@ -56,8 +62,16 @@ class StagedSegment:
         last_header: BatchHeader,
         index_bytes: bytes,
         time_index_bytes: bytes,
+        *,
+        producer: ProducerAppend | None,
+        min_timestamp_us: int,
+        max_timestamp_us: int,
     ) -> None:
+        self.producer = producer
+        self.min_timestamp_us = min_timestamp_us
+        self.max_timestamp_us = max_timestamp_us
         self.staged = staged
+        self.size_bytes = staged.size_bytes
         self.append_id = append_id
         self.record_count = record_count
         self.last_header = last_header
@@ -81,13 +95,38 @@ class SegmentWriter:
         topic_id: str,
         partition: int,
         compression: str = "none",
-        index_interval_bytes: int = 4096,
+        index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
         leader_epoch: int = 0,
+        producer: ProducerAppend | None = None,
+        validator: LogValidator | None = None,
+        with_offsets: bool = False,
     ) -> None:
+        """Begin a segment.
+
+        Args:
+            store: where it is staged.
+            directory: the partition's.
+            topic_id: of the topic.
+            partition: its number.
+            compression: ``none``, ``lz4`` or ``zstd``.
+            index_interval_bytes: bytes between two index entries.
+            leader_epoch: for the batch headers.
+            producer: of an idempotent append; its sequence numbers run on over all batches.
+            validator: what the topic asks of records; None takes them as they are.
+            with_offsets: offsets are a column, for a rewritten segment in which some are missing.
+
+        Raises:
+            UnsupportedCompressionTypeError: Arrow's file format has no such compression.
+            StorageError: nothing can be staged there.
+        """
+        self._producer = producer
+        self._validator = validator
         self._schema = segment_schema(topic_id, partition)
+        if with_offsets:
+            self._schema = self._schema.append(OFFSET_DELTA_FIELD)
         self._directory = directory
         self._leader_epoch = leader_epoch
-        self._index_interval_bytes = index_interval_bytes
+        self._indexes = IndexBuilder(index_interval_bytes)
         if compression not in ("none", "lz4", "zstd"):
             raise UnsupportedCompressionTypeError(
                 f"compression.type {compression!r} does not exist in Arrow's file format; "
@@ -105,16 +144,13 @@ class SegmentWriter:
             self._staged.discard()
             raise
         self._next_delta = 0
-        self._indexed_up_to = 0
+        self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
-        self._max_timestamp_delta = 0
         self._last_header: BatchHeader | None = None
-        self._index: list[tuple[int, int]] = []
-        self._time_index: list[tuple[int, int]] = []
 
     @property
     def record_count(self) -> int:
-        """Records written so far."""
+        """Offsets taken so far: records, and those that a rewrite left out."""
         return self._next_delta
 
     @property
@@ -122,26 +158,16 @@ class SegmentWriter:
         """Bytes written so far."""
         return self._staged.size_bytes
 
-    def write(
-        self,
-        records: pa.RecordBatch,
-        *,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        base_sequence: int = NO_SEQUENCE,
-        attributes: int = 0,
-    ) -> BatchHeader:
+    def write(self, records: pa.RecordBatch, *, attributes: int = 0) -> BatchHeader:
         """Append one record batch.
 
         Args:
             records: columns of `RECORD_SCHEMA`, at least one row.
-            producer_id: of an idempotent producer.
-            producer_epoch: of an idempotent producer.
-            base_sequence: the first record's sequence number.
             attributes: the header's bits.
 
         Raises:
             InvalidRecordError: the columns or their types are not `RECORD_SCHEMA`'s, or no row.
+            RecordTooLargeError, InvalidTimestampError: the topic does not take such records.
             StorageFullError: nothing of the segment will be visible.
         """
         if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
@@ -155,8 +181,10 @@ class SegmentWriter:
         items = records.column("headers").flatten()
         if items.null_count or items.field(0).null_count:
             raise InvalidRecordError("a record header has no name; every header needs one")
-        times_us = timestamps.cast(pa.int64()).to_numpy()
-        reached = int(times_us.argmax())
+        if self._validator is not None:
+            records = self._validator.validate(records)
+            attributes |= self._validator.attributes
+        times_us = records.column("timestamp").view(pa.int64()).to_numpy()
         header = BatchHeader(
             base_offset_delta=self._next_delta,
             last_offset_delta=self._next_delta + records.num_rows - 1,
@@ -164,35 +192,54 @@ class SegmentWriter:
             attributes=attributes,
             crc32c=0,
             base_timestamp_us=int(times_us[0]),
-            max_timestamp_us=int(times_us[reached]),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
+            max_timestamp_us=int(times_us.max()),
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
             record_count=records.num_rows,
         )
+        if self._producer is not None:
+            header = replace(
+                header,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.producer_epoch,
+                base_sequence=sequence_after(self._producer.base_sequence, self._next_delta),
+            )
         header = replace(header, crc32c=batch_crc32c(header, records))
-        position = self._staged.size_bytes
-        if (
-            self._next_delta + records.num_rows > MAX_SEGMENT_RECORDS
-            or position > MAX_SEGMENT_BYTES
-        ):
-            raise InvalidRecordError(
-                f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
-                f"bytes; append what is more in another one"
-            )
-        if position - self._indexed_up_to > self._index_interval_bytes:
-            self._add_index_entries(position)
-        with storage_errors(self._directory):
-            self._writer.write_batch(
-                records.replace_schema_metadata(self._schema.metadata),
-                custom_metadata={METADATA_KEY: encode_headers([header])},
-            )
-        if self._max_timestamp_us is None or header.max_timestamp_us > self._max_timestamp_us:
-            self._max_timestamp_us = header.max_timestamp_us
-            self._max_timestamp_delta = header.base_offset_delta + reached
-        self._next_delta += records.num_rows
-        self._last_header = header
+        self._write(records, [header], int(times_us.min()))
         return header
+
+    def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
+        """Append batches that are in the log already: one Arrow batch that keeps their headers.
+
+        Args:
+            records: the rows of all of them, columns of `RECORD_SCHEMA`, and ``offset_delta`` if
+                the writer was made ``with_offsets`` (see `record.rebase`).
+            headers: relative to the base offset that this segment will have; checksums as they are.
+
+        Raises:
+            InvalidRecordError: they do not fit each other, or come before what was written.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        counted = sum(header.record_count for header in headers)
+        has_offsets = len(self._schema) > len(RECORD_SCHEMA)
+        following, fits = self._next_delta, bool(headers) and counted == records.num_rows
+        for header in headers:
+            skipped = header.base_offset_delta - following
+            fits = fits and (skipped >= 0 if has_offsets else not (skipped or header.has_gaps))
+            following = header.last_offset_delta + 1
+        if not fits:
+            raise InvalidRecordError(
+                f"{len(headers)} batch headers of {counted} rows do not fit {records.num_rows} "
+                f"rows that follow on offset {self._next_delta} of the segment"
+            )
+        if not records.schema.equals(self._schema):
+            raise InvalidRecordError(
+                f"rewritten records need the columns {self._schema.names}, got "
+                f"{records.schema.to_string()}"
+            )
+        times_us = records.column("timestamp").view(pa.int64()).to_numpy()
+        self._write(records, headers, int(times_us.min()) if len(times_us) else None)
 
     def finish(self) -> StagedSegment:
         """Seal the file and hand it over.
@@ -203,27 +250,53 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
+        assert self._max_timestamp_us is not None
         with storage_errors(self._directory):
             self._writer.close()
             self._staged.seal()
+        append_id = self._schema.metadata[b"spark_log.append_id"].decode()
         return StagedSegment(
             self._staged,
-            self._schema.metadata[b"spark_log.append_id"].decode(),
+            append_id,
             self._next_delta,
             self._last_header,
-            offset_index_bytes(self._index),
-            time_index_bytes(self._time_index),
+            *self._indexes.files(append_id),
+            producer=self._producer,
+            min_timestamp_us=self._least_timestamp_us(),
+            max_timestamp_us=self._max_timestamp_us,
         )
 
     def discard(self) -> None:
         """Give up what was written."""
         self._staged.discard()
 
-    def _add_index_entries(self, position: int) -> None:
-        """Index the batch that is about to be written at ``position``."""
-        self._index.append((self._next_delta, position))
-        latest = self._time_index[-1][0] if self._time_index else None
+    def _write(
+        self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
+    ) -> None:
+        position = self._staged.size_bytes
+        last_delta = headers[-1].last_offset_delta
+        if last_delta >= MAX_SEGMENT_RECORDS or position > MAX_SEGMENT_BYTES:
+            raise InvalidRecordError(
+                f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
+                f"bytes; append what is more in another one"
+            )
+        self._indexes.add(position, headers)
+        with storage_errors(self._directory):
+            self._writer.write_batch(
+                records.replace_schema_metadata(self._schema.metadata),
+                custom_metadata={METADATA_KEY: encode_headers(headers)},
+            )
+        latest_us = max(header.max_timestamp_us for header in headers)
+        if self._max_timestamp_us is None or latest_us > self._max_timestamp_us:
+            self._max_timestamp_us = latest_us
+        if least_us is not None and (
+            self._min_timestamp_us is None or least_us < self._min_timestamp_us
+        ):
+            self._min_timestamp_us = least_us
+        self._next_delta = last_delta + 1
+        self._last_header = headers[-1]
+
+    def _least_timestamp_us(self) -> int:
+        """Of a segment whose records are all gone: the largest that its headers speak of."""
         assert self._max_timestamp_us is not None
-        if latest is None or self._max_timestamp_us > latest:
-            self._time_index.append((self._max_timestamp_us, self._max_timestamp_delta))
-        self._indexed_up_to = position
+        return self._max_timestamp_us if self._min_timestamp_us is None else self._min_timestamp_us

@@ -21,6 +21,7 @@ from spark_log.errors import (
 from spark_log.log import PartitionLog
 from spark_log.metadata.image import MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.storage import StorageOptions, Store, open_store
 from spark_log.types import random_id
 
@@ -56,6 +57,7 @@ class Cluster:
         self.clock = clock
         self.cluster_id = self._read_or_create(create)
         self._metadata = MetadataLog(self.store, clock)
+        self._producer_ids = ProducerIds(self._metadata)
 
     @property
     def root(self) -> str:
@@ -66,6 +68,11 @@ class Cluster:
     def metadata(self) -> MetadataLog:
         """The metadata log, for changes."""
         return self._metadata
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Ids for idempotent producers."""
+        return self._producer_ids
 
     def image(self) -> MetadataImage:
         """Return the metadata as it is now."""

@@ -11,6 +11,7 @@ from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -53,9 +54,14 @@ class TopicImage:
 
 
 class MetadataImage:
-    """The state after some prefix of the metadata log; changed by `replay` alone."""
+    """The state after some prefix of the metadata log; changed by `replay` alone.
+
+    Attributes:
+        next_producer_id: no producer id from here on was handed out.
+    """
 
     def __init__(self) -> None:
+        self.next_producer_id = 0
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
@@ -63,6 +69,7 @@ class MetadataImage:
     def copy(self) -> MetadataImage:
         """Return an image that can be replayed on while this one stays as it is."""
         image = MetadataImage()
+        image.next_producer_id = self.next_producer_id
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         return image
@@ -114,6 +121,8 @@ class MetadataImage:
             case RemoveTopicRecord(topic_id=topic_id):
                 del self._names[self._existing(topic_id).name]
                 del self._topics[topic_id]
+            case ProducerIdsRecord(next_producer_id=next_producer_id):
+                self.next_producer_id = max(self.next_producer_id, next_producer_id)
 
     def _existing(self, topic_id: str) -> TopicImage:
         """Return a topic that may be changed: a copy, where another image has it too."""

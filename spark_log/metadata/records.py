@@ -73,8 +73,23 @@ class RemoveTopicRecord(MetadataRecord):
     topic_id: str
 
 
+class ProducerIdsRecord(MetadataRecord):
+    """A block of producer ids was handed out.
+
+    Attributes:
+        broker_id: through which storage root it was asked for.
+        broker_epoch: of that root's registration; -1 without one.
+        next_producer_id: the first id of the next block.
+    """
+
+    broker_id: int = 0
+    broker_epoch: int = -1
+    next_producer_id: int
+
+
 _BY_NAME: dict[str, type[MetadataRecord]] = {
-    kind.__name__: kind for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord)
+    kind.__name__: kind
+    for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)
 }
 
 

@@ -7,13 +7,26 @@ by hand, so that a batch's header can be had without decoding, or even reading, 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
 
 _MAGIC = b"ARROW1"
 _TRAILER = struct.Struct("<i6s")
-_BLOCK = struct.Struct("<qi4xq")
-_END_OF_STREAM_BYTES = 8
+_BLOCK = np.dtype(
+    {
+        "names": ["position", "metadata_bytes", "body_bytes"],
+        "formats": ["<i8", "<i4", "<i8"],
+        "offsets": [0, 8, 16],
+        "itemsize": 24,
+    }
+)
+_U32, _I32, _U16 = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H")
+END_OF_STREAM_BYTES = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
+_CODECS = ("lz4", "zstd")  # by Arrow's CompressionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +42,54 @@ class Block:
     position: int
     metadata_bytes: int
     body_bytes: int
+
+    @property
+    def end(self) -> int:
+        """The byte position behind it."""
+        return self.position + self.metadata_bytes + self.body_bytes
+
+
+class Blocks(Sequence[Block]):
+    """The record batch blocks of a file, in order; there may be very many.
+
+    Attributes:
+        positions: see `Block.position`, of each, int64.
+        ends: the byte position behind each, int64.
+    """
+
+    def __init__(self, packed: memoryview) -> None:
+        """Args: packed: ``Block`` structs as a footer has them."""
+        fields = np.frombuffer(packed, _BLOCK)
+        self.positions = fields["position"]
+        self._metadata_bytes = fields["metadata_bytes"]
+        self._body_bytes = fields["body_bytes"]
+        self.ends = self.positions + self._metadata_bytes + self._body_bytes
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, index: int) -> Block: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Block]: ...
+    def __getitem__(self, index: int | slice) -> Block | list[Block]:
+        if isinstance(index, slice):
+            return [self[ordinal] for ordinal in range(*index.indices(len(self)))]
+        return Block(
+            int(self.positions[index]),
+            int(self._metadata_bytes[index]),
+            int(self._body_bytes[index]),
+        )
+
+    def ordinal_at(self, position: int) -> int | None:
+        """Return the ordinal of the block that begins at a position, None if none does."""
+        at = int(np.searchsorted(self.positions, position))
+        return at if at < len(self) and self.positions[at] == position else None
+
+    def follow_each_other(self) -> bool:
+        """Return whether each begins where the one before it ends."""
+        is_sane = (self._metadata_bytes >= 0).all() and (self._body_bytes >= 0).all()
+        return bool(is_sane and (self.ends[:-1] == self.positions[1:]).all())
 
 
 def footer_bytes(tail: memoryview) -> int:
@@ -48,7 +109,7 @@ def footer_bytes(tail: memoryview) -> int:
     return int(length) + _TRAILER.size
 
 
-def read_blocks(footer: memoryview) -> list[Block]:
+def read_blocks(footer: memoryview) -> Blocks:
     """Return the record batch blocks that a footer lists.
 
     Args:
@@ -61,34 +122,39 @@ def read_blocks(footer: memoryview) -> list[Block]:
         table = _Table.root(footer)
         vector = table.indirect(3)
         if vector is None:
-            return []
-        (count,) = struct.unpack_from("<I", footer, vector)
-        if count > len(footer) // _BLOCK.size:
+            return Blocks(memoryview(b""))
+        (count,) = _U32.unpack_from(footer, vector)
+        if count > len(footer) // _BLOCK.itemsize:
             raise ValueError(f"footer of {len(footer)} bytes claims {count} blocks")
-        blocks = footer[vector + 4 : vector + 4 + _BLOCK.size * count]
-        if len(blocks) != _BLOCK.size * count:
+        blocks = footer[vector + 4 : vector + 4 + _BLOCK.itemsize * count]
+        if len(blocks) != _BLOCK.itemsize * count:
             raise ValueError(f"footer ends within its {count} blocks")
-        return [Block(*fields) for fields in _BLOCK.iter_unpack(blocks)]
+        return Blocks(blocks)
     except (struct.error, IndexError) as error:
         raise ValueError(f"damaged footer: {error}") from None
 
 
-def check_blocks(blocks: list[Block], footer_position: int) -> None:
+def check_blocks(blocks: Blocks, footer_position: int | None) -> None:
     """Check that a file's blocks lie one behind the other, up to its footer.
 
     No checksum covers the footer: a wrong count or position would drop batches in silence.
 
+    Args:
+        blocks: as the footer lists them.
+        footer_position: where it begins; None where the file's size is not known.
+
     Raises:
         ValueError: they do not.
     """
-    ends = [block.position + block.metadata_bytes + block.body_bytes for block in blocks]
-    expected = [block.position for block in blocks[1:]]
-    if blocks and ends != [*expected, footer_position - _END_OF_STREAM_BYTES]:
+    if not len(blocks):
+        return
+    expected = None if footer_position is None else footer_position - END_OF_STREAM_BYTES
+    if not blocks.follow_each_other() or blocks.ends[-1] != (expected or blocks.ends[-1]):
         raise ValueError("the footer's blocks do not cover the file")
 
 
-def is_compressed(message: memoryview) -> bool:
-    """Return whether the buffers of a record batch are compressed.
+def codec(message: memoryview) -> str:
+    """Return how the buffers of a record batch are compressed: none, lz4 or zstd.
 
     Args:
         message: the first ``metadata_bytes`` bytes of a block.
@@ -99,7 +165,11 @@ def is_compressed(message: memoryview) -> bool:
     try:
         table = _message(message)
         batch = table.indirect(2)
-        return batch is not None and _Table(table.buffer, batch).indirect(3) is not None
+        compression = None if batch is None else _Table(table.buffer, batch).indirect(3)
+        if compression is None:
+            return "none"
+        at = _Table(table.buffer, compression).at(0)
+        return _CODECS[0 if at is None else table.buffer[at]]
     except (struct.error, IndexError) as error:
         raise ValueError(f"damaged message: {error}") from None
 
@@ -120,10 +190,10 @@ def read_custom_metadata(message: memoryview, wanted: bytes) -> bytes | None:
         if vector is None:
             return None
         buffer = table.buffer
-        (count,) = struct.unpack_from("<I", buffer, vector)
+        (count,) = _U32.unpack_from(buffer, vector)
         for index in range(min(count, 1024)):
             slot = vector + 4 + 4 * index
-            entry = _Table(buffer, slot + struct.unpack_from("<I", buffer, slot)[0])
+            entry = _Table(buffer, slot + _U32.unpack_from(buffer, slot)[0])
             if entry.text(0) == wanted:
                 return entry.text(1)
         return None
@@ -142,29 +212,31 @@ class _Table:
     def __init__(self, buffer: memoryview, position: int) -> None:
         self.buffer = buffer
         self._position = position
-        self._vtable = position - struct.unpack_from("<i", buffer, position)[0]
+        self._vtable = position - _I32.unpack_from(buffer, position)[0]
         if self._vtable < 0:
             raise ValueError("vtable outside of the buffer")
-        (self._vtable_bytes,) = struct.unpack_from("<H", buffer, self._vtable)
+        (self._vtable_bytes,) = _U16.unpack_from(buffer, self._vtable)
 
     @classmethod
     def root(cls, buffer: memoryview) -> _Table:
-        return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
+        return cls(buffer, _U32.unpack_from(buffer, 0)[0])
 
-    def indirect(self, field: int) -> int | None:
-        """Return where the vector, string or table in this field begins."""
+    def at(self, field: int) -> int | None:
+        """Return where this field's value lies; None where it has its default."""
         entry = 4 + 2 * field
         if entry >= self._vtable_bytes:
             return None
-        (offset,) = struct.unpack_from("<H", self.buffer, self._vtable + entry)
-        if not offset:
-            return None
-        at = self._position + offset
-        return int(at + struct.unpack_from("<I", self.buffer, at)[0])
+        (offset,) = _U16.unpack_from(self.buffer, self._vtable + entry)
+        return self._position + offset if offset else None
+
+    def indirect(self, field: int) -> int | None:
+        """Return where the vector, string or table in this field begins."""
+        at = self.at(field)
+        return None if at is None else int(at + _U32.unpack_from(self.buffer, at)[0])
 
     def text(self, field: int) -> bytes:
         at = self.indirect(field)
         if at is None:
             return b""
-        (length,) = struct.unpack_from("<I", self.buffer, at)
+        (length,) = _U32.unpack_from(self.buffer, at)
         return bytes(self.buffer[at + 4 : at + 4 + length])

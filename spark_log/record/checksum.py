@@ -42,6 +42,16 @@ def batch_crc32c(header: BatchHeader, records: pa.RecordBatch) -> int:
     return int(crc)
 
 
+def array_crc32c(array: pa.Array, crc: int = 0) -> int:
+    """Return the checksum of an array's logical content, as a column enters a batch's checksum.
+
+    Args:
+        array: of one of the types named above, or of another fixed width.
+        crc: of what comes before it.
+    """
+    return _extend(crc, array)
+
+
 def _extend(crc: int, array: pa.Array) -> int:
     nulls = array.null_count
     if nulls == len(array):

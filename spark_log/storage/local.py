@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -45,6 +46,8 @@ _NOT_LINKED = {
 
 class LocalStore(Store):
     """Files below a local directory."""
+
+    is_mapped: ClassVar[bool] = True
 
     def __init__(self, root: str) -> None:
         """Args: root: the directory; made absolute, need not exist yet."""
@@ -84,18 +87,18 @@ class LocalStore(Store):
 
     def stage(self, directory: str) -> StagedFile:
         """See `Store.stage`: the file lies in ``directory`` itself, so that it can be linked."""
-        return _LocalStagedFile(self._absolute(directory))
+        return LocalStagedFile(self._absolute(directory))
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
         """See `Store.put_if_absent`."""
-        if isinstance(source, _LocalStagedFile):
+        if isinstance(source, LocalStagedFile):
             self._link(path, source, sync)
             return
         data = source.read_back() if isinstance(source, StagedFile) else source
         with self.stage(str(PurePosixPath(path).parent)) as staged:
-            assert isinstance(staged, _LocalStagedFile)
+            assert isinstance(staged, LocalStagedFile)
             with storage_errors(path):
                 staged.sink.write(data)
             self._link(path, staged, sync)
@@ -103,7 +106,7 @@ class LocalStore(Store):
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         """See `Store.put`: a rename over the old file."""
         with self.stage(str(PurePosixPath(path).parent)) as staged:
-            assert isinstance(staged, _LocalStagedFile)
+            assert isinstance(staged, LocalStagedFile)
             with storage_errors(path):
                 staged.sink.write(data)
                 staged.seal()
@@ -147,6 +150,22 @@ class LocalStore(Store):
             if not stat.S_ISDIR(status.st_mode):
                 yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
 
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """See `Store.list_hidden`."""
+        prefix = f"{directory}/" if directory else ""
+        for entry in self._entries(directory):
+            with suppress(NotFoundError), storage_errors(f"{prefix}{entry.name}"):
+                if entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
+                    status = entry.stat()
+                    path = f"{prefix}{entry.name}"
+                    yield FileInfo(path, status.st_size, status.st_mtime_ns // 1000)
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`."""
+        for entry in self._entries(directory):
+            if entry.is_dir() and not entry.name.startswith("."):
+                yield entry.name
+
     def head(self, path: str) -> FileInfo:
         """See `Store.head`."""
         with storage_errors(path):
@@ -170,10 +189,15 @@ class LocalStore(Store):
         """See `Store.directory_url`."""
         return self._absolute(directory)
 
+    def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        absolute = self._absolute(directory)
+        with suppress(NotFoundError), storage_errors(directory), os.scandir(absolute) as entries:
+            yield from entries
+
     def _absolute(self, path: str) -> str:
         return f"{self.url}/{path}" if path and path != "." else self.url
 
-    def _link(self, path: str, staged: _LocalStagedFile, sync: bool) -> None:
+    def _link(self, path: str, staged: LocalStagedFile, sync: bool) -> None:
         target = self._absolute(path)
         with storage_errors(path):
             staged.seal()
@@ -201,7 +225,7 @@ class LocalStore(Store):
                     f"{path}: {os.strerror(error.errno or 0)}; the file may be there all the same",
                     path=path,
                 ) from error
-        staged.discard()
+        # The staged file stays: a put that came too late to count is tried under another name.
         if sync:
             try:
                 _sync_directory(os.path.dirname(target))
@@ -214,7 +238,13 @@ class LocalStore(Store):
                 ) from error
 
 
-class _LocalStagedFile(StagedFile):
+class LocalStagedFile(StagedFile):
+    """A temporary file.
+
+    Attributes:
+        path: where it lies; gone after `discard`.
+    """
+
     def __init__(self, directory: str) -> None:
         self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
         self._synced = False
@@ -228,12 +258,15 @@ class _LocalStagedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
+        """See `StagedFile.size_bytes`."""
         return os.path.getsize(self.path) if self.sink.closed else int(self.sink.tell())
 
     def seal(self) -> None:
+        """See `StagedFile.seal`."""
         self._once(self._close)
 
     def read_back(self) -> pa.Buffer:
+        """See `StagedFile.read_back`."""
         self.seal()
         return _map_file(self.path, self.path)
 
@@ -244,6 +277,7 @@ class _LocalStagedFile(StagedFile):
             self._synced = True
 
     def discard(self) -> None:
+        """See `StagedFile.discard`."""
         with suppress(OSError):  # a full disk also fails the close; the file goes either way
             self.seal()
         with suppress(OSError):  # what stays is hidden, and must not undo a put that is done

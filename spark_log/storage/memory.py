@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -32,6 +34,8 @@ _ROOTS_LOCK = threading.Lock()
 
 class MemoryStore(Store):
     """A named set of files; every store of the same name in this process sees the same ones."""
+
+    is_mapped: ClassVar[bool] = True
 
     def __init__(self, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
         """Args: name: what follows ``memory://``; clock: tells when a file appeared."""
@@ -101,6 +105,21 @@ class MemoryStore(Store):
                 yield self.head(path)
             except NotFoundError:
                 continue
+
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """See `Store.list_hidden`: staged files have no name here; others may put such a name."""
+        prefix = f"{directory}/." if directory else "."
+        for path in list(self._files.data):
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]:
+                with suppress(NotFoundError):
+                    yield self.head(path)
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`."""
+        prefix = f"{directory}/" if directory else ""
+        below = (path[len(prefix) :] for path in list(self._files.data) if path.startswith(prefix))
+        names = {path.partition("/")[0] for path in below if "/" in path}
+        yield from (name for name in names if not name.startswith("."))
 
     def head(self, path: str) -> FileInfo:
         """See `Store.head`."""

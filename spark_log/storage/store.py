@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import fsspec.core
 import fsspec.utils
@@ -53,9 +53,9 @@ class FileInfo:
 class StagedFile(ABC):
     """Bytes on their way into the store: written once, in order, then put under a name.
 
-    It may be tried under one name after another until one is free, without being written again.
-    Leaving it as a context manager, or `discard`, frees what was not put. A crash leaves at most
-    a temporary file that no listing shows.
+    It may be put under one name after another, also after a put that succeeded, without being
+    written again. Leaving it as a context manager, or `discard`, ends it; what was put stays. A
+    crash leaves at most a temporary file that no listing shows.
     """
 
     sink: pa.NativeFile
@@ -97,8 +97,11 @@ class Store(ABC):
 
     Attributes:
         url: the root as users name it; carries no credentials.
+        is_mapped: `open_buffer` copies nothing (a memory map, or memory itself). Where it is
+            false the whole file crosses a network: read the ranges that are wanted instead.
     """
 
+    is_mapped: ClassVar[bool]
     url: str
 
     @abstractmethod
@@ -175,6 +178,20 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """Yield what `list` leaves out: the temporary files directly in ``directory``.
+
+        In no particular order. Of writers at work, and of those that have died.
+        """
+
+    @abstractmethod
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """Yield the names of the directories directly in ``directory``, in no particular order.
+
+        On an object store those that have files in them.
+        """
+
+    @abstractmethod
     def head(self, path: str) -> FileInfo:
         """Return size and time of the file.
 
@@ -197,6 +214,10 @@ class Store(ABC):
     def directory_url(self, directory: str) -> str:
         """Return ``directory`` as a URL or path that other libraries (deltalake) understand."""
 
+    def delta_options(self) -> dict[str, str]:
+        """Return what deltalake needs besides `directory_url`: may hold credentials."""
+        return {}
+
 
 def open_store(
     root: str | os.PathLike[str], storage_options: StorageOptions | None = None
@@ -204,14 +225,20 @@ def open_store(
     """Return the store for ``root``: a local path, or a URL.
 
     Args:
-        root: a path, ``file://…``, or ``memory://name`` (this process only).
-        storage_options: handed to the file system; never printed or logged.
+        root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
+            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
+        storage_options: of object stores, with the names of s3fs, gcsfs and adlfs; never printed
+            or logged.
 
     Raises:
-        UnsupportedStoreError: no backend for this scheme can promise put-if-absent.
+        UnsupportedStoreError: no backend for this scheme can promise put-if-absent, or what it
+            stands on is not installed.
+        InvalidRootError: the URL names no bucket.
+        InvalidConfigurationError: a storage option is not known.
     """
     from spark_log.storage.local import LocalStore
     from spark_log.storage.memory import MemoryStore
+    from spark_log.storage.object_location import SERVICES
 
     url = fsspec.utils.stringify_path(root)
     protocol, path = fsspec.core.split_protocol(url)
@@ -219,11 +246,28 @@ def open_store(
         return LocalStore(path)
     if protocol == "memory":
         return MemoryStore(path)
+    if protocol in SERVICES:
+        return _open_object_store(url, storage_options)
     raise UnsupportedStoreError(
         f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
-        f"use a local path, file:// or memory://",
+        f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
         path=f"{protocol}://",
     )
+
+
+def _open_object_store(url: str, storage_options: StorageOptions | None) -> Store:
+    from spark_log.storage.object_location import SERVICES, ObjectLocation
+
+    location = ObjectLocation.parse(url, storage_options)
+    try:
+        from spark_log.storage.object_store import ObjectStore
+    except ModuleNotFoundError as error:
+        raise UnsupportedStoreError(
+            f"{location.url} needs {error.name}: pip install "
+            f"'spark-log[{SERVICES[url.partition('://')[0]]}]'",
+            path=location.url,
+        ) from error
+    return ObjectStore(location)
 
 
 @contextmanager

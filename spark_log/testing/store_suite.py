@@ -480,6 +480,22 @@ class StoreSuite:
         store.put_if_absent("topic/shown", b"")
         assert _names(store, "topic") == ["shown"]
 
+    def test_what_a_listing_leaves_out_is_listed_apart(self, store: Store) -> None:
+        for path in (".a", "topic/.b", "topic/.c", "topic/-", "topic/0", "topic/.d/e", "topics/.f"):
+            store.put_if_absent(path, b"x")
+        assert sorted(file.path for file in store.list_hidden("topic")) == ["topic/.b", "topic/.c"]
+        assert [file.path for file in store.list_hidden("")] == [".a"]
+        assert list(store.list_hidden("no/such/directory")) == []
+        assert next(iter(store.list_hidden("topic"))).size_bytes == 1
+
+    def test_directories_are_listed_by_their_names(self, store: Store) -> None:
+        for path in ("0", "b/1", "b/c/2", "b/c/3", "b/d/4", "a-b/5", "a/b/6", ".hidden/7"):
+            store.put_if_absent(path, b"")
+        assert sorted(store.list_directories("")) == ["a", "a-b", "b"]
+        assert sorted(store.list_directories("b")) == ["c", "d"]
+        assert list(store.list_directories("b/c")) == []
+        assert list(store.list_directories("no/such")) == []
+
     # --- staged files ----------------------------------------------------------------------------
 
     def test_a_staged_file_is_not_to_be_seen_before_it_is_put(self, store: Store) -> None:
@@ -505,6 +521,17 @@ class StoreSuite:
             assert staged.read_back().to_pybytes() == b"0123456789"
             store.put_if_absent("topic/0.log", staged)
         assert _content(store, "topic/0.log") == b"0123456789"
+
+    def test_a_staged_file_that_was_put_can_be_put_again_under_another_name(
+        self, store: Store
+    ) -> None:
+        with store.stage("topic") as staged:
+            staged.sink.write(b"written once")
+            store.put_if_absent("topic/0.log", staged)
+            store.delete("topic/0.log")
+            store.put_if_absent("topic/1.log", staged)
+        assert _names(store, "topic") == ["1.log"]
+        assert _content(store, "topic/1.log") == b"written once"
 
     def test_what_was_read_back_stays_valid_when_the_staged_file_is_gone(
         self, store: Store

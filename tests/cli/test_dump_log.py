@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from spark_log.log import SegmentWriter
+from spark_log.log.producer_state import ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import open_store
 from tests.cli.support import append_batches, flip, segment_files
@@ -111,16 +112,16 @@ class TestSegment:
         assert outcome.status == 0
 
     def test_shows_producers_sequences_and_attributes(self, shell, tmp_path):
-        writer = SegmentWriter(open_store(tmp_path), "any-3", topic_id="id", partition=3)
+        writer = SegmentWriter(
+            open_store(tmp_path),
+            "any-3",
+            topic_id="id",
+            partition=3,
+            producer=ProducerAppend(7, 2, 10),
+        )
         attributes = BatchHeader.TRANSACTIONAL_BIT | BatchHeader.TIMESTAMP_TYPE_BIT
         for base_sequence in (10, 15):
-            writer.write(
-                numbered(base_sequence, 5),
-                producer_id=7,
-                producer_epoch=2,
-                base_sequence=base_sequence,
-                attributes=attributes,
-            )
+            writer.write(numbered(base_sequence, 5), attributes=attributes)
         name = "00000000000000000042.log"
         open_store(tmp_path).put_if_absent(f"any-3/{name}", writer.finish().staged)
         outcome = shell("dump-log", tmp_path / "any-3" / name, "--print-data-log")
@@ -269,7 +270,7 @@ class TestIndex:
     def test_of_time_names_the_latest_time_and_its_offset(self, shell, segment):
         time_index = segment.with_suffix(".timeindex")
         assert shell("dump-log", time_index, "--json").document["entries"] == [
-            {"timestamp": START_US // 1000 + 5000, "offset": 5, "is_valid": True}
+            {"timestamp": START_US // 1000 + 5000, "offset": 4, "is_valid": True}
         ]
 
     @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -287,7 +288,16 @@ class TestIndex:
         index.write_bytes(index.read_bytes()[:-1])
         outcome = shell("dump-log", index)
         assert (outcome.status, outcome.out) == (1, "")
-        assert f"{index}: 7 bytes are not a whole number" in outcome.error
+        assert f"{index}: 11 bytes are not entries of 8 bytes" in outcome.error
+
+    @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+    def test_whose_checksum_alone_is_wrong_is_shown_all_the_same(self, shell, segment, suffix):
+        index = segment.with_suffix(suffix)
+        flip(index, -1)
+        outcome = shell("dump-log", index)
+        assert outcome.status == 1
+        assert outcome.lines[1].endswith("is_valid: true")
+        assert "its checksum is 0x" in outcome.error
 
     def test_without_its_segment_is_shown_unchecked(self, shell, segment):
         segment.unlink()

@@ -5,7 +5,15 @@ import pytest
 from spark_log import __version__
 from tests.cli.support import spark_log_process
 
-COMMANDS = ["console-consumer", "console-producer", "dump-log", "log-dirs", "topics", "version"]
+COMMANDS = [
+    "console-consumer",
+    "console-producer",
+    "dump-log",
+    "log-dirs",
+    "topics",
+    "verify",
+    "version",
+]
 
 
 class TestHelp:

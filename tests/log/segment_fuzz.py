@@ -2,7 +2,7 @@
 
 A process of its own (``python -m tests.log.segment_fuzz``), since what it looks for includes
 crashes of the process. Prints what must not be, as JSON; before each try it writes the damage into
-the file that its second argument names, for those who find it dead.
+the file that its last argument names, for those who find it dead.
 """
 
 import json
@@ -14,8 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
+from spark_log.log import segment_file
 from spark_log.storage.memory import MemoryStore
-from tests.log.support import put_bytes, put_segment, records_of, segment_reader
+from tests.log.support import (
+    HookedStore,
+    put_bytes,
+    put_segment,
+    records_of,
+    segment_reader,
+)
 from tests.record.samples import START_US, record_batch, row
 
 
@@ -77,10 +84,14 @@ def read_unchecked(store):
             read()
 
 
-def main(compression, progress):
+def main(compression, way, progress):
     store, reader = sample(compression)
+    if way == "in ranges":
+        store = HookedStore(store, is_mapped=False)
+        segment_file.TAIL_BYTES = segment_file._PROBE_BYTES = 100
+        segment_file.RANGE_BYTES = segment_file._FIRST_RANGE_BYTES = 1_500
     expected = everything(reader)
-    original = reader._buffer.to_pybytes()
+    original = store.open_buffer(reader.path).to_pybytes()
     found = []
     descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
     for number, (name, data) in enumerate(damages(original, 1 if compression == "none" else 7)):

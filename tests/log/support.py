@@ -18,11 +18,12 @@ from tests.record.samples import header_of, record_batch, rows_of
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
+ANY_TIME = {"message_timestamp_after_max_ms": 2**63 - 1}
 
 
 def open_log(store, *, clock=SYSTEM_CLOCK, **config):
     """A handle on the one log of a test's store; not synced to disk unless that is asked for."""
-    settings = TopicConfig.parse({"flush_on_append": False, **config})
+    settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
     return PartitionLog(
         store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
     )
@@ -187,9 +188,11 @@ class HookedStore(Store):
     called, and ``source`` what the latest put is of.
     """
 
-    def __init__(self, inner):
+    def __init__(self, inner, *, is_mapped=None):
+        """Args: is_mapped: False makes it one that has to be read in ranges."""
         self.inner = inner
         self.url = inner.url
+        self.is_mapped = inner.is_mapped if is_mapped is None else is_mapped
         self.hooks = {}
         self.calls = []
         self.source = None
@@ -239,6 +242,14 @@ class HookedStore(Store):
 
     def list(self, directory, start_after=None):
         return iter(self._do("list", directory, lambda: [*self.inner.list(directory, start_after)]))
+
+    def list_hidden(self, directory):
+        return self._do("list_hidden", directory, lambda: self.inner.list_hidden(directory))
+
+    def list_directories(self, directory):
+        return self._do(
+            "list_directories", directory, lambda: self.inner.list_directories(directory)
+        )
 
     def head(self, path):
         return self._do("head", path, lambda: self.inner.head(path))

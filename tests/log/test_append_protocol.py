@@ -20,7 +20,7 @@ from spark_log.errors import (
     StorageFullError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, partition_log
+from spark_log.log import LogAppendInfo, appender
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
@@ -313,7 +313,7 @@ class TestLostAnswer:
         assert append(log) == LogAppendInfo(7, 8)
 
     def test_that_never_ends_is_an_unknown_outcome_too(self, store, log, monkeypatch):
-        monkeypatch.setattr(partition_log, "_MAX_RACES", 20)
+        monkeypatch.setattr(appender, "_MAX_RACES", 20)
         store.on("put_if_absent", failing(LOST))
         with pytest.raises(UnknownOutcomeError):
             append(log)
@@ -331,7 +331,7 @@ class TestLostAnswer:
         store.once("put_if_absent", delay)
         with pytest.raises(UnknownOutcomeError):
             append(log)
-        others._store.put_if_absent(*late[0])
+        others.files.store.put_if_absent(*late[0])
         assert values(others) == mine(0), "so 'nothing was appended' would have been wrong"
 
     @pytest.mark.parametrize("seen_by", ["the look", "the next put"])

@@ -5,6 +5,7 @@ import struct
 
 import pyarrow as pa
 import pytest
+from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,24 +17,27 @@ U32_MAX = 2**32 - 1
 u32 = st.integers(0, U32_MAX)
 
 
+ID = "AAECAwQFBgcICQoLDA0ODw"
+
+
 def index_of(entries, base=BASE):
     """An index as it comes out of its file; entries are relative offset and position."""
-    return OffsetIndex.from_bytes(base, pa.py_buffer(offset_index_bytes(entries)))
+    return OffsetIndex.from_bytes(base, pa.py_buffer(offset_index_bytes(entries, ID)), ID)
+
+
+def sealed(entries):
+    """The file of any bytes, with the checksum that they should have."""
+    return pa.py_buffer(entries + struct.pack("<I", crc32c(ID.encode() + entries)))
 
 
 @st.composite
 def entry_lists(draw):
-    offsets = sorted(draw(st.sets(u32 | st.integers(0, 100), max_size=30)))
+    offsets = sorted(draw(st.sets(u32 | st.integers(0, 100), min_size=1, max_size=30)))
     positions = draw(st.sets(u32, min_size=len(offsets), max_size=len(offsets)))
     return list(zip(offsets, sorted(positions), strict=True))
 
 
 class TestLookup:
-    def test_in_an_empty_index_is_from_the_segments_start(self):
-        index = index_of([])
-        assert len(index) == 0
-        assert [index.lookup(offset) for offset in (BASE, 92)] == [None, None]
-
     def test_of_what_is_there_and_of_what_lies_between_and_behind(self):
         index = index_of([(6, 1_000), (7, 2_000), (20, 3_000)])
         assert index.lookup(BASE + 5) is None
@@ -65,27 +69,58 @@ class TestLookup:
             at = bisect.bisect_right(offsets, offset) - 1
             expected = OffsetPosition(BASE + offsets[at], entries[at][1]) if at >= 0 else None
             assert index.lookup(BASE + offset) == expected
+            expected = (
+                OffsetPosition(BASE + offsets[at + 1], entries[at + 1][1])
+                if at + 1 < len(entries)
+                else None
+            )
+            assert index.following(BASE + offset) == expected
+
+    @given(entry_lists())
+    def test_its_entries_and_the_last_of_them_are_those_it_was_made_of(self, entries):
+        index = index_of(entries)
+        expected = [OffsetPosition(BASE + offset, position) for offset, position in entries]
+        assert list(index.entries()) == expected
+        assert index.positions().tolist() == [position for _, position in entries]
+        assert index.last() == expected[-1]
 
 
 class TestFile:
     def test_an_entry_is_eight_bytes_little_endian_offset_then_position(self):
-        assert offset_index_bytes([(1, 2), (0x01020304, 0x05060708)]) == bytes.fromhex(
-            "01000000 02000000 04030201 08070605"
-        )
+        data = offset_index_bytes([(1, 2), (0x01020304, 0x05060708)], ID)
+        assert data[:-4] == bytes.fromhex("01000000 02000000 04030201 08070605")
+
+    def test_it_ends_in_the_checksum_of_the_segments_append_id_and_the_entries(self):
+        data = offset_index_bytes([(1, 2)], ID)
+        assert data[-4:] == struct.pack("<I", crc32c(ID.encode() + data[:-4]))
 
     def test_no_entries_are_no_bytes(self):
-        assert offset_index_bytes([]) == b""
+        assert offset_index_bytes([], ID) == b""
 
     @pytest.mark.parametrize("entry", [(U32_MAX + 1, 0), (0, U32_MAX + 1), (-1, 0), (0, -1)])
     def test_a_number_that_does_not_fit_is_refused_rather_than_cut(self, entry):
         with pytest.raises(OverflowError):
-            offset_index_bytes([entry])
+            offset_index_bytes([entry], ID)
 
-    @pytest.mark.parametrize("length", [1, 7, 9, 15])
-    def test_a_part_of_an_entry_is_damage(self, length):
-        data = offset_index_bytes([(1, 1), (2, 2)])[:length]
-        with pytest.raises(ValueError, match="not a whole number of 8-byte entries"):
-            OffsetIndex.from_bytes(BASE, pa.py_buffer(data))
+    @pytest.mark.parametrize("length", [*range(20), 21, 28])
+    def test_any_other_length_is_damage(self, length):
+        data = (offset_index_bytes([(1, 1), (2, 2)], ID) + bytes(20))[:length]
+        with pytest.raises(ValueError, match=r"entries of 8 bytes|checksum"):
+            OffsetIndex.from_bytes(BASE, pa.py_buffer(data), ID)
+
+    def test_any_bit_is_seen_when_it_is_damaged(self):
+        data = offset_index_bytes([(1, 1), (2, 200), (9, 3_000)], ID)
+        for bit in range(8 * len(data)):
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(ValueError, match="damaged, or was made for another file"):
+                OffsetIndex.from_bytes(BASE, pa.py_buffer(bytes(damaged)), ID)
+
+    def test_that_of_another_segment_is_refused_however_well_it_would_fit(self):
+        data = pa.py_buffer(offset_index_bytes([(1, 1)], ID))
+        with pytest.raises(ValueError, match="was made for another file"):
+            OffsetIndex.from_bytes(BASE, data, ID[::-1])
+        assert len(OffsetIndex.from_bytes(BASE, data, None)) == 1, "unless nobody knows"
 
     @pytest.mark.parametrize(
         ("entries", "field"),
@@ -98,7 +133,7 @@ class TestFile:
             ([(1, 1), (U32_MAX, 2), (0, 3)], "relative_offset"),
         ],
     )
-    def test_entries_that_do_not_increase_are_damage(self, entries, field):
-        data = b"".join(struct.pack("<II", *entry) for entry in entries)
+    def test_entries_that_do_not_increase_are_refused(self, entries, field):
+        data = sealed(b"".join(struct.pack("<II", *entry) for entry in entries))
         with pytest.raises(ValueError, match=f"{field} does not strictly increase"):
-            OffsetIndex.from_bytes(BASE, pa.py_buffer(data))
+            OffsetIndex.from_bytes(BASE, data, ID)

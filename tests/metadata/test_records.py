@@ -11,6 +11,7 @@ from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
     from_json,
@@ -43,6 +44,11 @@ AT_REST = [
         RemoveTopicRecord(topic_id="id"),
         '{"type":"RemoveTopicRecord","version":0,"data":{"topicId":"id"}}',
     ),
+    (
+        ProducerIdsRecord(next_producer_id=1000),
+        '{"type":"ProducerIdsRecord","version":0,'
+        '"data":{"brokerId":0,"brokerEpoch":-1,"nextProducerId":1000}}',
+    ),
 ]
 
 numbers = st.integers(0, 2**31 - 1)
@@ -67,6 +73,7 @@ records = st.one_of(
         value=st.none() | st.text(),
     ),
     st.builds(RemoveTopicRecord, topic_id=st.text()),
+    st.builds(ProducerIdsRecord, next_producer_id=st.integers(0, 2**63 - 1)),
 )
 
 

@@ -1,0 +1,88 @@
+"""Several processes that append small batches to one partition as fast as they can.
+
+    python -m benchmarks.log_contention --processes 4 --seconds 10
+
+Whoever loses the race for a name reads where the winner ends and tries the next one. How much all
+get done together, and how much the slowest of them, beside one process on its own.
+"""
+
+import argparse
+import multiprocessing
+import time
+from multiprocessing.synchronize import Barrier
+
+from benchmarks.log_report import Figure, Report, parser, percentile, run
+from benchmarks.log_workload import SMALL_BATCH, local_stores, open_log, records
+from spark_log.storage.local import LocalStore
+
+_PROCESSES = multiprocessing.get_context("spawn")
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = parser("log_contention", __doc__)
+    options.add_argument("--processes", type=int, default=4, help="that append (4)")
+    options.add_argument("--seconds", type=float, default=10, help="of each measurement (10)")
+    options.add_argument("--sync", action="store_true", help="sync every append to disk")
+    run(options, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure one process, then all."""
+    rates: dict[int, list[float]] = {}
+    latencies_ms: dict[int, list[float]] = {}
+    with local_stores(options.directory) as new_store:
+        for processes in (1, options.processes):
+            done = contend(new_store(), processes, options.seconds, sync=options.sync)
+            rates[processes] = [len(each) / options.seconds for each in done]
+            latencies_ms[processes] = [value for each in done for value in each]
+    all_together = sum(rates[options.processes])
+    share = min(rates[options.processes]) / all_together
+    many = f"{options.processes} processes"
+    figures = [
+        Figure(f"{many}, appends in all", all_together, "/s", at_least=2_000),
+        Figure(f"{many}, share of the slowest", share * 100, "%", at_least=10),
+        *(
+            Figure(f"{many}, one append, p{percent}", percentile(took_ms, percent), "ms")
+            for took_ms in [latencies_ms[options.processes]]
+            for percent in (50, 99, 100)
+        ),
+        Figure("one process alone, appends", sum(rates[1]), "/s"),
+        Figure("all together / one alone", all_together / sum(rates[1])),
+    ]
+    notes = {"seconds": options.seconds, "synced": options.sync, "records an append": SMALL_BATCH}
+    return Report("log_contention", figures, notes)
+
+
+def contend(store: LocalStore, processes: int, seconds: float, *, sync: bool) -> list[list[float]]:
+    """Return, for each process, how long each of its appends took, in milliseconds."""
+    start = _PROCESSES.Barrier(processes)
+    pipes = [_PROCESSES.Pipe(duplex=False) for _ in range(processes)]
+    workers = [
+        _PROCESSES.Process(target=_append, args=(store, start, seconds, sync, ours))
+        for _, ours in pipes
+    ]
+    for worker in workers:
+        worker.start()
+    done = [theirs.recv() for theirs, _ in pipes]
+    for worker in workers:
+        worker.join()
+    return done
+
+
+def _append(store: LocalStore, start: Barrier, seconds: float, sync: bool, result) -> None:  # type: ignore[no-untyped-def]
+    log = open_log(store, flush_on_append=sync)
+    batch = records(SMALL_BATCH)
+    took_ms = []
+    start.wait()
+    now = time.perf_counter()
+    end = now + seconds
+    while now < end:
+        log.append(batch)
+        took_ms.append((time.perf_counter() - now) * 1000)
+        now = time.perf_counter()
+    result.send(took_ms)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""How much memory a process takes that appends 10 GB, and one that fetches them.
+
+    python -m benchmarks.log_memory --gigabytes 10
+
+Each is a process of its own, watched from outside. Its memory is what it has for itself
+(``RssAnon``); pages of mapped files belong to the page cache, which gives them up when asked to.
+The appender is given batches that are made as it goes, in segments of about 100 MB.
+"""
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.log_report import Figure, Report, parser, run
+from benchmarks.log_workload import (
+    RECORD_BYTES,
+    SMALL_BATCH,
+    local_stores,
+    open_log,
+    records,
+)
+from spark_log.storage.local import LocalStore
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_BATCH_RECORDS = 10_000
+_SEGMENT_RECORDS = 1_000_000
+_EVERY_S = 0.02
+_MAX_MB = 200
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = parser("log_memory", __doc__)
+    options.add_argument("--gigabytes", type=float, default=10, help="of records (10)")
+    run(options, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Append, then fetch, and report each one's peak."""
+    segments = max(1, round(options.gigabytes * 1e9 / (_SEGMENT_RECORDS * RECORD_BYTES)))
+    figures = []
+    with local_stores(options.directory) as new_store:
+        store = new_store()
+        for name, work, goal in (
+            ("one small append", _append_once, None),
+            ("appending", _append, _MAX_MB),
+            ("fetching", _fetch, _MAX_MB),
+        ):
+            peak, took_s = watched(work, store, segments)
+            figures += [
+                Figure(f"{name}: own memory, peak", peak.own_mb, "MB", at_most=goal),
+                Figure(f"{name}: mapped files and libraries, peak", peak.mapped_mb, "MB"),
+                Figure(f"{name}: resident in all, peak (VmHWM)", peak.resident_mb, "MB"),
+                Figure(f"{name}: took", took_s, "s"),
+            ]
+    gigabytes = segments * _SEGMENT_RECORDS * RECORD_BYTES / 1e9
+    return Report("log_memory", figures, {"GB of records": f"{gigabytes:.1f}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The largest values that were seen, in MB."""
+
+    own_mb: float = 0
+    mapped_mb: float = 0
+    resident_mb: float = 0
+
+    def or_more(self, other: "Peak") -> "Peak":
+        """Return the larger one of each."""
+        return Peak(
+            max(self.own_mb, other.own_mb),
+            max(self.mapped_mb, other.mapped_mb),
+            max(self.resident_mb, other.resident_mb),
+        )
+
+
+def watched(
+    work: Callable[[LocalStore, int], None], store: LocalStore, segments: int
+) -> tuple[Peak, float]:
+    """Run ``work`` in a process of its own; return its memory's peak and how long it took.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    process = _PROCESSES.Process(target=work, args=(store, segments))
+    start = time.perf_counter()
+    process.start()
+    peak = Peak()
+    while process.is_alive():
+        peak = peak.or_more(_memory_of(process.pid))
+        process.join(_EVERY_S)
+    if process.exitcode:
+        raise RuntimeError(f"it ended with {process.exitcode}")
+    return peak, time.perf_counter() - start
+
+
+def _memory_of(pid: int | None) -> Peak:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return Peak()  # ended meanwhile
+    fields = dict(line.split(":", 1) for line in lines)
+    if "VmHWM" not in fields:
+        return Peak()
+    own, shared, mapped, resident = (
+        int(fields[name].split()[0]) * 1024 / 1e6
+        for name in ("RssAnon", "RssShmem", "RssFile", "VmHWM")
+    )
+    return Peak(own + shared, mapped, resident)
+
+
+def _append_once(store: LocalStore, segments: int) -> None:
+    open_log(store).append(records(SMALL_BATCH))
+
+
+def _append(store: LocalStore, segments: int) -> None:
+    log = open_log(store, flush_on_append=False)
+    for _ in range(segments):
+        log.append(_batches())
+
+
+def _fetch(store: LocalStore, segments: int) -> None:
+    log = open_log(store)
+    offset = 0
+    while batches := log.fetch(offset):
+        last = batches[-1]
+        offset = last.base_offset + last.records.num_rows
+    assert offset == segments * _SEGMENT_RECORDS + SMALL_BATCH
+
+
+def _batches() -> Iterator[pa.RecordBatch]:
+    for first in range(0, _SEGMENT_RECORDS, _BATCH_RECORDS):
+        yield records(_BATCH_RECORDS, first=first)
+
+
+if __name__ == "__main__":
+    main()

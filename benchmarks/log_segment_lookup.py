@@ -1,0 +1,112 @@
+"""How long it takes to find an offset or a time in one segment of many batches.
+
+    python -m benchmarks.log_segment_lookup
+
+A segment of 10,000 batches in a temporary directory; each lookup opens the file anew. Prints a
+table: with the indexes as they were written, without them for the first reader that comes (which
+makes them anew), and, for times, by reading header after header.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.log import SegmentReader, SegmentWriter
+from spark_log.log.file_names import SegmentName
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage.local import LocalStore
+
+_DIRECTORY = "t.AAAAAAAAAAAAAAAAAAAAAA/t-0"
+_NAME = SegmentName(0)
+_BATCHES = 10_000
+_ROWS = 20
+_START_US = 1_700_000_000_000_000
+_ROUNDS = 50
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(folder)
+        _write(store)
+        chance = random.Random(4)
+        offsets = [chance.randrange(_BATCHES * _ROWS) for _ in range(_ROUNDS)]
+        index_files = [f"{_DIRECTORY}/{name}" for name in (_NAME.index, _NAME.time_index)]
+        contents = [store.open_buffer(path).to_pybytes() for path in index_files]
+
+        def with_indexes() -> None:
+            for path, data in zip(index_files, contents, strict=True):
+                store.put(path, data)
+
+        def without() -> None:
+            for path in index_files:
+                store.delete(path)
+
+        def by_offset(offset: int) -> None:
+            assert next(_open(store).read(offset)).base_offset == offset
+
+        def by_time(offset: int) -> None:
+            assert _open(store).offset_for_time(_START_US + offset, 0) == (
+                offset,
+                _START_US + offset,
+            )
+
+        def by_headers(offset: int) -> None:
+            reader = _open(store)
+            for ordinal in range(reader.batch_count):
+                if reader.headers(ordinal)[-1].max_timestamp_us >= _START_US + offset:
+                    return
+
+        print("| | median | slowest |\n|---|---|---|")
+        for name, prepare, lookup in (
+            ("offset, by its index", with_indexes, by_offset),
+            ("offset, indexes missing: made anew", without, by_offset),
+            ("time, by its indexes", with_indexes, by_time),
+            ("time, indexes missing: made anew", without, by_time),
+            ("time, header after header", with_indexes, by_headers),
+        ):
+            times_ms = [_timed_ms(prepare, lookup, offset) for offset in offsets]
+            median_ms, slowest_ms = statistics.median(times_ms), max(times_ms)
+            print(f"| {name} | {median_ms:.2f} ms | {slowest_ms:.2f} ms |")
+
+
+def _write(store: LocalStore) -> None:
+    writer = SegmentWriter(
+        store, _DIRECTORY, topic_id="AAAAAAAAAAAAAAAAAAAAAA", partition=0, index_interval_bytes=4096
+    )
+    for first in range(0, _BATCHES * _ROWS, _ROWS):
+        times = pa.array(np.arange(first, first + _ROWS) + _START_US, pa.int64())
+        columns = [
+            pa.array([b"12345678"] * _ROWS),
+            pa.array([bytes(100)] * _ROWS),
+            pa.nulls(_ROWS, HEADERS_TYPE),
+            times.cast(TIMESTAMP_TYPE),
+        ]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA))
+    segment = writer.finish()
+    store.put_if_absent(f"{_DIRECTORY}/{_NAME.log}", segment.staged, sync=False)
+    for name, data in segment.derived_files(_NAME):
+        store.put(str(Path(_DIRECTORY) / name), data)
+
+
+def _open(store: LocalStore) -> SegmentReader:
+    return SegmentReader(store, _DIRECTORY, _NAME, topic_id="AAAAAAAAAAAAAAAAAAAAAA", partition=0)
+
+
+def _timed_ms(prepare: Callable[[], None], lookup: Callable[[int], None], offset: int) -> float:
+    prepare()
+    begun = time.perf_counter()
+    lookup(offset)
+    return (time.perf_counter() - begun) * 1000
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What the benchmarks of the partition log share: logs to write to, and records to write."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+
+from spark_log.config import TopicConfig
+from spark_log.log import PartitionLog
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage import Store
+from spark_log.storage.local import LocalStore
+
+KEY_BYTES = 8
+VALUE_BYTES = 100
+RECORD_BYTES = KEY_BYTES + VALUE_BYTES
+SMALL_BATCH = 20
+"""Records of about 2 KB."""
+
+TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
+DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
+START_US = 1_700_000_000_000_000
+_QUICK_US = 60
+_WAITS, _WAIT_S = 12, 10
+_WORDS = b"carrier=UA origin=EWR destination=IAH delay=4 distance=1400 tail=N14228".split()
+
+
+@contextmanager
+def local_stores(under: Path | None) -> Iterator[Callable[[], LocalStore]]:
+    """Yield what makes a new root at every call; all are removed at the end, not before.
+
+    For ext4 without a journal does not use an inode again in the minutes after its file was
+    deleted, and looks for another one at length: a benchmark that follows many deletions would
+    measure that. So it is also waited, for two minutes at most, until creating files is quick.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=under) as directory:
+        _wait_for_quick_creation(Path(directory))
+        numbers = count()
+
+        def new() -> LocalStore:
+            store = LocalStore(f"{directory}/{next(numbers)}")
+            store.create_root()
+            return store
+
+        yield new
+
+
+def _wait_for_quick_creation(directory: Path) -> None:
+    os.sync()
+    for waits in range(_WAITS + 1):
+        took_us = median(_creation_us(directory / f"{waits}-{number}") for number in range(50))
+        if took_us < _QUICK_US or waits == _WAITS:
+            break
+        Console(stderr=True).print(f"creating a file takes {took_us:.0f} µs: waiting", style="dim")
+        time.sleep(_WAIT_S)
+
+
+def _creation_us(path: Path) -> float:
+    start = time.perf_counter()
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    return (time.perf_counter() - start) * 1e6
+
+
+def open_log(store: Store, **config: object) -> PartitionLog:
+    """Return a handle on the one log of a store."""
+    settings = TopicConfig.parse(config)
+    return PartitionLog(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings)
+
+
+def records(n: int, *, first: int = 0, text: bool = False) -> pa.RecordBatch:
+    """Return ``n`` records of a key of 8 bytes and a value of 100, a millisecond apart.
+
+    Args:
+        n: how many.
+        first: number of the first one: what its key and its time tell.
+        text: values as an application might write them; else no compressor gains by them.
+    """
+    keys = np.arange(first, first + n, dtype=">u8").tobytes()
+    if text:
+        chosen = np.random.default_rng(first).integers(0, len(_WORDS), n * 12)
+        line = b" ".join(_WORDS[each] for each in chosen)
+        values = line.ljust(n * VALUE_BYTES)[: n * VALUE_BYTES]
+    else:
+        values = np.random.default_rng(first).bytes(n * VALUE_BYTES)
+    times_us = START_US + 1_000 * np.arange(first, first + n)
+    columns = [
+        _fixed(keys, n),
+        _fixed(values, n),
+        pa.nulls(n, HEADERS_TYPE),
+        pa.array(times_us).cast(TIMESTAMP_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Run ``action`` and return how long it took, in seconds."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def pin_to_one_core() -> None:
+    """Let this process run on one core only: what it does beside is paid for as well."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def _fixed(data: bytes, count: int) -> pa.Array:
+    offsets = np.arange(count + 1, dtype=np.int32) * (len(data) // count)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )

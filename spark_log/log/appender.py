@@ -1,0 +1,334 @@
+"""Appending: a staged segment gets its place at the log's end by put-if-absent (DESIGN.md, 5)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    AlreadyExistsError,
+    CorruptRecordError,
+    LogEndOffsetMismatchError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log.file_names import SegmentName
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.producer_state import ProducerState
+from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_writer import StagedSegment
+from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.snapshots import Snapshots
+
+_MAX_RACES = 10_000
+"""Names tried for one append before giving up: far above what any number of writers causes."""
+
+_MAX_LOST_ANSWERS = 10
+"""Puts of one append whose answers are lost before it is called unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppendInfo:
+    """Where an append ended up: offsets of its first and its last record."""
+
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """A log end offset, and when it was known that nobody had used its name."""
+
+    log_end_offset: int
+    observed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """What stands at an offset after a put there.
+
+    Attributes:
+        is_ours: whether it is our segment.
+        end_offset: where it ends.
+        winner: the other segment; None for our own that was just put.
+    """
+
+    is_ours: bool
+    end_offset: int
+    winner: SegmentReader | None
+
+
+class Appender:
+    """One process's way to the end of a partition's log.
+
+    What is kept between appends is the last known end, which put-if-absent checks; the producer
+    state up to exactly there, once an idempotent append needed it; and when the next snapshot is
+    due. It can be forgotten at any time.
+    """
+
+    def __init__(
+        self, directory: PartitionDirectory, snapshots: Snapshots, config: TopicConfig
+    ) -> None:
+        self._directory = directory
+        self._snapshots = snapshots
+        self._config = config
+        self._clock = directory.clock
+        self._tail: _Tail | None = None
+        self._producers: ProducerState | None = None
+        self._snapshot_due_after = 0
+
+    def append_segment(
+        self, segment: StagedSegment, expected_leo: int | None = None
+    ) -> LogAppendInfo:
+        """See `PartitionLog.append_segment`."""
+        # Offsets at which this segment may stand, or come to stand: their answers were lost.
+        unknown: set[int] = set()
+        try:
+            return self._append(segment, expected_leo, unknown)
+        except UnknownOutcomeError:
+            self._forget()
+            raise
+        except (StorageError, CorruptRecordError) as error:
+            self._forget()
+            if not unknown:
+                raise
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the answer to an append was lost, and finding out what "
+                f"became of it failed: {error}",
+                path=self._directory.path,
+            ) from error
+
+    def _append(
+        self, segment: StagedSegment, expected_leo: int | None, unknown: set[int]
+    ) -> LogAppendInfo:
+        began_ms = self._clock.monotonic_ms()
+        tail = self._tail
+        if tail is None or not self._is_recent(tail):
+            tail = self._look(segment)  # an old name may be spent: a put there would be void
+        lost_answers = 0
+        for _ in range(_MAX_RACES):
+            tail = self._with_producers(segment, tail)
+            repeated = self._repeated(segment)
+            if repeated is None and expected_leo not in (None, tail.log_end_offset):
+                tail = self._look(segment)
+                repeated = self._repeated(segment)
+            if repeated is not None:
+                return repeated
+            if expected_leo is not None and tail.log_end_offset != expected_leo:
+                raise LogEndOffsetMismatchError(
+                    f"{self._directory.path}: the log ends at {tail.log_end_offset}, not at "
+                    f"{expected_leo}; read up to its end and try again",
+                    expected=expected_leo,
+                    actual=tail.log_end_offset,
+                )
+            self._check_producer(segment)
+            base_offset = tail.log_end_offset
+            # Before the put, so that no pause after it makes what it shows look newer than it is.
+            tried_ms = self._clock.monotonic_ms()
+            try:
+                put = self._try_put(segment, base_offset)
+            except UnknownOutcomeError as error:
+                if error.is_visible:
+                    raise
+                put = None
+            is_recent = self._is_recent(tail)
+            if put is not None and put.is_ours and is_recent:
+                # Nobody could use the name behind it before it stood there.
+                self._tail = _Tail(put.end_offset, tried_ms)
+                return self._acknowledge(segment, base_offset)
+            # Where an earlier put of ours was lost, only a fresh look tells that it never stood.
+            if put is not None and not put.is_ours and (is_recent or base_offset not in unknown):
+                unknown.discard(base_offset)
+                if is_recent and put.winner is not None:
+                    # The name behind the winner may have been used since the log was looked at,
+                    # but not freed: that takes longer from then.
+                    self._take_in_winner(put.winner)
+                    tail = self._tail = _Tail(put.end_offset, tail.observed_ms)
+                else:
+                    tail = self._look(segment)
+                continue
+            unknown.add(base_offset)
+            lost_answers += 1
+            self._give_up_when_lost(lost_answers, began_ms)
+            found, tail = self._look_for(segment, unknown)
+            if found is not None:
+                return _info(segment, found)
+            # What is not live below the log's end will never be.
+            unknown -= {offset for offset in unknown if offset < tail.log_end_offset}
+        raise StorageError(
+            f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended",
+            path=self._directory.path,
+        )
+
+    # --- putting ---------------------------------------------------------------------------------
+
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+        """Put the segment at an offset, and return what stands there now.
+
+        None when that cannot be seen: what took the name is gone again, or cannot be read.
+        """
+        name = SegmentName(base_offset)
+        try:
+            self._directory.store.put_if_absent(
+                self._directory.file_path(name.log),
+                segment.staged,
+                sync=self._config.flush_on_append,
+            )
+        except AlreadyExistsError:
+            try:
+                winner = self._directory.open(name)
+                is_ours = winner.append_id == segment.append_id
+                return _Put(is_ours, winner.end_offset, winner)
+            except StorageError:
+                return None
+        return _Put(True, base_offset + segment.record_count, None)
+
+    def _is_recent(self, tail: _Tail) -> bool:
+        """Whether nothing that was observed then can have been freed since (late-success rule)."""
+        return self._clock.monotonic_ms() - tail.observed_ms < self._directory.valid_ms
+
+    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
+        """Find out whether the segment is in the live log.
+
+        Args:
+            segment: which.
+            unknown: the offsets where it may be.
+
+        Raises:
+            UnknownOutcomeError: it has no producer, and the place was rewritten, or fell behind
+                the log's start, since.
+            StorageError: the store does not answer.
+        """
+        if segment.producer is not None:
+            tail = self._look(segment)
+            return self._find(segment), tail
+        while True:
+            view = self._directory.observe()
+            try:
+                found = [self._is_at(segment, offset, view) for offset in sorted(unknown)]
+            except NotFoundError:
+                continue  # rewritten and freed since
+            if None not in found:
+                break  # else the listing left out what appeared during it
+        tail = self._remember(view)
+        return next(
+            (at for at, here in zip(sorted(unknown), found, strict=True) if here), None
+        ), tail
+
+    def _is_at(self, segment: StagedSegment, offset: int, view: LogView) -> bool | None:
+        """Return whether a segment stands at an offset of a view; None if the view cannot tell.
+
+        Raises:
+            UnknownOutcomeError: the place was rewritten, or fell behind the log's start.
+        """
+        if offset >= view.log_end_offset:
+            return False
+        index = view.live.index_of(offset)
+        if index < 0 or view.live.segments[index].name.last_offset is not None:
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the answer to an append at offset {offset} was lost, "
+                f"and the place was merged or deleted before it could be looked at; read from "
+                f"{max(offset, view.log_start_offset)} to see whether the records are there",
+                path=self._directory.path,
+            )
+        reader = self._directory.open(view.live.segments[index].name)
+        if reader.end_offset <= offset:
+            return None
+        return reader.base_offset == offset and reader.append_id == segment.append_id
+
+    def _give_up_when_lost(self, lost_answers: int, began_ms: float) -> None:
+        """Do not look for an append so late that the log may have forgotten its producer."""
+        age_ms = self._clock.monotonic_ms() - began_ms
+        is_late = age_ms >= self._config.producer_id_expiration_ms / 2
+        if is_late or lost_answers > _MAX_LOST_ANSWERS:
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the answers to {lost_answers} puts of one append were "
+                f"lost within {age_ms / 1000:.0f} s",
+                path=self._directory.path,
+            )
+
+    def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
+        """Answer for a segment that was just put; what is derived from it is written if it can."""
+        self._take_in_own(segment, base_offset)
+        with suppress(SparkLogError):  # the records are safe, and readers do without what fails
+            for name, data in segment.derived_files(SegmentName(base_offset)):
+                self._directory.store.put(self._directory.file_path(name), data)
+            if self._snapshot_due_after <= 0:
+                self._snapshot_due_after = self._config.snapshot_interval_segments
+                self._snapshot_due_after = self._snapshots.write_if_due()
+        return _info(segment, base_offset)
+
+    # --- what is known of the log's end ----------------------------------------------------------
+
+    def _look(self, segment: StagedSegment) -> _Tail:
+        """Look at the log afresh, at its producers too where the segment needs them."""
+        view = self._directory.observe()
+        if segment.producer is not None:
+            self._producers, view = self._snapshots.producers(view, self._producers)
+        return self._remember(view)
+
+    def _remember(self, view: LogView) -> _Tail:
+        if self._producers is not None and self._producers.offset != view.log_end_offset:
+            self._producers = None
+        self._snapshot_due_after = self._snapshots.due_after(view)
+        self._tail = _Tail(view.log_end_offset, view.observed_ms)
+        return self._tail
+
+    def _forget(self) -> None:
+        self._tail = self._producers = None
+
+    # --- producers -------------------------------------------------------------------------------
+
+    def _with_producers(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+        """Know the producers of everything before the log's end, where the segment has one."""
+        if segment.producer is None or self._producers is not None:
+            return tail
+        return self._look(segment)
+
+    def _find(self, segment: StagedSegment) -> int | None:
+        assert self._producers is not None
+        assert segment.producer is not None
+        return self._producers.find(segment.producer, segment.record_count)
+
+    def _repeated(self, segment: StagedSegment) -> LogAppendInfo | None:
+        """Return where an idempotent append is that stands in the log already."""
+        if segment.producer is None:
+            return None
+        offset = self._find(segment)
+        return None if offset is None else _info(segment, offset)
+
+    def _check_producer(self, segment: StagedSegment) -> None:
+        """Check an idempotent append against everything before the offset that it is put at."""
+        if segment.producer is None:
+            return
+        assert self._producers is not None
+        self._producers.check(
+            segment.producer,
+            now_us=self._clock.time_us(),
+            expiration_ms=self._config.producer_id_expiration_ms,
+            where=self._directory.path,
+        )
+
+    def _take_in_winner(self, winner: SegmentReader) -> None:
+        """Take in what another append put at the log's end (state before put)."""
+        self._snapshot_due_after -= 1
+        if self._producers is not None:
+            for ordinal in range(winner.batch_count):
+                headers = winner.headers(ordinal)
+                self._producers.take_in(winner.base_offset, headers, self._clock.time_us())
+
+    def _take_in_own(self, segment: StagedSegment, base_offset: int) -> None:
+        self._snapshot_due_after -= 1
+        self._snapshots.note(SegmentSummary.of_staged(segment, base_offset))
+        if self._producers is not None and self._producers.offset == base_offset:
+            count = segment.record_count
+            self._producers.take_in_append(
+                segment.producer, base_offset, count, self._clock.time_us()
+            )
+
+
+def _info(segment: StagedSegment, base_offset: int) -> LogAppendInfo:
+    return LogAppendInfo(base_offset, base_offset + segment.record_count - 1)

@@ -1,0 +1,109 @@
+"""What reading yields: consecutive records, cut out of an Arrow batch by offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.schema import OFFSET_DELTA_FIELD
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Consecutive records of one leader epoch and one set of attributes, as they were read.
+
+    Attributes:
+        base_offset: the offset of the first row, where there are no gaps.
+        records: columns as asked for; zero-copy where the file is local and not compressed.
+        timestamp_type: 0 create time, 1 log append time.
+        leader_epoch: of all rows.
+        is_control: rows are markers, not for users.
+        segment_base_offset: what ``offset_delta`` counts from, where that column is there.
+        stored_bytes: size of the Arrow batch that they come from, as it is stored.
+    """
+
+    base_offset: int
+    records: pa.RecordBatch
+    timestamp_type: int
+    leader_epoch: int
+    is_control: bool
+    segment_base_offset: int
+    stored_bytes: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last row's."""
+        if OFFSET_DELTA_FIELD.name in self.records.schema.names:
+            last = self.records.column(OFFSET_DELTA_FIELD.name)[-1].as_py()
+            return self.segment_base_offset + int(last) + 1
+        return self.base_offset + int(self.records.num_rows)
+
+    def offsets(self) -> np.ndarray:
+        """Return the offset of every row, int64."""
+        if OFFSET_DELTA_FIELD.name in self.records.schema.names:
+            deltas = self.records.column(OFFSET_DELTA_FIELD.name).to_numpy()
+            offsets: np.ndarray = deltas.astype(np.int64) + self.segment_base_offset
+            return offsets
+        return np.arange(self.base_offset, self.base_offset + self.records.num_rows)
+
+
+def cut_batches(
+    headers: Sequence[BatchHeader],
+    records: pa.RecordBatch,
+    *,
+    segment_base_offset: int,
+    start_offset: int,
+    end_offset: int | None,
+    stored_bytes: int,
+) -> Iterator[LogBatch]:
+    """Yield the part of an Arrow batch between two offsets, one piece per kind of header.
+
+    Args:
+        headers: all of the Arrow batch.
+        records: all of its rows.
+        segment_base_offset: of the segment that it lies in.
+        start_offset: records before it are left out.
+        end_offset: records from it on are left out; None: none are.
+        stored_bytes: see `LogBatch`.
+    """
+    row = 0
+    for run in _runs(headers):
+        count = sum(header.record_count for header in run)
+        batch = LogBatch(
+            segment_base_offset + run[0].base_offset_delta,
+            records if len(run) == len(headers) else records.slice(row, count),
+            run[0].timestamp_type,
+            run[0].leader_epoch,
+            run[0].is_control,
+            segment_base_offset,
+            stored_bytes,
+        )
+        row += count
+        end = segment_base_offset + run[-1].last_offset_delta + 1
+        if start_offset > batch.base_offset or (end_offset is not None and end_offset < end):
+            batch = _slice(batch, start_offset, end if end_offset is None else end_offset)
+        if batch.records.num_rows:
+            yield batch
+
+
+def _runs(headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
+    if len(headers) == 1:
+        yield headers
+        return
+    for _, run in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
+        yield list(run)
+
+
+def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:
+    if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
+        first, last = np.searchsorted(batch.offsets(), [start_offset, end_offset])
+    else:
+        first = max(0, start_offset - batch.base_offset)
+        last = max(first, min(batch.records.num_rows, end_offset - batch.base_offset))
+    rows = batch.records.slice(int(first), int(last - first))
+    return replace(batch, base_offset=max(batch.base_offset, start_offset), records=rows)

@@ -1,0 +1,199 @@
+"""The files of one partition: which of them are the log, and what each holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_log.clock import Clock
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
+from spark_log.log.file_names import SegmentName
+from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.segment import SegmentReader
+from spark_log.storage import Store
+
+_MAX_SLOW_LISTINGS = 10
+"""Listings that took too long before one gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What one listing showed of the log, with the end that its last file tells.
+
+    Attributes:
+        live: the chain of segments.
+        log_end_offset: the next offset to be written.
+        observed_ms: monotonic time before the listing began.
+    """
+
+    live: LiveLog
+    log_end_offset: int
+    observed_ms: float
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.live.log_start_offset
+
+    def check_offset(self, offset: int, where: str) -> None:
+        """Check that the log can be read from ``offset``; its end waits for records.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+        """
+        start, end = self.log_start_offset, self.log_end_offset
+        if start <= offset <= end:
+            return
+        holds = (
+            f"the log holds {start} to {end - 1}" if start < end else f"the log is empty at {end}"
+        )
+        raise OffsetOutOfRangeError(
+            f"{where}: offset {offset} is out of range; {holds}",
+            offset=offset,
+            log_start_offset=start,
+            log_end_offset=end,
+        )
+
+
+class PartitionDirectory:
+    """One partition's directory, listed and its segments opened.
+
+    Attributes:
+        store: where it lies.
+        path: relative to the store's root.
+        topic_id: of the topic; checked against every segment.
+        partition: its number; likewise.
+        clock: dates what is observed.
+        valid_ms: how long what was observed counts: half of ``file.delete.delay.ms``. Nothing that
+            was part of the log then can have been freed by then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        topic_id: str,
+        partition: int,
+        clock: Clock,
+        valid_ms: float = math.inf,
+    ) -> None:
+        self.store = store
+        self.path = path
+        self.topic_id = topic_id
+        self.partition = partition
+        self.clock = clock
+        self.valid_ms = valid_ms
+
+    def observe(self) -> LogView:
+        """Return what the log is now: one listing, and the last file's last header.
+
+        Raises:
+            CorruptRecordError: the last file is damaged, or a segment before others is missing.
+            StorageError: listing takes longer, time and again, than what it shows counts.
+        """
+        hole: tuple[int, int] | None = None
+        slow_listings = 0
+        while slow_listings < _MAX_SLOW_LISTINGS:
+            observed_ms = self.clock.monotonic_ms()
+            live = self.live_log()
+            if self._took_too_long(observed_ms):
+                slow_listings += 1
+                continue
+            if live.beyond is not None:
+                # What appears during a listing may be left out of it although a later one is not.
+                before, hole = hole, (live.end_of_chain, live.beyond)
+                if hole != before:
+                    continue
+                raise CorruptRecordError(
+                    f"{self.path}: the log ends at offset {hole[0]}, but there is a segment "
+                    f"at {hole[1]}: what lies between them is missing. Restore it from a copy",
+                    path=self.path,
+                )
+            if not live.segments:
+                return LogView(live, live.log_start_offset, observed_ms)
+            last = live.segments[-1]
+            try:
+                end_offset = last.end_offset or self.open(last.name).end_offset
+            except NotFoundError:
+                continue  # rewritten and freed since the listing: list again
+            return LogView(live, end_offset, observed_ms)
+        raise StorageError(
+            f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
+            f"file.delete.delay.ms: what it shows may be out of date; raise that setting, or merge "
+            f"the topic's segments",
+            path=self.path,
+        )
+
+    def _took_too_long(self, observed_ms: float) -> bool:
+        """Whether what the listing shows may have been freed while it went on.
+
+        Then it may show neither a rewritten segment that came during it nor what that covers.
+        """
+        return 0 < self.valid_ms <= self.clock.monotonic_ms() - observed_ms
+
+    def live_log(self) -> LiveLog:
+        """Return the log that one listing shows."""
+        return live_log(self.store.list(self.path))
+
+    def walk(
+        self, view: LogView, start_offset: int, end_offset: int
+    ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
+        """Open the live segments from an offset on, each with where to begin in it.
+
+        Files that a rewrite replaces meanwhile are followed by their replacement.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: a segment is missing.
+        """
+        position = start_offset
+        doubted: LiveSegment | None = None
+        view.check_offset(position, self.path)
+        while position < min(end_offset, view.log_end_offset):
+            segment = view.live.segments[view.live.index_of(position)]
+            try:
+                reader = self.open(segment.name)
+            except NotFoundError:
+                pass
+            else:
+                if segment.end_offset in (None, reader.end_offset):
+                    yield position, segment, reader
+                    position = reader.end_offset
+                    continue
+                if segment == doubted:
+                    raise self.missing(segment, reader.end_offset)
+                doubted = segment  # what appeared during the listing may be left out of it
+            view = self.observe()
+            view.check_offset(position, self.path)
+
+    def open(self, name: SegmentName) -> SegmentReader:
+        """Open a segment.
+
+        Raises:
+            NotFoundError: it is gone, or was never there.
+            CorruptRecordError: it is damaged.
+        """
+        return SegmentReader(
+            self.store, self.path, name, topic_id=self.topic_id, partition=self.partition
+        )
+
+    def file_path(self, name: str) -> str:
+        """Return the path of a file of this partition, relative to the store's root."""
+        return f"{self.path}/{name}"
+
+    def missing(self, segment: LiveSegment, end_offset: int) -> CorruptRecordError:
+        """Return the error for a hole between the end of a segment and the next one's base."""
+        path = self.file_path(segment.name.log)
+        return CorruptRecordError(
+            f"{path} ends at offset {end_offset}, but the next segment begins at "
+            f"{segment.end_offset}: a segment between them is missing. Restore it from a copy, "
+            f"or read on from {segment.end_offset}",
+            path=path,
+        )

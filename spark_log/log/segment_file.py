@@ -1,0 +1,249 @@
+"""The bytes of a segment file: mapped into memory, or fetched from an object store in ranges.
+
+Both show the same: where the record batches lie, the message in front of each (which carries the
+batch headers), and a batch, decoded. They differ in what is read for it. Nothing in here knows of
+offsets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.errors import CorruptRecordError
+from spark_log.record import arrow_ipc
+from spark_log.storage import Store
+
+TAIL_BYTES: Final = 65_536
+"""Read from the end of a file first: the footer, and in a small file all of it."""
+
+RANGE_BYTES: Final = 8_388_608
+"""Read at once while batches are read in order; another one is fetched meanwhile."""
+
+_FIRST_RANGE_BYTES: Final = 1_048_576
+"""Of the first range: many readers take no more than a few batches."""
+
+_PROBE_BYTES: Final = 16_384
+"""Read for one message: its neighbours, where batches are small, are asked for next."""
+
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+
+Decode = Callable[[int], pa.RecordBatch]
+"""From an ordinal to its columns. Raises ValueError, OSError or ArrowException on damage."""
+
+
+class SegmentFile(ABC):
+    """An Arrow file of record batches.
+
+    Attributes:
+        blocks: where its record batches lie.
+        schema: with the metadata.
+        size_bytes: of the file.
+    """
+
+    blocks: arrow_ipc.Blocks
+    schema: pa.Schema
+    size_bytes: int
+
+    @abstractmethod
+    def message(self, ordinal: int) -> memoryview:
+        """Return the message of a batch: what lies in front of its body."""
+
+    @abstractmethod
+    def decoder(self, columns: Sequence[str]) -> Decode:
+        """Return what decodes batches to these columns; nothing is copied that need not be."""
+
+    def in_order(self, first: int, behind: int | None = None) -> Iterator[int]:
+        """Yield ordinals from ``first`` to before ``behind``, to read messages and batches of all.
+
+        Of the ordinal that was yielded last, both are at hand without a further read.
+        """
+        return iter(range(first, len(self.blocks) if behind is None else behind))
+
+    def messages_in_order(self, first: int) -> Iterator[int]:
+        """Yield ordinals from ``first`` on, to read their messages and few of the batches."""
+        return iter(range(first, len(self.blocks)))
+
+
+def open_segment_file(store: Store, path: str, size_bytes: int | None = None) -> SegmentFile:
+    """Open a segment's file.
+
+    Args:
+        store: where it lies.
+        path: relative to the store's root.
+        size_bytes: where a listing has shown it: then a damaged footer that leaves out the last
+            batches is recognised on an object store too. Files that are mapped tell it themselves.
+
+    Raises:
+        NotFoundError: it is gone.
+        ValueError, OSError, pa.ArrowException: it is no Arrow file, or its footer is damaged.
+    """
+    if store.is_mapped:
+        return _MappedFile(store.open_buffer(path))
+    return _RangedFile(store, path, size_bytes)
+
+
+class _MappedFile(SegmentFile):
+    """All of it is at hand: nothing is copied, and what is not touched is not read."""
+
+    def __init__(self, buffer: pa.Buffer) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self.size_bytes = len(self._view)
+        footer = arrow_ipc.footer_bytes(self._view)
+        self.blocks = arrow_ipc.read_blocks(self._view[max(0, self.size_bytes - footer) :])
+        arrow_ipc.check_blocks(self.blocks, self.size_bytes - footer)
+        self.schema = ipc.open_file(buffer).schema
+
+    def message(self, ordinal: int) -> memoryview:
+        block = self.blocks[ordinal]
+        return self._view[block.position : block.position + block.metadata_bytes]
+
+    def decoder(self, columns: Sequence[str]) -> Decode:
+        options = ipc.IpcReadOptions(use_threads=False)
+        names = self.schema.names
+        # Arrow copies a whole body to pick fields from it: worth it only where picking saves
+        # decompression. Without it an uncompressed batch is never copied.
+        if set(columns) < set(names) and arrow_ipc.codec(self.message(0)) != "none":
+            options.included_fields = sorted(map(self.schema.get_field_index, columns))
+        reader = ipc.open_file(self._buffer, options=options)
+        if list(columns) == names:
+            decode: Decode = reader.get_batch
+            return decode
+        return lambda ordinal: reader.get_batch(ordinal).select(columns)
+
+
+class _Range(NamedTuple):
+    """Bytes of the file, and where they begin."""
+
+    start: int
+    data: pa.Buffer
+
+    def covers(self, start: int, end: int) -> bool:
+        return self.start <= start and end <= self.start + int(self.data.size)
+
+    def cut(self, start: int, end: int) -> pa.Buffer:
+        return self.data.slice(start - self.start, end - start)
+
+
+_NOTHING: Final = _Range(0, pa.py_buffer(b""))
+
+
+class _RangedFile(SegmentFile):
+    """Each read is a request: the footer first, then only ranges that are wanted.
+
+    Memory is bounded by two ranges, or two batches where these are larger.
+    """
+
+    def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
+        self._store = store
+        self._path = path
+        tail = store.read_tail(path, TAIL_BYTES)
+        footer = arrow_ipc.footer_bytes(memoryview(tail))
+        wanted = footer + arrow_ipc.END_OF_STREAM_BYTES
+        if wanted > tail.size == TAIL_BYTES:
+            tail = store.read_tail(path, wanted)
+        if tail.size < TAIL_BYTES:
+            size_bytes = int(tail.size)
+        view = memoryview(tail)
+        if bytes(view[max(0, len(view) - wanted) : max(0, len(view) - footer)]) != _END_OF_STREAM:
+            raise ValueError("its record batches have no end")
+        self.blocks = arrow_ipc.read_blocks(view[len(view) - footer :])
+        arrow_ipc.check_blocks(self.blocks, None if size_bytes is None else size_bytes - footer)
+        self.schema = ipc.open_file(tail, footer_offset=tail.size).schema
+        if size_bytes is None:
+            size_bytes = wanted + (int(self.blocks.ends[-1]) if self.blocks else 0)
+        self.size_bytes = size_bytes
+        self._tail = _Range(self.size_bytes - int(tail.size), tail)
+        self._recent = _NOTHING
+
+    def message(self, ordinal: int) -> memoryview:
+        block = self.blocks[ordinal]
+        behind = block.position + block.metadata_bytes
+        self._have(block.position, behind, _PROBE_BYTES)
+        return memoryview(self._bytes(block.position, behind))
+
+    def decoder(self, columns: Sequence[str]) -> Decode:
+        def decode(ordinal: int) -> pa.RecordBatch:
+            block = self.blocks[ordinal]
+            message = ipc.read_message(self._bytes(block.position, block.end))
+            return ipc.read_record_batch(message, self.schema).select(columns)
+
+        return decode
+
+    def in_order(self, first: int, behind: int | None = None) -> Iterator[int]:
+        """See `SegmentFile.in_order`: while one range is decoded the next one is fetched.
+
+        Not from the start, but for those who have read the first range to its end: many take a
+        few batches and leave.
+        """
+        background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+        ahead: Future[_Range] | None = None
+        spans = self._spans(first, len(self.blocks) if behind is None else behind)
+        try:
+            for number, ordinals in enumerate(spans):
+                if ahead is not None:
+                    self._recent = ahead.result()
+                else:
+                    start, end = self._extent(ordinals)
+                    self._have(start, end)
+                ahead = None
+                if 0 < number < len(spans) - 1:
+                    start, end = self._extent(spans[number + 1])
+                    if not self._tail.covers(start, end):
+                        ahead = background.submit(self._fetch, start, end)
+                yield from ordinals
+        finally:
+            self._recent = _NOTHING
+            background.shutdown(wait=False, cancel_futures=True)
+
+    def messages_in_order(self, first: int) -> Iterator[int]:
+        """See `SegmentFile.messages_in_order`: small batches come along with their messages."""
+        for ordinal in range(first, len(self.blocks)):
+            block = self.blocks[ordinal]
+            is_small = block.end - block.position <= _PROBE_BYTES
+            behind = block.position + block.metadata_bytes
+            self._have(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
+            yield ordinal
+
+    def _spans(self, first: int, behind: int) -> list[range]:
+        """Return ordinals in runs, each to be fetched at once."""
+        spans = []
+        limit = _FIRST_RANGE_BYTES
+        while first < behind:
+            end = self.blocks[first].position + limit
+            following = int(np.searchsorted(self.blocks.ends, end, side="right"))
+            spans.append(range(first, min(behind, max(first + 1, following))))
+            first, limit = spans[-1].stop, RANGE_BYTES
+        return spans
+
+    def _extent(self, ordinals: range) -> tuple[int, int]:
+        return self.blocks[ordinals[0]].position, self.blocks[ordinals[-1]].end
+
+    def _have(self, start: int, end: int, read_bytes: int = 0) -> None:
+        """Make sure that bytes are at hand; read that many where they are not."""
+        if not (self._tail.covers(start, end) or self._recent.covers(start, end)):
+            self._recent = self._fetch(start, min(self.size_bytes, max(end, start + read_bytes)))
+
+    def _bytes(self, start: int, end: int) -> pa.Buffer:
+        for at_hand in (self._recent, self._tail):
+            if at_hand.covers(start, end):
+                return at_hand.cut(start, end)
+        return self._fetch(start, end).data
+
+    def _fetch(self, start: int, end: int) -> _Range:
+        data = self._store.read(self._path, start, end - start)
+        if data.size != end - start:
+            raise CorruptRecordError(
+                f"{self._path} has {data.size} bytes from position {start} on, its footer speaks "
+                f"of {end - start}. Restore the file from a copy",
+                path=self._path,
+                position=start,
+            )
+        return _Range(start, data)

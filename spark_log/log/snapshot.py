@@ -1,0 +1,253 @@
+"""Snapshots: what one would otherwise gather by opening every segment (DESIGN.md, 3.4).
+
+On storage: ``<offset>.snapshot``, an Arrow IPC file of one row: ``offset``; ``segments``, a list of
+what each live segment holds; ``producers``, a list of what is remembered of each idempotent
+producer (Kafka's producer snapshots). Its schema metadata names the topic id, the partition and a
+checksum over the row. Segments never change, so that what a snapshot says of one is true for as
+long as the file exists. Derived data, replaced atomically: a crash leaves the older one, and a
+missing or damaged one costs the opening of segments, never an answer. The exception: what the
+producers of deleted records had written is in the newest snapshot alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.log.file_names import SegmentName
+from spark_log.log.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_writer import StagedSegment
+from spark_log.record.checksum import array_crc32c
+from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
+
+_SEGMENT_TYPE = pa.struct(
+    [
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("last_offset", pa.int64()),
+        pa.field("generation", pa.int32(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("min_timestamp", TIMESTAMP_TYPE),
+        pa.field("max_timestamp", TIMESTAMP_TYPE, nullable=False),
+    ]
+)
+_RUN_TYPE = pa.struct(
+    [
+        pa.field("base_sequence", pa.int32(), nullable=False),
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+    ]
+)
+_PRODUCER_TYPE = pa.struct(
+    [
+        pa.field("producer_id", pa.int64(), nullable=False),
+        pa.field("producer_epoch", pa.int16(), nullable=False),
+        pa.field("appended", TIMESTAMP_TYPE, nullable=False),
+        pa.field("runs", pa.list_(_RUN_TYPE), nullable=False),
+    ]
+)
+SNAPSHOT_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("segments", pa.list_(_SEGMENT_TYPE), nullable=False),
+        pa.field("producers", pa.list_(_PRODUCER_TYPE), nullable=False),
+    ]
+)
+"""Columns of a snapshot file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What is known of a segment without opening it.
+
+    Attributes:
+        name: its file's.
+        end_offset: the offset after the last one that it holds or covers.
+        record_count: how many records it holds.
+        size_bytes: of the file.
+        min_timestamp_us: the least timestamp, microseconds; None if nobody has looked.
+        max_timestamp_us: the largest, microseconds.
+    """
+
+    name: SegmentName
+    end_offset: int
+    record_count: int
+    size_bytes: int
+    min_timestamp_us: int | None
+    max_timestamp_us: int
+
+    @classmethod
+    def of_staged(cls, segment: StagedSegment, base_offset: int) -> SegmentSummary:
+        """Return the summary of a segment that was appended at ``base_offset``."""
+        return cls(
+            name=SegmentName(base_offset),
+            end_offset=base_offset + segment.record_count,
+            record_count=segment.record_count,
+            size_bytes=segment.size_bytes,
+            min_timestamp_us=segment.min_timestamp_us,
+            max_timestamp_us=segment.max_timestamp_us,
+        )
+
+    @classmethod
+    def of_stored(cls, name: SegmentName, segment: SegmentReader) -> SegmentSummary:
+        """Return the summary of a stored segment, from its headers.
+
+        Raises:
+            CorruptRecordError: a header is damaged.
+        """
+        headers = [
+            header for ordinal in range(segment.batch_count) for header in segment.headers(ordinal)
+        ]
+        return cls(
+            name=name,
+            end_offset=segment.end_offset,
+            record_count=sum(header.record_count for header in headers),
+            size_bytes=segment.size_bytes,
+            min_timestamp_us=None,
+            max_timestamp_us=max(header.max_timestamp_us for header in headers),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A partition's segments and producers, as they were when its log ended at `offset`.
+
+    Attributes:
+        offset: the log end offset.
+        segments: of the live log, in offset order.
+        producers: after all records before `offset`.
+    """
+
+    offset: int
+    segments: tuple[SegmentSummary, ...]
+    producers: ProducerState
+
+    def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
+        """Return the file."""
+        producers = [_producer_row(*pair) for pair in self.producers.entries()]
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array([self.offset], pa.int64()),
+                _in_one_row(_segment_column(self.segments)),
+                _in_one_row(pa.array(producers, _PRODUCER_TYPE)),
+            ],
+            schema=SNAPSHOT_SCHEMA,
+        )
+        metadata = {
+            "spark_log.format": FORMAT_VERSION,
+            "spark_log.topic_id": topic_id,
+            "spark_log.partition": str(partition),
+            "spark_log.crc32c": str(_crc32c(batch)),
+        }
+        sink = pa.BufferOutputStream()
+        schema = SNAPSHOT_SCHEMA.with_metadata(metadata)
+        with ipc.new_file(sink, schema) as writer:
+            writer.write_batch(batch.replace_schema_metadata(metadata))
+        return sink.getvalue()
+
+    @classmethod
+    def from_buffer(cls, data: pa.Buffer, *, topic_id: str, partition: int) -> Snapshot:
+        """Read a file.
+
+        Raises:
+            ValueError: it is damaged, or of another partition.
+        """
+        try:
+            file = ipc.open_file(data)
+            metadata = file.schema.metadata or {}
+            owner = (metadata.get(b"spark_log.topic_id"), metadata.get(b"spark_log.partition"))
+            if owner != (topic_id.encode(), str(partition).encode()):
+                raise ValueError(f"belongs to topic id and partition {owner}, not to this one")
+            if not file.schema.equals(SNAPSHOT_SCHEMA) or file.num_record_batches != 1:
+                raise ValueError("its columns are not a snapshot's")
+            batch = file.get_batch(0)
+            batch.validate(full=True)
+            if metadata.get(b"spark_log.crc32c") != str(_crc32c(batch)).encode():
+                raise ValueError("its checksum does not fit")
+            (row,) = batch.cast(_readable(SNAPSHOT_SCHEMA)).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise ValueError(f"not a readable Arrow file: {error}") from None
+        return cls(
+            row["offset"],
+            tuple(map(_segment, row["segments"])),
+            ProducerState(row["offset"], map(_producer, row["producers"])),
+        )
+
+
+def _crc32c(batch: pa.RecordBatch) -> int:
+    crc = 0
+    for column in batch.columns:
+        crc = array_crc32c(column, crc)
+    return crc
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with timestamps as int64: microseconds, as Python counts them here."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind):
+            return pa.int64()
+        if pa.types.is_list(kind):
+            return pa.list_(plain(kind.value_type))
+        if pa.types.is_struct(kind):
+            return pa.struct([field.with_type(plain(field.type)) for field in kind.fields])
+        return kind
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+
+
+def _in_one_row(items: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+
+
+def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
+    columns = {
+        "base_offset": [summary.name.base_offset for summary in summaries],
+        "last_offset": [summary.name.last_offset for summary in summaries],
+        "generation": [summary.name.generation for summary in summaries],
+        "end_offset": [summary.end_offset for summary in summaries],
+        "record_count": [summary.record_count for summary in summaries],
+        "size_bytes": [summary.size_bytes for summary in summaries],
+        "min_timestamp": [summary.min_timestamp_us for summary in summaries],
+        "max_timestamp": [summary.max_timestamp_us for summary in summaries],
+    }
+    fields = _SEGMENT_TYPE.fields
+    arrays = [pa.array(columns[field.name], field.type) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _segment(row: dict[str, Any]) -> SegmentSummary:
+    return SegmentSummary(
+        name=SegmentName(row["base_offset"], row["last_offset"], row["generation"]),
+        end_offset=row["end_offset"],
+        record_count=row["record_count"],
+        size_bytes=row["size_bytes"],
+        min_timestamp_us=row["min_timestamp"],
+        max_timestamp_us=row["max_timestamp"],
+    )
+
+
+def _producer_row(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": entry.epoch,
+        "appended": entry.appended_us,
+        "runs": [
+            {
+                "base_sequence": run.base_sequence,
+                "base_offset": run.base_offset,
+                "record_count": run.record_count,
+            }
+            for run in entry.runs
+        ],
+    }
+
+
+def _producer(row: dict[str, Any]) -> tuple[int, ProducerEntry]:
+    runs = tuple(SequenceRun(**run) for run in row["runs"])
+    return row["producer_id"], ProducerEntry(row["producer_epoch"], runs, row["appended"])

@@ -1,0 +1,147 @@
+"""Verifies all logs of a root, or some, and that nothing lies beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from spark_log.config import TopicConfig
+from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
+from spark_log.log import PartitionLog
+from spark_log.log.finding import Finding, FindingKind, Severity
+from spark_log.log.verifier import Verifier
+from spark_log.metadata import metadata_log
+from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.image import MetadataImage
+
+_TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
+_INTERNAL = (metadata_log.DIRECTORY, "__consumer_offsets", "__consumer_groups")
+
+Progress = Callable[[int], None]
+
+
+class ClusterVerifier:
+    """Verifies partitions one after the other.
+
+    Attributes:
+        partitions: how many have been verified so far.
+        segments: in all of them.
+        records: in all of them.
+        size_bytes: of all their files.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Collection[str] | None = None,
+        partitions: Collection[int] | None = None,
+        *,
+        repair: bool = False,
+    ) -> None:
+        """Find out which partitions are meant.
+
+        Args:
+            cluster: the root.
+            topics: names; None for all, the metadata log included, and what lies beside them.
+            partitions: only these numbers; None for all.
+            repair: whether to set right what can be (see `Verifier`).
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic, or it has no such partition.
+        """
+        self._cluster = cluster
+        self._repair = repair
+        self._is_whole = topics is None and partitions is None
+        self._image, self._metadata_error = self._read_image(topics)
+        self._logs = list(self._choose(topics, partitions))
+        self.partitions = self.segments = self.records = self.size_bytes = 0
+
+    def total_bytes(self) -> int:
+        """Return how many bytes there are to look at, by a listing of each partition."""
+        return sum(
+            file.size_bytes
+            for log in self._logs
+            for file in self._cluster.store.list(log.directory)
+        )
+
+    def findings(self, progress: Progress = lambda done_bytes: None) -> Iterator[Finding]:
+        """Yield what is not as it should be, as it is found.
+
+        Args:
+            progress: called with numbers of bytes that were looked at.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        if self._metadata_error is not None:
+            yield Finding(
+                metadata_log.DIRECTORY,
+                FindingKind.UNREADABLE,
+                Severity.ERROR,
+                f"which topics there are cannot be told: {self._metadata_error}",
+            )
+        for log in self._logs:
+            verifier = Verifier(log, repair=self._repair)
+            yield from verifier.findings(progress)
+            self.partitions += 1
+            self.segments += verifier.segments
+            self.records += verifier.records
+            self.size_bytes += verifier.size_bytes
+        if self._is_whole and self._metadata_error is None:
+            yield from self._orphaned_directories()
+
+    def _read_image(
+        self, topics: Collection[str] | None
+    ) -> tuple[MetadataImage, CorruptRecordError | None]:
+        try:
+            return self._cluster.image(), None
+        except CorruptRecordError as error:
+            if topics is not None:
+                raise
+            return MetadataImage(), error
+
+    def _choose(
+        self, topics: Collection[str] | None, partitions: Collection[int] | None
+    ) -> Iterator[PartitionLog]:
+        if topics is None and partitions is None:
+            yield PartitionLog(
+                self._cluster.store,
+                metadata_log.DIRECTORY,
+                topic_id=metadata_log.TOPIC_ID,
+                partition=0,
+                config=TopicConfig(),
+                clock=self._cluster.clock,
+            )
+        chosen = self._image.topics() if topics is None else map(self._image.topic, topics)
+        is_there = partitions is None
+        for topic in chosen:
+            for partition in sorted(topic.partitions) if partitions is None else partitions:
+                if topics is None and partition not in topic.partitions:
+                    continue
+                is_there = True
+                yield self._cluster.partition_log(topic, partition)
+        if not is_there:
+            raise UnknownTopicOrPartitionError(f"no topic has a partition {partitions}")
+
+    def _orphaned_directories(self) -> Iterator[Finding]:
+        store = self._cluster.store
+        found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
+        # Afterwards, so that what was created meanwhile is known.
+        topics = {topic.directory: topic for topic in self._cluster.image().topics()}
+        for name in sorted(found):
+            if name in topics:
+                topic = topics[name]
+                expected = set(map(topic.partition_directory, topic.partitions))
+                for partition in sorted(found[name]):
+                    path = f"{name}/{partition}"
+                    if path not in expected:
+                        yield _orphan(path, f"topic {topic.name} has no such partition")
+            elif _TOPIC_DIRECTORY.fullmatch(name):
+                yield _orphan(name, "no topic owns it: left over from one that was deleted")
+            elif name not in _INTERNAL:
+                yield _orphan(name, "it is nothing of spark-log's")
+
+
+def _orphan(path: str, reason: str) -> Finding:
+    message = f"{reason}. Look at it, and remove it by hand"
+    return Finding(path, FindingKind.ORPHANED_DIRECTORY, Severity.WARNING, message)

@@ -1,0 +1,55 @@
+"""Moving batches from one segment into another: their offsets count from another base there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
+
+
+def rebase(
+    headers: Sequence[BatchHeader], records: pa.RecordBatch, shift: int, *, with_offsets: bool
+) -> tuple[tuple[BatchHeader, ...], pa.RecordBatch]:
+    """Return batches as they stand in a segment with another base offset; checksums stay true.
+
+    Args:
+        headers: of the batches.
+        records: their rows, with ``offset_delta`` if any offset of theirs is missing.
+        shift: the old segment's base offset less the new one's.
+        with_offsets: whether the new segment has the column ``offset_delta``.
+
+    Returns:
+        Headers and rows with offsets relative to the new base; columns of `RECORD_SCHEMA`, and
+        ``offset_delta`` if it is asked for.
+
+    Raises:
+        ValueError: offsets are missing, and the column that tells which is not there or not wanted.
+    """
+    moved = tuple(
+        replace(
+            header,
+            base_offset_delta=header.base_offset_delta + shift,
+            last_offset_delta=header.last_offset_delta + shift,
+        )
+        for header in headers
+    )
+    has_offsets = OFFSET_DELTA_FIELD.name in records.schema.names
+    if any(header.has_gaps for header in headers) and not (has_offsets and with_offsets):
+        raise ValueError("batches that lack offsets need the column that tells which they have")
+    rows = records.select(RECORD_SCHEMA.names)
+    if not with_offsets:
+        return moved, rows
+    if has_offsets:
+        deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy() + np.int32(shift)
+    else:
+        ranges = [
+            np.arange(header.base_offset_delta, header.last_offset_delta + 1, dtype=np.int32)
+            for header in moved
+        ]
+        deltas = np.concatenate(ranges) if ranges else np.empty(0, np.int32)
+    return moved, rows.append_column(OFFSET_DELTA_FIELD, pa.array(deltas, pa.int32()))

@@ -1,0 +1,128 @@
+"""What an object store's answer, or the lack of one, says about a request."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from spark_log import errors
+
+REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
+"""What obstore raises when a request fails; a missing object is a ``FileNotFoundError``."""
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NEVER_SENT = ("kind: Connect,", "kind: Builder,")
+_FULL = {507}
+_FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
+_MISSING_CODES = {"NoSuchKey", "BlobNotFound"}
+_NO_BUCKET_CODES = {"NoSuchBucket", "ContainerNotFound"}
+_PASSING = {408, 409, 429}
+_PASSING_CODES = {"RequestTimeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request failed.
+
+    Attributes:
+        status: the HTTP status, 0 where there was no answer.
+        code: the service's own name for the error, or "".
+        was_sent: False when no connection came about.
+        is_missing: there is no such object.
+        is_refused_name: the name is taken, or (409) somebody else is taking it just now.
+    """
+
+    status: int
+    code: str
+    was_sent: bool
+    is_missing: bool
+    is_refused_name: bool
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Read what obstore says. Its text holds URLs and headers: it is never shown."""
+        text = str(error)
+        status = _STATUS.search(text)
+        code = _CODE.search(text)
+        if status is None and isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            number = HTTPStatus.FORBIDDEN.value
+        else:
+            number = int(status.group(1)) if status else 0
+        return cls(
+            status=number,
+            code=code.group(1) if code else "",
+            was_sent=not any(sign in text for sign in _NEVER_SENT),
+            # A bucket, or a user, may be what is not found.
+            is_missing=isinstance(error, FileNotFoundError)
+            and (code is None or code.group(1) in _MISSING_CODES),
+            is_refused_name=isinstance(error, AlreadyExistsError | PreconditionError),
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """No space or quota is left."""
+        return self.status in _FULL or self.code in _FULL_CODES
+
+    @property
+    def may_have_happened(self) -> bool:
+        """The request may have taken effect: only an answer that refuses it rules that out.
+
+        A 5xx rules nothing out: S3 says so of 500, and a proxy on the way may say 502 to 504 of
+        a request that it handed on.
+        """
+        if not self.was_sent or self.is_full or self.status == HTTPStatus.NOT_IMPLEMENTED:
+            return False
+        return self.status == 0 or self.status >= 500
+
+    @property
+    def may_succeed_later(self) -> bool:
+        """The same request may be answered otherwise in a moment."""
+        if self.is_full or self.status == HTTPStatus.NOT_IMPLEMENTED:
+            return False
+        is_passing = self.status in _PASSING or self.code in _PASSING_CODES
+        return self.status == 0 or self.status >= 500 or is_passing
+
+    def error(self, path: str) -> errors.StorageError:
+        """Return this package's error; it says nothing that could hold a credential."""
+        if self.is_missing:
+            return errors.NotFoundError(f"{path}: no such file", path=path)
+        if self.code in _NO_BUCKET_CODES:
+            return errors.InvalidRootError(
+                f"{path}: there is no such bucket ({self}); create it first, or check its name",
+                path=path,
+            )
+        if self.is_full:
+            return errors.StorageFullError(
+                f"{path}: no space is left ({self}); nothing of it is visible, free space and "
+                f"write it again",
+                path=path,
+            )
+        if self.status == HTTPStatus.NOT_IMPLEMENTED:
+            return errors.UnsupportedStoreError(
+                f"{path}: the server does not know this request ({self}); spark-log needs an "
+                f"object store with conditional writes",
+                path=path,
+            )
+        is_denied = self.status in (401, 403) or "User" in self.code
+        hint = "; check the credentials and their rights" if is_denied else ""
+        return errors.StorageError(f"{path}: {self}{hint}", path=path)
+
+    def __str__(self) -> str:
+        if not self.status:
+            return "the object store does not answer"
+        try:
+            phrase = HTTPStatus(self.status).phrase
+        except ValueError:
+            phrase = ""
+        return f"HTTP {self.status} {self.code or phrase}".rstrip()

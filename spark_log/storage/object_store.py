@@ -1,0 +1,428 @@
+"""A bucket prefix on S3 (or what speaks its API), Google Cloud Storage or Azure Blob Storage.
+
+``put_if_absent`` is a PUT on the condition that nothing stands under the name. Each carries a
+random put id as object metadata, by which a second delivery of the same put is told from
+another's. On S3 a large staged file is uploaded in parts under a hidden name beside the target,
+and takes its name by a copy that is completed on the same condition: so a try that lost to another
+does not upload again. A crash leaves at most that hidden object, which no listing shows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from tempfile import gettempdir
+from typing import ClassVar, Final, NoReturn
+
+import numpy as np
+import obstore
+import pyarrow as pa
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidRootError,
+    NotFoundError,
+    StorageError,
+    UnsupportedStoreError,
+)
+from spark_log.storage.conditional_put import ConditionalPut
+from spark_log.storage.local import LocalStagedFile
+from spark_log.storage.object_clients import ObjectClients
+from spark_log.storage.object_errors import REQUEST_ERRORS, Failure
+from spark_log.storage.object_location import ObjectLocation
+from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+
+PUT_ID: Final = "sparklogput"
+"""Name of the object metadata; letters only: Azure takes no hyphens, and proxies drop ``_``."""
+
+MULTIPART_BYTES: Final = 64 << 20
+_PART_BYTES: Final = 8 << 20
+_PARTS_AT_ONCE: Final = 4
+_PAGE: Final = 1_000
+_AFTER_ALL: Final = "\U0010ffff"
+"""Sorts after every other character."""
+
+_BEFORE_HIDDEN: Final = f"-{_AFTER_ALL}"
+"""Sorts right before every name that begins with a dot."""
+
+_PROBE_RACES: Final = 3
+_PROBE_CONTENDERS: Final = 8
+
+
+class ObjectStore(Store):
+    """Objects below a prefix of a bucket."""
+
+    is_mapped: ClassVar[bool] = False
+
+    def __init__(self, location: ObjectLocation, *, multipart_bytes: int = MULTIPART_BYTES) -> None:
+        """Open it; touches nothing.
+
+        Args:
+            location: where it lies; travels with its credentials when the store is pickled.
+            multipart_bytes: staged files from this size on are uploaded in parts (on S3).
+        """
+        self.url = location.url
+        self._location = location
+        self._clients = ObjectClients(location)
+        self._multipart_bytes = multipart_bytes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopened, (self._location, self._multipart_bytes)
+
+    # --- the root --------------------------------------------------------------------------------
+
+    def create_root(self) -> None:
+        """See `Store.create_root`: puts and races for a few hidden names, and removes them."""
+        names = [f".probe-{uuid.uuid4().hex}" for _ in range(2 + _PROBE_RACES)]
+        put, copy, *races = names
+        try:
+            self._probe_put(put)
+            if self._location.service == "s3":
+                self._probe_copy(put, copy)
+            for race in races:
+                self._probe_race(race)
+        except InvalidRootError:
+            raise InvalidRootError(
+                f"{self.url}: there is no bucket {self._location.bucket!r}; create it first, or "
+                f"check its name",
+                path=self.url,
+            ) from None
+        finally:
+            with suppress(StorageError):
+                for name in names:
+                    self.delete(name)
+
+    def _probe_put(self, name: str) -> None:
+        self.put(name, b"")  # bucket, credentials and rights: what fails here is no fault of theirs
+        self.delete(name)
+        try:
+            self.put_if_absent(name, b"probe")
+        except StorageError as error:
+            if error.retriable or isinstance(error, UnsupportedStoreError):
+                raise
+            self._refuse(f"it does not take a put on a condition ({error})")
+        if self._put_id(name) is None:
+            self._refuse("it does not keep the metadata of objects, by which a put is recognised")
+        try:
+            self.put_if_absent(name, b"another")
+        except AlreadyExistsError:
+            return
+        self._refuse("it ignores the condition of a PUT (If-None-Match)")
+
+    def _probe_race(self, name: str) -> None:
+        def contend(number: int) -> bool:
+            try:
+                self.put_if_absent(name, str(number).encode())
+            except AlreadyExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(_PROBE_CONTENDERS) as pool:
+            winners = sum(pool.map(contend, range(_PROBE_CONTENDERS)))
+        if winners != 1:
+            self._refuse(f"{winners} of {_PROBE_CONTENDERS} writers at once created one object")
+
+    def _probe_copy(self, source: str, name: str) -> None:
+        for attempt in range(2):
+            try:
+                obstore.copy(self._clients.copier, source, name, overwrite=False)
+            except REQUEST_ERRORS as error:
+                failure = Failure.of(error)
+                if failure.is_refused_name and attempt:
+                    return
+                if failure.may_succeed_later:
+                    raise failure.error(name) from None
+                self._refuse(f"a multipart upload cannot be completed on a condition ({failure})")
+        self._refuse("it ignores the condition of a multipart upload's completion")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise UnsupportedStoreError(
+            f"{self.url} cannot be a root: two writers could create the same object, since "
+            f"{reason}; spark-log needs an object store with conditional writes",
+            path=self.url,
+        )
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def stage(self, directory: str) -> StagedFile:
+        """See `Store.stage`: a temporary file on this machine (``TMPDIR``)."""
+        return _StagedObject(self, self._clients, directory)
+
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """See `Store.put_if_absent`; durable with or without ``sync``."""
+        if isinstance(source, _StagedObject) and self._is_large(source):
+            self._copy_if_absent(path, source)
+            return
+        data = _array(source.read_back() if isinstance(source, StagedFile) else source)
+        put_id = uuid.uuid4().hex
+
+        def send() -> None:
+            obstore.put(
+                self._clients.writer,
+                path,
+                data,
+                mode="create",
+                attributes={PUT_ID: put_id},
+                use_multipart=False,
+            )
+
+        def is_ours() -> bool | None:
+            try:
+                return self._put_id(path) == put_id
+            except NotFoundError:
+                return None
+
+        ConditionalPut(path, send, is_ours).run()
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """See `Store.put`."""
+        with _request(path):
+            obstore.put(self._clients.reader, path, _array(data), use_multipart=False)
+
+    def _is_large(self, staged: _StagedObject) -> bool:
+        # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
+        # not atomic.
+        with storage_errors(staged.directory):
+            staged.seal()
+            is_large = staged.size_bytes >= self._multipart_bytes
+        return is_large and self._location.service == "s3"
+
+    def _copy_if_absent(self, path: str, staged: _StagedObject) -> None:
+        uploaded = staged.upload()
+
+        def is_ours() -> bool | None:
+            # A copy carries no metadata on S3: compare the bytes, which are different in any two
+            # segments (docs/adr/0003). Another's differ in their first chunk.
+            try:
+                return self._holds(path, staged.read_back())
+            except NotFoundError:
+                return None
+
+        ConditionalPut(
+            path,
+            lambda: obstore.copy(self._clients.copier, uploaded, path, overwrite=False),
+            is_ours,
+        ).run()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """See `Store.read`."""
+        if length <= 0:
+            self.head(path)
+            return pa.py_buffer(b"")
+        try:
+            return pa.py_buffer(
+                obstore.get_range(self._clients.reader, path, start=start, length=length)
+            )
+        except REQUEST_ERRORS as error:
+            # A range that begins at or after the end is refused, in several ways.
+            if isinstance(error, FileNotFoundError) or start < self.head(path).size_bytes:
+                raise Failure.of(error).error(path) from None
+            return pa.py_buffer(b"")
+
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """See `Store.read_tail`: one request, except on Azure, which has no suffix ranges."""
+        if length > 0 and self._location.service != "azure":
+            with suppress(*REQUEST_ERRORS):
+                result = obstore.get(
+                    self._clients.reader, path, options={"range": {"suffix": length}}
+                )
+                return pa.py_buffer(result.bytes())
+        size_bytes = self.head(path).size_bytes
+        return self.read(path, max(0, size_bytes - length), min(length, size_bytes))
+
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """See `Store.open_buffer`: reads it whole."""
+        with _request(path):
+            return pa.py_buffer(obstore.get(self._clients.reader, path).bytes())
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`: pages of 1,000; what lies in a subdirectory is skipped, not read."""
+        for name, info in self._children(directory, start_after or ""):
+            if info is not None and not name.startswith("."):
+                yield info
+
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """See `Store.list_hidden`: uploads in parts on their way, and probes."""
+        for name, info in self._children(directory, _BEFORE_HIDDEN):
+            if not name.startswith("."):
+                return
+            if info is not None:
+                yield info
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`: one request for each."""
+        for name, info in self._children(directory, ""):
+            if info is None and not name.startswith("."):
+                yield name
+
+    def head(self, path: str) -> FileInfo:
+        """See `Store.head`."""
+        with _request(path):
+            return _file_info(obstore.head(self._clients.reader, path))
+
+    # --- deleting --------------------------------------------------------------------------------
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+        with suppress(NotFoundError), _request(path):
+            obstore.delete(self._clients.reader, path)
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`: by batches of 1,000."""
+        while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
+            # Where another deletes too, one may be missing: the next look tells what is left.
+            with suppress(NotFoundError), _request(directory):
+                obstore.delete(self._clients.reader, found)
+
+    # --- for others ------------------------------------------------------------------------------
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`."""
+        return self._location.delta_url(directory)
+
+    def delta_options(self) -> dict[str, str]:
+        """See `Store.delta_options`."""
+        return self._location.delta_options()
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _put_id(self, path: str) -> str | None:
+        """Return by which put the object was made."""
+        with _request(path):
+            found = obstore.get(self._clients.reader, path, options={"head": True})
+            return found.attributes.get(PUT_ID)
+
+    def _holds(self, path: str, expected: pa.Buffer) -> bool:
+        """Whether the object has exactly these bytes, in constant memory."""
+        if self.head(path).size_bytes != expected.size:
+            return False
+        position, view = 0, memoryview(expected).cast("B")
+        with _request(path):
+            for chunk in obstore.get(self._clients.reader, path).stream(_PART_BYTES):
+                if view[position : position + len(chunk)] != memoryview(chunk):
+                    return False
+                position += len(chunk)
+        return position == len(view)
+
+    def _children(self, directory: str, start_after: str) -> Iterator[tuple[str, FileInfo | None]]:
+        """Yield name and description of what lies directly in a directory, in order of names.
+
+        A directory in it has no description.
+        """
+        prefix = f"{directory}/" if directory else ""
+        after = f"{prefix}{start_after}" if start_after else ""
+        # Azure begins where it is told in some of its versions only, and there at the name itself.
+        # So what was to be left out is looked for, and nothing is listed again to skip something.
+        starts_after = self._location.service != "azure"
+        is_done = False
+        while not is_done:
+            is_done = True
+            for info in self._objects(directory, after or None):
+                name, is_deeper, _ = info.path[len(prefix) :].partition("/")
+                if info.path <= after:
+                    continue
+                if not is_deeper:
+                    yield name, info
+                    continue
+                yield name, None
+                after = f"{prefix}{name}/{_AFTER_ALL}"
+                if starts_after:
+                    is_done = False
+                    break
+
+    def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
+        """Yield all objects below a directory, however deep."""
+        with _request(directory):
+            pages = obstore.list(
+                self._clients.reader, directory or None, offset=after, chunk_size=_PAGE
+            )
+        while True:
+            with _request(directory):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield from map(_file_info, page)
+
+
+class _StagedObject(StagedFile):
+    """A local temporary file, and, once it was tried as a large one, its upload."""
+
+    def __init__(self, store: ObjectStore, clients: ObjectClients, directory: str) -> None:
+        self._file = LocalStagedFile(gettempdir())
+        self._store = store
+        self._clients = clients
+        self.directory = directory
+        self._hidden = f"{directory}/.{uuid.uuid4().hex}.tmp".lstrip("/")
+        self._is_uploaded = self._may_be_there = False
+        self.sink = self._file.sink
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    def seal(self) -> None:
+        self._file.seal()
+
+    def read_back(self) -> pa.Buffer:
+        return self._file.read_back()
+
+    def upload(self) -> str:
+        """Upload it, once, in parts and in constant memory, and return under which name."""
+        if not self._is_uploaded:
+            self._may_be_there = True
+            with _request(self._hidden):
+                obstore.put(
+                    self._clients.bulk,
+                    self._hidden,
+                    Path(self._file.path),
+                    use_multipart=True,
+                    chunk_size=_PART_BYTES,
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
+            self._is_uploaded = True
+        return self._hidden
+
+    def discard(self) -> None:
+        self._file.discard()
+        if self._may_be_there:
+            self._is_uploaded = self._may_be_there = False
+            with suppress(StorageError):  # what stays is hidden
+                self._store.delete(self._hidden)
+
+
+@contextmanager
+def _request(path: str) -> Iterator[None]:
+    """Turn obstore's errors inside the block into this package's, without their text."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except REQUEST_ERRORS as error:
+        raise Failure.of(error).error(path) from None
+
+
+def _file_info(meta: obstore.ObjectMeta) -> FileInfo:
+    # Answers to HEAD have whole seconds, listings often more: both are taken to the second's end,
+    # so that they agree and no file looks older than it is.
+    moment: datetime = meta["last_modified"]
+    return FileInfo(meta["path"], meta["size"], (int(moment.timestamp()) + 1) * 1_000_000)
+
+
+def _array(data: bytes | pa.Buffer) -> bytes | np.ndarray:
+    """Return ``data`` in a form that obstore reads without copying."""
+    if isinstance(data, bytes):
+        return data
+    return np.frombuffer(data, np.uint8) if data.size else b""
+
+
+def _reopened(location: ObjectLocation, multipart_bytes: int) -> ObjectStore:
+    return ObjectStore(location, multipart_bytes=multipart_bytes)

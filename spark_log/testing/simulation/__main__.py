@@ -1,0 +1,124 @@
+"""Runs simulations from a shell: many of them at length, or one again, step by step."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from spark_log.testing.simulation.rules import RULES, SOUND
+from spark_log.testing.simulation.runner import Tally, simulate_many
+from spark_log.testing.simulation.scheduler import TraceEntry
+from spark_log.testing.simulation.simulation import SimulationFailedError, simulate
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def main(
+    seeds: Annotated[int, typer.Option(help="How many simulations to run.", min=1)] = 2000,
+    first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    jobs: Annotated[
+        int, typer.Option(help="How many processes; all cores by default.", min=1)
+    ] = os.cpu_count() or 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Run this one alone, and print all that happens.", min=0)
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="A safety rule to leave out; see --rules.", metavar="RULE")
+    ] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules, and end.")] = False,
+    lines: Annotated[
+        int, typer.Option(help="How much to show of what led to a failure.", min=1)
+    ] = 40,
+) -> None:
+    """Run the log against simulated storage, and check everything that it promises.
+
+    Ends with status 1 when something did not hold; each failure names the seed that brings it back.
+    """
+    if rules:
+        typer.echo("\n".join(RULES))
+        return
+    if rule is not None and rule not in RULES:
+        raise typer.BadParameter(f"{rule!r} is none of those that --rules lists")
+    if seed is not None:
+        raise typer.Exit(_replay(seed, rule))
+    raise typer.Exit(_run(range(first, first + seeds), rule, jobs, lines))
+
+
+def _replay(seed: int, rule: str | None) -> int:
+    try:
+        result = simulate(seed, SOUND if rule is None else RULES[rule])
+    except SimulationFailedError as failure:
+        _print_failure(failure, len(failure.trace))
+        return 1
+    _print_trace(result.trace)
+    typer.echo(f"seed {seed}: {result.steps} steps, {result.records} records, everything held")
+    return 0
+
+
+def _run(seeds: range, rule: str | None, jobs: int, lines: int) -> int:
+    began_s = time.perf_counter()
+    tallies = []
+    for tally in _with_progress(simulate_many(seeds, rule=rule, jobs=jobs), len(seeds)):
+        tallies.append(tally)
+        for failure in tally.failures:
+            _print_failure(failure, lines)
+    took_s = time.perf_counter() - began_s
+    failures = sorted(failure.seed for tally in tallies for failure in tally.failures)
+    steps, records = (
+        sum(getattr(tally, what) for tally in tallies) for what in ("steps", "records")
+    )
+    typer.echo(
+        f"{len(seeds):,} seeds from {seeds.start} in {took_s:,.0f} s with {jobs} "
+        f"{'process' if jobs == 1 else 'processes'}: {len(seeds) / took_s:,.1f} seeds/s; "
+        f"{steps:,} steps, {records:,} records; {len(failures)} failures"
+    )
+    if failures:
+        typer.echo(f"run one again with --seed: {', '.join(map(str, failures[:20]))}")
+    return 1 if failures else 0
+
+
+def _with_progress(tallies: Iterable[Tally], total: int) -> Iterator[Tally]:
+    """Show a bar with the rate and the failures, where there is a terminal to show it on."""
+    if not sys.stderr.isatty():
+        yield from tallies
+        return
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]:.1f} seeds/s, {task.fields[failed]} failures"),
+        TimeRemainingColumn(),
+    )
+    began_s = time.perf_counter()
+    done = failed = 0
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total, rate=0.0, failed=0)
+        for tally in tallies:
+            done, failed = done + tally.seeds, failed + len(tally.failures)
+            rate = done / (time.perf_counter() - began_s)
+            progress.update(task, completed=done, rate=rate, failed=failed)
+            yield tally
+
+
+def _print_failure(failure: SimulationFailedError, lines: int) -> None:
+    typer.echo(f"\nseed {failure.seed} ({failure.profile})")
+    if len(failure.trace) > lines:
+        typer.echo(f"{'':6} … {len(failure.trace) - lines} lines before")
+    _print_trace(failure.trace[-lines:])
+    typer.echo(f"seed {failure.seed}: {failure.reason}\n{failure.details}")
+
+
+def _print_trace(trace: Sequence[TraceEntry]) -> None:
+    typer.echo("\n".join(map(str, trace)))
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m spark_log.testing.simulation")

@@ -1,0 +1,307 @@
+"""The safety rules of DESIGN.md, sections 5 to 7, each of which can be left out in a simulation.
+
+Only here: the package itself has no way to leave one out. A variant is made of subclasses in which
+one rule is missing, as somebody might write them who did not know of it. A rule that nobody
+misses would not be needed: the tests show of each that the simulator finds what goes wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidProducerEpochError,
+    NotFoundError,
+    OutOfOrderSequenceError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log.appender import Appender, _Put, _Tail
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment_writer import StagedSegment
+from spark_log.log.tail_view import TailView
+from spark_log.storage import FileInfo
+from spark_log.testing.simulation.maintenance import Cleaner, Merger, Retention
+from spark_log.testing.simulation.true_log import DIRECTORY, TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The parts of which one simulation is made.
+
+    Attributes:
+        log: the partition log that all actors use.
+        merger: who rewrites.
+        retention: who moves the start.
+        cleaner: who frees names.
+    """
+
+    log: type[PartitionLog] = PartitionLog
+    merger: type[Merger] = Merger
+    retention: type[Retention] = Retention
+    cleaner: type[Cleaner] = Cleaner
+
+
+SOUND = Variant()
+"""Everything as it is shipped."""
+
+
+def _appending(appender: type[Appender]) -> Variant:
+    """Return the variant whose logs append in another way."""
+
+    class Log(PartitionLog):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            self._appender = appender(self._files, self._snapshots, self.config)
+
+    return Variant(log=Log)
+
+
+def _seeing(directory: type[PartitionDirectory]) -> Variant:
+    """Return the variant whose logs see their files in another way."""
+
+    class Log(PartitionLog):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            self._files.__class__ = directory
+
+    return Variant(log=Log)
+
+
+# --- appending -----------------------------------------------------------------------------------
+
+
+class _NeverLate(Appender):
+    def _is_recent(self, tail: _Tail) -> bool:
+        return True
+
+
+class _TakesExistsForAnothers(Appender):
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+        put = super()._try_put(segment, base_offset)
+        return put and replace(put, is_ours=put.winner is None)
+
+
+class _TakesExistsForItsOwn(Appender):
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+        put = super()._try_put(segment, base_offset)
+        return put and replace(put, is_ours=True)
+
+
+class _PutsAgainWithoutLooking(Appender):
+    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
+        return None, self._look(segment)
+
+
+class _TakesSilenceForSuccess(Appender):
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+        try:
+            return super()._try_put(segment, base_offset)
+        except UnknownOutcomeError:
+            return _Put(True, base_offset + segment.record_count, None)
+
+
+class _TakesSilenceForFailure(Appender):
+    def append_segment(
+        self, segment: StagedSegment, expected_leo: int | None = None
+    ) -> LogAppendInfo:
+        try:
+            return super().append_segment(segment, expected_leo)
+        except UnknownOutcomeError as error:
+            raise StorageError("nothing was appended") from error
+
+
+class _MovesOn(Appender):
+    def append_segment(
+        self, segment: StagedSegment, expected_leo: int | None = None
+    ) -> LogAppendInfo:
+        if expected_leo is not None and self._look(segment).log_end_offset == expected_leo:
+            expected_leo = None
+        return super().append_segment(segment, expected_leo)
+
+
+class _IgnoresWinners(Appender):
+    def _take_in_winner(self, winner: SegmentReader) -> None:
+        if self._producers is not None:
+            self._producers.offset = winner.end_offset
+
+
+class _ForgetsRepeats(Appender):
+    def _find(self, segment: StagedSegment) -> int | None:
+        return None
+
+
+class _DoesNotFence(Appender):
+    def _check_producer(self, segment: StagedSegment) -> None:
+        with suppress(InvalidProducerEpochError):
+            super()._check_producer(segment)
+
+
+class _DoesNotMindGaps(Appender):
+    def _check_producer(self, segment: StagedSegment) -> None:
+        with suppress(OutOfOrderSequenceError):
+            super()._check_producer(segment)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+class _PlainFirst(PartitionDirectory):
+    """Takes a plain segment where there is one, and rewritten ones for the rest."""
+
+    def live_log(self) -> LiveLog:
+        files = list(self.store.list(self.path))
+        live = live_log(files)
+        plain = {name.base_offset: file for file in files if (name := _plain(file))}
+        return replace(
+            live,
+            segments=tuple(
+                LiveSegment(
+                    SegmentName(segment.start_offset),
+                    plain[segment.start_offset],
+                    segment.start_offset,
+                    segment.end_offset if segment is not live.segments[-1] else None,
+                )
+                if segment.start_offset in plain
+                else segment
+                for segment in live.segments
+            ),
+        )
+
+
+class _SticksOut(PartitionDirectory):
+    """Behind a rewritten segment goes on in any plain one that reaches beyond it."""
+
+    def live_log(self) -> LiveLog:
+        files = list(self.store.list(self.path))
+        live = live_log(files)
+        for number, segment in enumerate(live.segments):
+            end = segment.end_offset
+            if end is None or not segment.name.generation:
+                continue
+            for file in files:
+                name = _plain(file)
+                with suppress(NotFoundError):
+                    if name is not None and name.base_offset < end < self.open(name).end_offset:
+                        more = LiveSegment(name, file, end, None)
+                        return replace(live, segments=(*live.segments[: number + 1], more))
+        return live
+
+
+class _CrossesHoles(PartitionDirectory):
+    """Takes what one listing shows for the log."""
+
+    def live_log(self) -> LiveLog:
+        return replace(super().live_log(), beyond=None)
+
+    def walk(
+        self, view: LogView, start_offset: int, end_offset: int
+    ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
+        view.check_offset(start_offset, self.path)
+        for segment in view.live.segments:
+            behind = segment.end_offset or view.log_end_offset
+            if start_offset < behind and segment.start_offset < end_offset:
+                yield max(start_offset, segment.start_offset), segment, self.open(segment.name)
+
+
+class _TrustsSlowListings(PartitionDirectory):
+    def _took_too_long(self, observed_ms: float) -> bool:
+        return False
+
+
+class _NeverListsAgain(PartitionLog):
+    """Takes its first listing to count for ever."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, TailView):
+            value._expires_ms = math.inf
+        super().__setattr__(name, value)
+
+
+def _plain(file: FileInfo) -> SegmentName | None:
+    name = SegmentName.parse(file.name)
+    return None if name is None or name.generation else name
+
+
+# --- rewriting and deleting ----------------------------------------------------------------------
+
+
+class _DropsHeaders(Merger):
+    """Keeps the records, and writes new headers without producers."""
+
+    def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
+        segments = view.live.segments[first : last + 1]
+        name = SegmentName(
+            segments[0].start_offset,
+            (segments[-1].end_offset or view.log_end_offset) - 1,
+            1 + max(segment.name.generation for segment in segments),
+        )
+        directory = self._world.directory()
+        writer = SegmentWriter(directory.store, DIRECTORY, topic_id=TOPIC_ID, partition=0)
+        assert name.last_offset is not None
+        for position, _, reader in directory.walk(view, name.base_offset, name.last_offset + 1):
+            for batch in reader.read(position, name.last_offset + 1):
+                writer.write(batch.records)
+        with suppress(AlreadyExistsError):
+            path = directory.file_path(name.log)
+            directory.store.put_if_absent(path, writer.finish().staged)
+        return name
+
+
+class _FreesAtOnce(Cleaner):
+    def _spent(self, files: list[FileInfo], appeared_before_us: int) -> list[SegmentName]:
+        return super()._spent(files, self._world.clock.time_us())
+
+
+class _FreesWithoutCover(Cleaner):
+    """Frees what is old."""
+
+    def _spent(self, files: list[FileInfo], appeared_before_us: int) -> list[SegmentName]:
+        old = [file for file in files if file.modified_us <= appeared_before_us]
+        return [name for file in old[:-1] if (name := _plain(file))]
+
+
+class _RemovesEveryOther(Retention):
+    """Keeps its own marker alone."""
+
+    def _is_needless(self, other: StartMarker, marker: StartMarker) -> bool:
+        return other != marker
+
+
+class _SavesNothing(Retention):
+    def _save_state(self, log: PartitionLog) -> None:
+        pass
+
+
+RULES: dict[str, Variant] = {
+    "a late success is looked at": _appending(_NeverLate),
+    "a name that is taken may be one's own": _appending(_TakesExistsForAnothers),
+    "a name that is taken may be another's": _appending(_TakesExistsForItsOwn),
+    "look before putting again": _appending(_PutsAgainWithoutLooking),
+    "a lost answer is not success": _appending(_TakesSilenceForSuccess),
+    "a lost answer is not failure": _appending(_TakesSilenceForFailure),
+    "a conditional append never moves on": _appending(_MovesOn),
+    "state before put": _appending(_IgnoresWinners),
+    "a repeat is answered": _appending(_ForgetsRepeats),
+    "an older epoch is fenced": _appending(_DoesNotFence),
+    "a gap in the sequence is refused": _appending(_DoesNotMindGaps),
+    "a rewritten segment goes before a plain one": _seeing(_PlainFirst),
+    "a plain segment counts at its exact base": _seeing(_SticksOut),
+    "a listing with a hole is repeated": _seeing(_CrossesHoles),
+    "a listing that took too long is made again": _seeing(_TrustsSlowListings),
+    "a reader lists again within half the delay": Variant(log=_NeverListsAgain),
+    "a rewrite keeps batch headers": Variant(merger=_DropsHeaders),
+    "a name is freed after the delay": Variant(cleaner=_FreesAtOnce),
+    "a name is freed only when it is covered": Variant(cleaner=_FreesWithoutCover),
+    "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
+    "a snapshot comes before the start moves": Variant(retention=_SavesNothing),
+}
+"""Each rule, and the variant in which it is left out."""

@@ -1,0 +1,212 @@
+"""A store whose every call is a step, and may go wrong in every way that real ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import ClassVar, TypeVar
+
+import pyarrow as pa
+
+from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
+from spark_log.storage import FileInfo, StagedFile, Store
+from spark_log.storage.memory import MemoryStore
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
+from spark_log.testing.simulation.scheduler import Crash, Scheduler
+from spark_log.testing.simulation.true_log import TrueLog
+
+_Answer = TypeVar("_Answer")
+
+
+class SimulatedStore(Store):
+    """Files that many actors share, over a network that delays, loses and repeats.
+
+    What takes effect does so at one moment, on ``disk``; ``true_log`` is told of it. Before and
+    after that moment others may run for any time.
+
+    Attributes:
+        disk: the files themselves.
+        profile: how often what goes wrong; may be changed while the simulation runs.
+    """
+
+    is_mapped: ClassVar[bool] = True
+
+    def __init__(
+        self, disk: MemoryStore, scheduler: Scheduler, true_log: TrueLog, profile: Profile
+    ) -> None:
+        self.url = disk.url
+        self.disk = disk
+        self.profile = profile
+        self._scheduler = scheduler
+        self._true_log = true_log
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def stage(self, directory: str) -> StagedFile:
+        """See `Store.stage`: local to the actor, no step."""
+        return self.disk.stage(directory)
+
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """See `Store.put_if_absent`."""
+        data = source.read_back() if isinstance(source, StagedFile) else source
+
+        def create() -> None:
+            self.disk.put_if_absent(path, data)
+            self._true_log.file_appeared(path)
+
+        self._write("put_if_absent", path, create, can_be_resent=True)
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """See `Store.put`."""
+        self._write("put", path, lambda: self.disk.put(path, data))
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+
+        def remove() -> None:
+            self.disk.delete(path)
+            self._true_log.file_vanished(path)
+
+        self._write("delete", path, remove)
+
+    def _write(
+        self, what: str, path: str, effect: Callable[[], None], *, can_be_resent: bool = False
+    ) -> None:
+        """Send a write: its effect, or not; then its answer, or not."""
+        chance, profile = self._scheduler.random.random, self.profile
+        try:
+            self._pass_time()
+        except Crash:
+            if chance() < 0.5:
+                self._deliver_late(what, path, effect)  # it was on its way already
+            raise
+        if chance() < profile.failed:
+            self._note(what, path, "fails")
+            raise StorageError(f"{path}: the simulated store fails", path=path)
+        if chance() < profile.late_copy:
+            self._deliver_late(what, path, effect)
+        if chance() < profile.lost_request:
+            self._note(what, path, "is lost on its way")
+            if chance() < 0.5:
+                self._deliver_late(what, path, effect)
+            self._pass_time()
+            raise UnknownOutcomeError(f"{path}: no answer", path=path)
+        error: AlreadyExistsError | None = None
+        try:
+            effect()
+            self._note(what, path, "done")
+            if can_be_resent and chance() < profile.resent:
+                self._note(what, path, "is sent again by the client: exists")
+                error = AlreadyExistsError(f"{path} exists", path=path)
+        except AlreadyExistsError as taken:
+            self._note(what, path, "exists")
+            error = taken
+        is_lost = chance() < profile.lost_answer
+        self._pass_time()
+        if is_lost:
+            self._note(what, path, "gets no answer")
+            raise UnknownOutcomeError(f"{path}: no answer", path=path)
+        if error is not None:
+            raise error
+
+    def _deliver_late(self, what: str, path: str, effect: Callable[[], None]) -> None:
+        def deliver() -> None:
+            with suppress(AlreadyExistsError):
+                effect()
+                self._note(what, path, "a late copy takes effect")
+
+        delay_ms = self._scheduler.random.choice((0.02, 0.2, 1, 2, 4)) * DELETE_DELAY_MS
+        self._scheduler.after(delay_ms * self._scheduler.random.random(), deliver)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """See `Store.read`."""
+        return self._read("read", path, lambda: self.disk.read(path, start, length))
+
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """See `Store.read_tail`."""
+        return self._read("read_tail", path, lambda: self.disk.read_tail(path, length))
+
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """See `Store.open_buffer`."""
+        return self._read("open", path, lambda: self.disk.open_buffer(path))
+
+    def head(self, path: str) -> FileInfo:
+        """See `Store.head`."""
+        return self._read("head", path, lambda: self.disk.head(path))
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`: what comes or goes meanwhile may be shown or not, each by itself."""
+        files = {file.path: file for file in self.disk.list(directory, start_after)}
+        for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
+            self._pass_time()
+        chance = self._scheduler.random.random
+        now = {file.path: file for file in self.disk.list(directory, start_after)}
+        torn = 0
+        for path in sorted(files.keys() ^ now.keys()):
+            if chance() < self.profile.torn_listing and chance() < 0.5:
+                # Shown, although it is gone; or not shown, although it is there.
+                torn += 1
+                if path in files:
+                    now[path] = files[path]
+                else:
+                    del now[path]
+        if chance() < self.profile.failed:
+            self._note("list", directory, "fails")
+            raise StorageError(f"{directory}: the simulated store fails", path=directory)
+        self._note("list", directory, f"{len(now)} files" + (f", {torn} wrong" if torn else ""))
+        return iter([now[path] for path in sorted(now)])
+
+    def _read(self, what: str, path: str, read: Callable[[], _Answer]) -> _Answer:
+        # The answer is from the end of the call or from its beginning.
+        is_early = self._scheduler.random.random() < 0.5
+        if not is_early:
+            self._pass_time()
+        if self._scheduler.random.random() < self.profile.failed:
+            self._note(what, path, "fails")
+            raise StorageError(f"{path}: the simulated store fails", path=path)
+        try:
+            answer = read()
+        except StorageError:
+            self._note(what, path, "is not there")
+            raise
+        else:
+            self._note(what, path, "done")
+            return answer
+        finally:
+            if is_early:
+                self._pass_time()
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    def create_root(self) -> None:
+        """See `Store.create_root`: nothing to do."""
+
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """See `Store.list_hidden`: nothing is staged here."""
+        return self.disk.list_hidden(directory)
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`."""
+        return self.disk.list_directories(directory)
+
+    def delete_directory(self, directory: str) -> None:
+        """Not simulated: partitions are not deleted while they are used."""
+        raise NotImplementedError
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`."""
+        return self.disk.directory_url(directory)
+
+    def _pass_time(self) -> None:
+        random = self._scheduler.random
+        duration_ms = random.expovariate(1 / self.profile.latency_ms)
+        if random.random() < self.profile.pause:
+            duration_ms += DELETE_DELAY_MS * random.choice((0.3, 0.7, 1.5, 4)) * random.random()
+        self._scheduler.pass_time(duration_ms)
+
+    def _note(self, what: str, path: str, outcome: str) -> None:
+        self._scheduler.note(f"{what} {path.rpartition('/')[2] or path}: {outcome}")

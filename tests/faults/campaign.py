@@ -1,0 +1,155 @@
+"""Real processes on one partition, while some of them are killed and others stopped.
+
+Four writers append, one reader follows, and one process merges and frees names as eagerly as it
+may, while the test comes down on them with SIGKILL and SIGSTOP by a seeded plan. What the machine
+makes of the plan differs from run to run; what has to hold does not.
+"""
+
+import heapq
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from spark_log.storage import Store
+from tests.faults.reader_process import Reader, read_until_told
+from tests.faults.rewriter import Rewriting, rewrite_until_told
+from tests.faults.running import Running
+from tests.faults.writer_process import Writer, append_until_told
+
+WRITERS = 4
+
+
+@dataclass
+class Campaign:
+    """What is done to whom, and where they leave their notes.
+
+    Attributes:
+        store: with a root; nothing in it yet.
+        notes: a directory for the processes' files.
+        seed: of the plan.
+        idempotent: whether the writers are.
+        delete_delay_ms: of the topic; whoever is stopped is stopped for longer.
+        without: name of a safety rule that the writers' logs do without.
+    """
+
+    store: Store
+    notes: Path
+    seed: int
+    idempotent: bool
+    delete_delay_ms: int = 200
+    without: str | None = None
+    done: Counter = field(default_factory=Counter)
+
+    def run(self, duration_s):
+        """Let them work for so long, and return when all have ended."""
+        self._chance = random.Random(self.seed)
+        self._next_producer = 0
+        self._everyone = []
+        self._writers = [self._new_producer() for _ in range(WRITERS)]
+        self._others = [
+            self._start(rewrite_until_told, self._rewriting()),
+            self._start(read_until_told, Reader(self.store, self._notes("reader"), self._config())),
+        ]
+        try:
+            self._afflict(time.monotonic() + duration_s)
+            # The others last: the reader is to see all.
+            for each in self._others:
+                self._everyone.remove(each)
+            ended = {each.role.notes: each.end() for each in [*self._everyone, *self._others]}
+        finally:
+            for each in [*self._everyone, *self._others]:
+                each.signal(signal.SIGKILL)
+        wrong = {name: code for name, code in ended.items() if code not in (0, -signal.SIGKILL)}
+        assert not wrong, f"ended by themselves or were stuck: {wrong}"
+
+    def _afflict(self, until_s):
+        due, order = [(time.monotonic(), 0, self._strike)], count(1)
+
+        def do_later(wait_s, action):
+            heapq.heappush(due, (time.monotonic() + wait_s, next(order), action))
+
+        while due:
+            at_s, _, action = heapq.heappop(due)
+            self._watch_until(at_s)
+            if action != self._strike:
+                action()
+            elif at_s < until_s:
+                stopped = action()
+                if stopped is not None:
+                    pause_s = self.delete_delay_ms / 1000 * self._chance.uniform(1.2, 4)
+                    do_later(pause_s, stopped.resume)
+                do_later(self._chance.uniform(0.02, 0.25), self._strike)
+
+    def _watch_until(self, at_s):
+        """Wait; a process that ends although nobody told it to is noticed at once."""
+        watched = [*self._writers, *self._others]
+        ended = wait([each.process.sentinel for each in watched], max(0, at_s - time.monotonic()))
+        fallen = [each for each in watched if each.process.sentinel in ended]
+        assert not fallen, f"{fallen[0].role} ended by itself: {fallen[0].process.exitcode}"
+
+    def _strike(self):
+        """Do one thing to one of them; return whom if it has to be resumed later."""
+        place = self._chance.randrange(WRITERS)
+        victim = self._writers[place]
+        blow = self._chance.choices(_BLOWS, _WEIGHTS)[0]
+        self.done[blow] += 1
+        if blow == "other stopped":
+            victim = self._chance.choice(self._others)
+        if "killed" in blow:
+            victim.signal(signal.SIGKILL)
+            victim.process.join()
+        else:
+            victim.stop()
+        if "new producer" in blow:
+            self._writers[place] = self._new_producer()
+        elif "next epoch" in blow:
+            # As a zombie it goes on beside the one that took its place.
+            self._writers[place] = self._new_writer(victim.role.producer, victim.role.epoch + 1)
+        return None if "killed" in blow else victim
+
+    def _new_producer(self):
+        self._next_producer += 1
+        return self._new_writer(self._next_producer, 0)
+
+    def _new_writer(self, producer, epoch):
+        role = Writer(
+            self.store,
+            producer,
+            epoch,
+            self.idempotent,
+            self._notes(f"writer-{producer}.{epoch}"),
+            # Some sync and some do not: the one waits in fsync, the other in link.
+            self._config() | {"flush_on_append": bool(producer % 2)},
+            self.without,
+        )
+        return self._start(append_until_told, role)
+
+    def _rewriting(self):
+        seed = self._chance.randrange(2**32)
+        return Rewriting(self.store, self._notes("rewriter"), self.delete_delay_ms, seed)
+
+    def _start(self, function, role):
+        running = Running.start(function, role)
+        self._everyone.append(running)
+        return running
+
+    def _notes(self, name):
+        return str(self.notes / name)
+
+    def _config(self):
+        return {"file_delete_delay_ms": self.delete_delay_ms}
+
+
+_BLOWS = (
+    "killed, new producer",
+    "killed, next epoch",
+    "stopped",
+    "stopped, next epoch",
+    "other stopped",
+)
+_WEIGHTS = (2, 2, 5, 1, 2)

@@ -1,0 +1,33 @@
+"""A process that reads one partition from its start to its tail, and notes all that it saw."""
+
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from spark_log.log.tail_reader import TailReader
+from spark_log.storage import Store
+from tests.faults.notes import Notes
+from tests.log.support import open_log, values_of
+
+_FETCH_MAX_BYTES = 100_000
+_FETCH_MAX_WAIT_MS = 100
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads, and where it notes every record: offset and value, one a line."""
+
+    store: Store
+    notes: str
+    log_config: dict
+
+
+def read_until_told(reader: Reader, stop: Connection):
+    """Read on and on; when the other end of the pipe is closed, up to the log's end, and end."""
+    tail = TailReader(open_log(reader.store, **reader.log_config), 0)
+    with Notes(reader.notes) as notes:
+        is_told = False
+        while not is_told:
+            is_told = stop.poll()
+            while batches := tail.fetch(_FETCH_MAX_BYTES, _FETCH_MAX_WAIT_MS):
+                for offset, value in values_of(batches):
+                    notes.write(offset, value.decode())

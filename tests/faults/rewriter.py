@@ -1,0 +1,91 @@
+"""Merges a log that is written to and frees what is spent, as eagerly as the rules allow.
+
+So a name does not outlive ``file.delete.delay.ms`` by much: whoever was stopped for longer meets
+names that are free again.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from spark_log.log.file_names import SegmentName
+from spark_log.log.merger import merge
+from spark_log.storage import Store
+from tests.faults.notes import Notes
+from tests.log.support import DIRECTORY, free, open_log
+
+_PAUSE_S = 0.03
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What a process is to rewrite, and where it notes what it did."""
+
+    store: Store
+    notes: str
+    delete_delay_ms: int
+    seed: int
+
+
+def rewrite_until_told(role: Rewriting, stop: Connection):
+    """Merge and free, until the other end of the pipe is closed."""
+    rewriter = Rewriter(role.store, role.delete_delay_ms, random.Random(role.seed))
+    while not stop.poll(_PAUSE_S):
+        rewriter.step()
+    with Notes(role.notes) as notes:
+        notes.write("merged", rewriter.merged)
+        notes.write("freed", rewriter.freed)
+
+
+class Rewriter:
+    """One step merges a run of segments, up to the log's end, and frees names that may be freed.
+
+    Attributes:
+        merged: how many segments were joined.
+        freed: how many names were freed.
+    """
+
+    def __init__(self, store, delete_delay_ms, chance):
+        self.merged = self.freed = 0
+        self._store = store
+        self._log = open_log(store, file_delete_delay_ms=delete_delay_ms)
+        self._delay_s = delete_delay_ms / 1000
+        self._chance = chance
+        self._spent_since_s = {}
+
+    def step(self):
+        self._merge()
+        self._free()
+
+    def _merge(self):
+        view = self._log.observe()
+        segments = view.live.segments
+        plain = [index for index, each in enumerate(segments) if not each.name.generation]
+        if len(plain) < 2:
+            return
+        # Mostly what was appended since the last merge, at times with all that was merged before.
+        first = 0 if self._chance.random() < 0.05 else plain[0]
+        merge(self._log.files, view, first, len(segments) - 1, sync=False)
+        self.merged += len(segments) - first
+
+    def _free(self):
+        now_s = time.monotonic()
+        names = [SegmentName.parse(file.name) for file in self._store.list(DIRECTORY)]
+        names = [name for name in names if name is not None]
+        rewritten = [name for name in names if name.generation]
+        spent = {name for name in names if any(_covers(wide, name) for wide in rewritten)}
+        since_s = {name: self._spent_since_s.get(name, now_s) for name in spent}
+        due = [name for name in spent if now_s - since_s[name] >= self._delay_s]
+        free(self._store, *due)
+        self.freed += len(due)
+        self._spent_since_s = {name: at for name, at in since_s.items() if name not in due}
+
+
+def _covers(wide, name):
+    """Whether no reader enters the segment ``name`` any more, since ``wide`` is there."""
+    if not name.generation:
+        return wide.base_offset <= name.base_offset <= wide.last_offset
+    if (wide.base_offset, wide.last_offset) == (name.base_offset, name.last_offset):
+        return wide.generation > name.generation
+    return wide.base_offset <= name.base_offset and name.last_offset <= wide.last_offset

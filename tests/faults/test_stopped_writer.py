@@ -1,0 +1,60 @@
+"""One writer, stopped at the worst moment for longer than a spent name is kept."""
+
+import multiprocessing
+import os
+import random
+import signal
+
+import pytest
+
+from tests.faults.reckoning import reckon
+from tests.faults.rewriter import Rewriter
+from tests.faults.writer_process import Writer, append_and_stop_once
+from tests.log.support import open_log
+from tests.record.samples import record_batch, row
+
+DELETE_DELAY_MS = 200
+
+
+@pytest.fixture
+def stop_and_go_on(local_store, tmp_path):
+    """Let a writer append, stop, find that its name is spent and free again, and end."""
+
+    def stop_and_go_on(stopped_at, *, idempotent, without=None):
+        config = {"file_delete_delay_ms": DELETE_DELAY_MS}
+        writer = Writer(
+            local_store, 1, 0, idempotent, str(tmp_path / "writer-1.0"), config, without
+        )
+        # A child of this very process: it is told when the child stops.
+        process = multiprocessing.get_context("spawn").Process(
+            target=append_and_stop_once, args=(writer, stopped_at), daemon=True
+        )
+        process.start()
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        try:
+            others = open_log(local_store)
+            for number in range(2):
+                others.append(record_batch([row(f"2.0.{number}".encode())]))
+            rewriter = Rewriter(local_store, DELETE_DELAY_MS, random.Random(0))
+            while not rewriter.freed:
+                rewriter.step()
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        process.join()
+        assert process.exitcode == 0
+        return reckon(local_store, tmp_path, idempotent=idempotent)
+
+    return stop_and_go_on
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("stopped_at", ["put", "answer"])
+def test_what_a_writer_acknowledges_that_was_stopped_is_in_the_log(
+    stopped_at, idempotent, stop_and_go_on
+):
+    assert stop_and_go_on(stopped_at, idempotent=idempotent)["appends acknowledged"] == 2
+
+
+def test_a_writer_that_trusts_a_late_success_loses_what_it_acknowledges(stop_and_go_on):
+    with pytest.raises(AssertionError, match="lost or misplaced"):
+        stop_and_go_on("put", idempotent=False, without="late success")

@@ -1,0 +1,516 @@
+"""Object stores on a real S3 server: the conformance suite, and what is their own."""
+
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+import traceback
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidRootError,
+    NotFoundError,
+    StorageError,
+    StorageFullError,
+    UnknownOutcomeError,
+    UnsupportedStoreError,
+)
+from spark_log.storage import open_store
+from spark_log.storage.object_store import ObjectStore
+from spark_log.testing.faulty_proxy import FaultyProxy
+from spark_log.testing.s3_server import run_s3_server
+from spark_log.testing.store_stateful import StoreStateMachine
+from spark_log.testing.store_suite import StoreSuite
+
+
+@pytest.fixture
+def root(s3_server):
+    return f"{s3_server.new_bucket()}/a root/of ours"
+
+
+@pytest.fixture
+def store(root, s3_server):
+    return open_store(root, s3_server.storage_options)
+
+
+@pytest.fixture
+def proxy(s3_server):
+    with FaultyProxy(s3_server.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def unsure(root, s3_server, proxy):
+    """The same store over a network that does what the proxy's rule says."""
+    return open_store(root, {**s3_server.storage_options, "endpoint_url": proxy.url})
+
+
+def multipart(store):
+    """The same store, uploading every staged file in parts."""
+    return ObjectStore(store._location, multipart_bytes=1)
+
+
+def content(store, path):
+    return store.open_buffer(path).to_pybytes()
+
+
+def names(store, directory=""):
+    return [file.name for file in store.list(directory)]
+
+
+class Sometimes:
+    """A rule: a fault for the first of the requests that count, and so many in all."""
+
+    def __init__(self, fault, times=1, counts=lambda request: request.is_conditional):
+        self.fault = fault
+        self.left = times
+        self.counts = counts
+
+    def __call__(self, request):
+        if not self.counts(request) or self.left <= 0:
+            return "pass"
+        self.left -= 1
+        return self.fault
+
+
+def always(fault):
+    return Sometimes(fault, times=10**9)
+
+
+# --- the port ------------------------------------------------------------------------------------
+
+
+class TestS3Store(StoreSuite):
+    @pytest.fixture
+    def store(self, store):
+        return store
+
+
+class TestS3StoreWithUploadsInParts(StoreSuite):
+    contenders = 3
+
+    @pytest.fixture
+    def store(self, store):
+        return multipart(store)
+
+
+def test_random_operations_do_what_they_would_to_a_dict(s3_server):
+    class S3StoreMachine(StoreStateMachine):
+        def make_store(self):
+            store = open_store(s3_server.new_bucket(), s3_server.storage_options)
+            return ObjectStore(store._location, multipart_bytes=1_000)
+
+    sizes = settings(max_examples=15, stateful_step_count=25)
+    run_state_machine_as_test(S3StoreMachine, settings=sizes)
+
+
+# --- answers that are lost -----------------------------------------------------------------------
+
+
+def put_bytes(store, path):
+    store.put_if_absent(path, b"ours")
+
+
+def put_staged(store, path):
+    with store.stage("topic") as staged:
+        staged.sink.write(b"ours")
+        store.put_if_absent(path, staged)
+
+
+def put_in_parts(store, path):
+    put_staged(multipart(store), path)
+
+
+@pytest.mark.parametrize("put", [put_bytes, put_staged, put_in_parts])
+class TestLostAnswers:
+    def test_a_put_that_took_effect_is_recognised_as_ours(self, put, store, unsure, proxy):
+        proxy.rule = Sometimes("lose answer")
+        put(unsure, "topic/0.log")
+        assert content(store, "topic/0.log") == b"ours"
+        assert proxy.rule.left == 0
+
+    def test_a_put_that_never_arrived_is_sent_again(self, put, store, unsure, proxy):
+        proxy.rule = Sometimes("lose request", times=2)
+        put(unsure, "topic/0.log")
+        assert content(store, "topic/0.log") == b"ours"
+
+    def test_a_put_that_somebody_delivered_twice_does_not_lose_to_itself(
+        self, put, store, unsure, proxy
+    ):
+        proxy.rule = always("deliver twice")
+        put(unsure, "topic/0.log")
+        assert content(store, "topic/0.log") == b"ours"
+        with pytest.raises(AlreadyExistsError):
+            unsure.put_if_absent("topic/0.log", b"another's")
+
+    @pytest.mark.parametrize("fault", ["lose answer", "lose request", "deliver twice", 500, 503])
+    def test_a_put_that_lost_to_another_is_never_taken_for_ours(
+        self, put, fault, store, unsure, proxy
+    ):
+        store.put_if_absent("topic/0.log", b"another's")
+        proxy.rule = Sometimes(fault)
+        with pytest.raises(AlreadyExistsError) as caught:
+            put(unsure, "topic/0.log")
+        assert caught.value.path == "topic/0.log"
+        assert content(store, "topic/0.log") == b"another's"
+
+    def test_a_put_whose_answers_stay_out_is_unknown(self, put, store, unsure, proxy):
+        proxy.rule = always("lose request")
+        with pytest.raises(UnknownOutcomeError) as caught:
+            put(unsure, "topic/0.log")
+        assert caught.value.path == "topic/0.log"
+        assert not caught.value.is_visible
+        with pytest.raises(NotFoundError):
+            store.head("topic/0.log")
+
+    def test_a_put_that_arrives_after_we_gave_up_takes_the_name_or_loses(
+        self, put, store, unsure, proxy
+    ):
+        proxy.rule = always("deliver late")
+        for path in ("topic/0.log", "topic/1.log"):
+            with pytest.raises(UnknownOutcomeError):
+                put(unsure, path)
+        store.put_if_absent("topic/1.log", b"another's")
+        if put is not put_in_parts:  # its upload was discarded
+            assert 200 in proxy.deliver_late()
+            assert content(store, "topic/0.log") == b"ours"
+        proxy.deliver_late()
+        assert content(store, "topic/1.log") == b"another's"
+
+    def test_what_became_of_a_put_may_be_impossible_to_see(self, put, store, unsure, proxy):
+        def rule(request):
+            if request.is_conditional:
+                return "lose answer"
+            return 403 if request.method in ("GET", "HEAD") else "pass"
+
+        proxy.rule = rule
+        with pytest.raises(UnknownOutcomeError):
+            put(unsure, "topic/0.log")
+        assert content(store, "topic/0.log") == b"ours"
+
+    @pytest.mark.parametrize("status", [409, 429, 500, 502, 503, 504])
+    def test_a_server_that_is_busy_is_asked_again(self, put, status, store, unsure, proxy):
+        proxy.rule = Sometimes(status, times=2)
+        put(unsure, "topic/0.log")
+        assert content(store, "topic/0.log") == b"ours"
+
+    @pytest.mark.parametrize(
+        ("status", "kind"), [(400, StorageError), (403, StorageError), (507, StorageFullError)]
+    )
+    def test_a_refusal_is_known_to_have_done_nothing(self, put, status, kind, store, unsure, proxy):
+        proxy.rule = always(status)
+        with pytest.raises(StorageError, match=rf"^topic/0\.log: .*HTTP {status}") as caught:
+            put(unsure, "topic/0.log")
+        assert type(caught.value) is kind
+        proxy.rule = Sometimes("lose request")
+        put(unsure, "topic/0.log")
+
+    def test_a_refusal_after_a_lost_answer_leaves_it_unknown(self, put, unsure, proxy):
+        faults = iter(["deliver late", 403])
+        proxy.rule = lambda request: next(faults) if request.is_conditional else "pass"
+        with pytest.raises(UnknownOutcomeError):
+            put(unsure, "topic/0.log")
+
+    def test_no_hidden_object_stays(self, put, store, unsure, proxy):
+        proxy.rule = Sometimes("lose answer")
+        put(unsure, "topic/0.log")
+        assert [info.path for info in store._objects("", None)] == ["topic/0.log"]
+
+
+def test_with_a_third_of_the_answers_lost_racing_writers_agree_on_one_winner_each(
+    store, unsure, proxy
+):
+    numbers = count()
+    faults = ["lose answer", "pass", "lose request", "pass", "deliver twice", "pass"]
+    proxy.rule = lambda request: faults[next(numbers) % len(faults)]
+    paths = [f"topic/{number}" for number in range(20)]
+
+    def contend(writer):
+        won = []
+        for path in paths:
+            with suppress(AlreadyExistsError):
+                unsure.put_if_absent(path, f"{writer}".encode())
+                won.append(path)
+        return won
+
+    with ThreadPoolExecutor(4) as pool:
+        won = list(pool.map(contend, range(4)))
+
+    assert sorted(path for paths in won for path in paths) == sorted(paths)
+    for writer, winner in enumerate(won):
+        for path in winner:
+            assert content(store, path) == f"{writer}".encode()
+
+
+def test_equal_bytes_of_two_writers_are_two_puts(store):
+    store.put_if_absent("marker", b"")
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("marker", b"")
+
+
+def test_a_lost_race_costs_two_requests(unsure, store, proxy):
+    store.put_if_absent("topic/0.log", b"another's")
+    with pytest.raises(AlreadyExistsError):
+        unsure.put_if_absent("topic/0.log", b"ours")
+    assert [request.method for request in proxy.requests] == ["PUT", "HEAD"]
+
+
+def test_an_upload_in_parts_is_made_once_however_many_names_it_tries(unsure, store, proxy):
+    for number in range(3):
+        store.put_if_absent(f"topic/{number}", b"another's")
+    with multipart(unsure).stage("topic") as staged:
+        staged.sink.write(b"x" * 20_000_000)
+        for number in range(3):
+            with pytest.raises(AlreadyExistsError):
+                multipart(unsure).put_if_absent(f"topic/{number}", staged)
+        multipart(unsure).put_if_absent("topic/3", staged)
+    assert store.head("topic/3").size_bytes == 20_000_000
+    assert sum(len(request.body) >= 2_000_000 for request in proxy.requests) == 3
+
+
+def test_reads_go_on_when_answers_are_lost(unsure, store, proxy):
+    store.put_if_absent("topic/0.log", b"0123456789")
+    for way in (
+        lambda: unsure.read("topic/0.log", 2, 3).to_pybytes() == b"234",
+        lambda: unsure.read_tail("topic/0.log", 3).to_pybytes() == b"789",
+        lambda: content(unsure, "topic/0.log") == b"0123456789",
+        lambda: names(unsure, "topic") == ["0.log"],
+        lambda: unsure.head("topic/0.log").size_bytes == 10,
+    ):
+        for fault in ("lose answer", "lose request", 500, 503):
+            proxy.rule = Sometimes(fault, counts=lambda request: True)
+            assert way()
+            assert proxy.rule.left == 0
+
+
+# --- roots ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unsigned_server():
+    """A server that checks no signatures, so that a proxy may change requests."""
+    with run_s3_server(moto=True) as server:
+        yield server
+
+
+class TestCreateRoot:
+    def test_leaves_nothing_behind(self, store):
+        store.create_root()
+        assert list(store._objects("", None)) == []
+
+    @pytest.mark.parametrize(
+        ("method", "reason"),
+        [
+            ("PUT", "ignores the condition of a PUT"),
+            ("POST", "ignores the condition of a multipart upload's completion"),
+        ],
+    )
+    def test_refuses_a_server_that_ignores_conditions(self, method, reason, unsigned_server):
+        root = unsigned_server.new_bucket()
+        with FaultyProxy(unsigned_server.endpoint_url) as proxy:
+            options = {**unsigned_server.storage_options, "endpoint_url": proxy.url}
+            store = open_store(root, options)
+            store.create_root()
+            proxy.rule = lambda request: "ignore condition" if request.method == method else "pass"
+            with pytest.raises(UnsupportedStoreError, match=reason) as caught:
+                store.create_root()
+            assert caught.value.message.startswith(f"{root} cannot be a root")
+            assert list(store._objects("", None)) == []
+
+    def test_refuses_a_server_where_two_at_once_may_win(self, unsigned_server):
+        # A server that looks before it writes: who comes before anybody has written wins.
+        with FaultyProxy(unsigned_server.endpoint_url) as proxy:
+            options = {**unsigned_server.storage_options, "endpoint_url": proxy.url}
+            store = open_store(unsigned_server.new_bucket(), options)
+            came = Counter()
+            written = defaultdict(threading.Event)
+
+            def rule(request):
+                if request.method != "PUT" or not request.is_conditional:
+                    return "pass"
+                came[request.path] += 1
+                return "pass" if written[request.path].is_set() else "ignore condition"
+
+            real = proxy._forward
+
+            def forward(request, without=()):
+                answer = real(request, without)
+                if request.method == "PUT":
+                    written[request.path].set()
+                return answer
+
+            proxy.rule, proxy._forward = rule, forward
+            with pytest.raises(UnsupportedStoreError, match="of 8 writers at once created one"):
+                store.create_root()
+            assert max(came.values()) > 2
+
+    @pytest.mark.parametrize("method", ["PUT", "POST"])
+    @pytest.mark.parametrize("status", [400, 501])
+    def test_refuses_a_server_that_does_not_know_conditions(self, method, status, unsure, proxy):
+        proxy.rule = lambda request: (
+            status if request.is_conditional and request.method == method else "pass"
+        )
+        with pytest.raises(UnsupportedStoreError, match=f"HTTP {status}"):
+            unsure.create_root()
+
+    def test_refuses_a_server_that_loses_metadata(self, unsure, proxy):
+        real = proxy._forward
+
+        def without_metadata(request, without=()):
+            status, fields, body = real(request, without)
+            return status, [pair for pair in fields if "sparklog" not in pair[0].lower()], body
+
+        proxy._forward = without_metadata
+        with pytest.raises(UnsupportedStoreError, match="does not keep the metadata"):
+            unsure.create_root()
+
+    def test_names_a_bucket_that_is_not_there(self, s3_server):
+        store = open_store("s3://no-such-bucket/root", s3_server.storage_options)
+        with pytest.raises(InvalidRootError, match="no bucket 'no-such-bucket'; create it"):
+            store.create_root()
+
+    def test_a_server_that_is_away_is_no_reason_to_refuse(self, unsure, proxy):
+        proxy.rule = lambda request: 503
+        with pytest.raises(StorageError) as caught:
+            unsure.create_root()
+        assert not isinstance(caught.value, UnsupportedStoreError)
+
+
+# --- credentials ---------------------------------------------------------------------------------
+
+
+class TestCredentials:
+    def test_no_error_and_no_text_of_a_store_shows_them(self, root, s3_server):
+        store = open_store(root, {**s3_server.storage_options, "secret": "pa55word"})
+        shown = [repr(store), store.url, repr(store._location), str(vars(store))]
+        for way in (
+            store.create_root,
+            lambda: store.put_if_absent("a", b""),
+            lambda: store.put("a", b""),
+            lambda: store.read("a", 0, 1),
+            lambda: list(store.list("")),
+            lambda: store.delete("a"),
+            lambda: store.delete_directory("a"),
+        ):
+            with pytest.raises(StorageError, match="check the credentials") as caught:
+                way()
+            shown += [repr(caught.value), str(vars(caught.value))]
+            shown += traceback.format_exception(caught.value)
+        assert "pa55" not in "".join(shown)
+        assert s3_server.endpoint_url not in "".join(shown)  # nor anything else of the request
+
+    def test_they_travel_with_a_pickled_store(self, store):
+        store.put_if_absent("a", b"here")
+        assert content(pickle.loads(pickle.dumps(store)), "a") == b"here"
+
+    def test_a_session_token_of_the_environment_belongs_to_another_key(
+        self, root, s3_server, monkeypatch
+    ):
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "another's")
+        store = open_store(root, s3_server.storage_options)
+        store.put_if_absent("a", b"here")
+        assert content(store, "a") == b"here"
+
+    def test_without_options_those_of_the_environment_count(self, root, s3_server, monkeypatch):
+        options = s3_server.storage_options
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+        monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+        store = open_store(root)
+        store.put_if_absent("a", b"here")
+        assert content(store, "a") == b"here"
+
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+def test_a_directory_with_many_subdirectories_is_listed_without_reading_them(unsure, store, proxy):
+    for topic in ("a", "b", "c"):
+        for number in range(5):
+            store.put_if_absent(f"{topic}/{number}", b"", sync=False)
+    store.put_if_absent("between", b"")
+    store.put_if_absent("z", b"")
+    assert names(unsure) == ["between", "z"]
+    assert len(proxy.requests) == 4
+
+
+def test_a_listing_takes_its_pages_as_they_are_needed(unsure, store, proxy, monkeypatch):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store.put(f"topic/{n:05d}", b""), range(2_100)))
+    listing = unsure.list("topic", start_after="00049")
+    assert next(listing).name == "00050"
+    assert len(proxy.requests) <= 2
+    assert [file.name for file in listing] == [f"{n:05d}" for n in range(51, 2_100)]
+    assert len(proxy.requests) == 3
+
+
+def test_a_time_is_never_before_that_of_the_writing(store):
+    before_us = time.time_ns() // 1_000
+    store.put_if_absent("a", b"")
+    assert 0 <= store.head("a").modified_us - before_us < 5_000_000
+
+
+def test_uploads_in_parts_take_constant_memory(store):
+    pytest.importorskip("resource")
+    size_bytes = 200_000_000
+
+    def resident_kb():
+        with open("/proc/self/status") as status:
+            fields = dict(line.split(":", 1) for line in status)
+        return int(fields["RssAnon"].split()[0])
+
+    before = resident_kb()
+    peak = [0]
+    done = threading.Event()
+
+    def watch():
+        while not done.wait(0.005):
+            peak[0] = max(peak[0], resident_kb())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with store.stage("topic") as staged:
+            for _ in range(size_bytes // 4_000_000):
+                staged.sink.write(bytes(4_000_000))
+            store.put_if_absent("topic/0.log", staged)
+    finally:
+        done.set()
+        watcher.join()
+    assert store.head("topic/0.log").size_bytes == size_bytes
+    assert (peak[0] - before) * 1024 < size_bytes / 4
+
+
+def _try_in_child(store, results):
+    try:
+        store.head("a")
+        results.put("answered")
+    except StorageError as error:
+        results.put(error.message)
+
+
+def test_a_forked_process_is_told_and_does_not_wait_for_ever(store):
+    store.put_if_absent("a", b"")
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_try_in_child, args=(store, results))
+    child.start()
+    assert "was forked from one that had used an object store" in results.get(timeout=60)
+    child.join(timeout=60)
+    assert child.exitcode == 0
+
+
+def test_the_server_of_the_tests_ends_with_us():
+    with run_s3_server() as server:
+        assert os.getpgid(server.pid) == server.pid
+    with pytest.raises(ProcessLookupError):
+        os.killpg(server.pid, 0)

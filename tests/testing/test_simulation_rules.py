@@ -1,0 +1,21 @@
+"""Every safety rule of DESIGN.md, sections 5 to 7, is missed when it is left out."""
+
+import pytest
+
+from spark_log.testing.simulation import RULES, SimulationFailedError, simulate
+
+SEEDS = 3000
+"""Within so many seeds each is caught; most take a few."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_simulation_fails_without_the_rule_that(rule):
+    assert any(fails(seed, RULES[rule]) for seed in range(SEEDS)), f"nobody misses: {rule}"
+
+
+def fails(seed, variant):
+    try:
+        simulate(seed, variant)
+    except SimulationFailedError:
+        return True
+    return False
