@@ -123,6 +123,9 @@ class PartitionDirectory:
                 end_offset = last.end_offset or self.open(last.name).end_offset
             except NotFoundError:
                 continue  # rewritten and freed since the listing: list again
+            if self._took_too_long(observed_ms):
+                slow_listings += 1
+                continue
             return LogView(live, end_offset, observed_ms)
         raise StorageError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
@@ -132,9 +135,10 @@ class PartitionDirectory:
         )
 
     def _took_too_long(self, observed_ms: float) -> bool:
-        """Whether what the listing shows may have been freed while it went on.
+        """Whether what a listing shows may have been freed since it began.
 
-        Then it may show neither a rewritten segment that came during it nor what that covers.
+        One that took so long may show neither a rewritten segment that came during it nor what
+        that covers; and a name that it shows may be another file's by now.
         """
         return 0 < self.valid_ms <= self.clock.monotonic_ms() - observed_ms
 
@@ -163,13 +167,17 @@ class PartitionDirectory:
             except NotFoundError:
                 pass
             else:
-                if segment.end_offset in (None, reader.end_offset):
+                # A name of an old view may have been freed, and taken by a put that came late.
+                is_recent = not self._took_too_long(view.observed_ms)
+                fits = segment.end_offset in (None, reader.end_offset)
+                if is_recent and fits and reader.end_offset > position:
                     yield position, segment, reader
                     position = reader.end_offset
                     continue
-                if segment == doubted:
-                    raise self.missing(segment, reader.end_offset)
-                doubted = segment  # what appeared during the listing may be left out of it
+                if is_recent:
+                    if segment == doubted:
+                        raise self.missing(segment, reader.end_offset)
+                    doubted = segment  # what appeared during the listing may be left out of it
             view = self.observe()
             view.check_offset(position, self.path)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -126,3 +128,14 @@ class Failure:
         except ValueError:
             phrase = ""
         return f"HTTP {self.status} {self.code or phrase}".rstrip()
+
+
+@contextmanager
+def request_errors(path: str) -> Iterator[None]:
+    """Turn obstore's errors inside the block into this package's, without their text."""
+    try:
+        yield
+    except errors.StorageError:
+        raise
+    except REQUEST_ERRORS as error:
+        raise Failure.of(error).error(path) from None

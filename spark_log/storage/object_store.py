@@ -11,47 +11,37 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
-from tempfile import gettempdir
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, Final
 
 import numpy as np
 import obstore
 import pyarrow as pa
 
 from spark_log.errors import (
-    AlreadyExistsError,
-    InvalidRootError,
     NotFoundError,
-    StorageError,
-    UnsupportedStoreError,
 )
 from spark_log.storage.conditional_put import ConditionalPut
-from spark_log.storage.local import LocalStagedFile
 from spark_log.storage.object_clients import ObjectClients
-from spark_log.storage.object_errors import REQUEST_ERRORS, Failure
+from spark_log.storage.object_errors import REQUEST_ERRORS, Failure, request_errors
 from spark_log.storage.object_location import ObjectLocation
+from spark_log.storage.object_probe import probe_root
+from spark_log.storage.staged_object import StagedObject
 from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
 
 PUT_ID: Final = "sparklogput"
 """Name of the object metadata; letters only: Azure takes no hyphens, and proxies drop ``_``."""
 
 MULTIPART_BYTES: Final = 64 << 20
-_PART_BYTES: Final = 8 << 20
-_PARTS_AT_ONCE: Final = 4
+_READ_BYTES: Final = 8 << 20
 _PAGE: Final = 1_000
 _AFTER_ALL: Final = "\U0010ffff"
 """Sorts after every other character."""
 
 _BEFORE_HIDDEN: Final = f"-{_AFTER_ALL}"
 """Sorts right before every name that begins with a dot."""
-
-_PROBE_RACES: Final = 3
-_PROBE_CONTENDERS: Final = 8
 
 
 class ObjectStore(Store):
@@ -78,86 +68,19 @@ class ObjectStore(Store):
 
     def create_root(self) -> None:
         """See `Store.create_root`: puts and races for a few hidden names, and removes them."""
-        names = [f".probe-{uuid.uuid4().hex}" for _ in range(2 + _PROBE_RACES)]
-        put, copy, *races = names
-        try:
-            self._probe_put(put)
-            if self._location.service == "s3":
-                self._probe_copy(put, copy)
-            for race in races:
-                self._probe_race(race)
-        except InvalidRootError:
-            raise InvalidRootError(
-                f"{self.url}: there is no bucket {self._location.bucket!r}; create it first, or "
-                f"check its name",
-                path=self.url,
-            ) from None
-        finally:
-            with suppress(StorageError):
-                for name in names:
-                    self.delete(name)
-
-    def _probe_put(self, name: str) -> None:
-        self.put(name, b"")  # bucket, credentials and rights: what fails here is no fault of theirs
-        self.delete(name)
-        try:
-            self.put_if_absent(name, b"probe")
-        except StorageError as error:
-            if error.retriable or isinstance(error, UnsupportedStoreError):
-                raise
-            self._refuse(f"it does not take a put on a condition ({error})")
-        if self._put_id(name) is None:
-            self._refuse("it does not keep the metadata of objects, by which a put is recognised")
-        try:
-            self.put_if_absent(name, b"another")
-        except AlreadyExistsError:
-            return
-        self._refuse("it ignores the condition of a PUT (If-None-Match)")
-
-    def _probe_race(self, name: str) -> None:
-        def contend(number: int) -> bool:
-            try:
-                self.put_if_absent(name, str(number).encode())
-            except AlreadyExistsError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(_PROBE_CONTENDERS) as pool:
-            winners = sum(pool.map(contend, range(_PROBE_CONTENDERS)))
-        if winners != 1:
-            self._refuse(f"{winners} of {_PROBE_CONTENDERS} writers at once created one object")
-
-    def _probe_copy(self, source: str, name: str) -> None:
-        for attempt in range(2):
-            try:
-                obstore.copy(self._clients.copier, source, name, overwrite=False)
-            except REQUEST_ERRORS as error:
-                failure = Failure.of(error)
-                if failure.is_refused_name and attempt:
-                    return
-                if failure.may_succeed_later:
-                    raise failure.error(name) from None
-                self._refuse(f"a multipart upload cannot be completed on a condition ({failure})")
-        self._refuse("it ignores the condition of a multipart upload's completion")
-
-    def _refuse(self, reason: str) -> NoReturn:
-        raise UnsupportedStoreError(
-            f"{self.url} cannot be a root: two writers could create the same object, since "
-            f"{reason}; spark-log needs an object store with conditional writes",
-            path=self.url,
-        )
+        probe_root(self, self._location, self._clients)
 
     # --- writing ---------------------------------------------------------------------------------
 
     def stage(self, directory: str) -> StagedFile:
         """See `Store.stage`: a temporary file on this machine (``TMPDIR``)."""
-        return _StagedObject(self, self._clients, directory)
+        return StagedObject(self._clients, directory)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
         """See `Store.put_if_absent`; durable with or without ``sync``."""
-        if isinstance(source, _StagedObject) and self._is_large(source):
+        if isinstance(source, StagedObject) and self._is_large(source):
             self._copy_if_absent(path, source)
             return
         data = _array(source.read_back() if isinstance(source, StagedFile) else source)
@@ -175,7 +98,7 @@ class ObjectStore(Store):
 
         def is_ours() -> bool | None:
             try:
-                return self._put_id(path) == put_id
+                return self.put_id(path) == put_id
             except NotFoundError:
                 return None
 
@@ -183,10 +106,10 @@ class ObjectStore(Store):
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         """See `Store.put`."""
-        with _request(path):
+        with request_errors(path):
             obstore.put(self._clients.reader, path, _array(data), use_multipart=False)
 
-    def _is_large(self, staged: _StagedObject) -> bool:
+    def _is_large(self, staged: StagedObject) -> bool:
         # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
         # not atomic.
         with storage_errors(staged.directory):
@@ -194,7 +117,7 @@ class ObjectStore(Store):
             is_large = staged.size_bytes >= self._multipart_bytes
         return is_large and self._location.service == "s3"
 
-    def _copy_if_absent(self, path: str, staged: _StagedObject) -> None:
+    def _copy_if_absent(self, path: str, staged: StagedObject) -> None:
         uploaded = staged.upload()
 
         def is_ours() -> bool | None:
@@ -241,7 +164,7 @@ class ObjectStore(Store):
 
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`: reads it whole."""
-        with _request(path):
+        with request_errors(path):
             return pa.py_buffer(obstore.get(self._clients.reader, path).bytes())
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
@@ -266,21 +189,31 @@ class ObjectStore(Store):
 
     def head(self, path: str) -> FileInfo:
         """See `Store.head`."""
-        with _request(path):
+        with request_errors(path):
             return _file_info(obstore.head(self._clients.reader, path))
+
+    def put_id(self, path: str) -> str | None:
+        """Return the id of the put that made the object, if it has one.
+
+        Raises:
+            NotFoundError: no such object.
+        """
+        with request_errors(path):
+            found = obstore.get(self._clients.reader, path, options={"head": True})
+            return found.attributes.get(PUT_ID)
 
     # --- deleting --------------------------------------------------------------------------------
 
     def delete(self, path: str) -> None:
         """See `Store.delete`."""
-        with suppress(NotFoundError), _request(path):
+        with suppress(NotFoundError), request_errors(path):
             obstore.delete(self._clients.reader, path)
 
     def delete_directory(self, directory: str) -> None:
         """See `Store.delete_directory`: by batches of 1,000."""
         while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
             # Where another deletes too, one may be missing: the next look tells what is left.
-            with suppress(NotFoundError), _request(directory):
+            with suppress(NotFoundError), request_errors(directory):
                 obstore.delete(self._clients.reader, found)
 
     # --- for others ------------------------------------------------------------------------------
@@ -295,19 +228,13 @@ class ObjectStore(Store):
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _put_id(self, path: str) -> str | None:
-        """Return by which put the object was made."""
-        with _request(path):
-            found = obstore.get(self._clients.reader, path, options={"head": True})
-            return found.attributes.get(PUT_ID)
-
     def _holds(self, path: str, expected: pa.Buffer) -> bool:
         """Whether the object has exactly these bytes, in constant memory."""
         if self.head(path).size_bytes != expected.size:
             return False
         position, view = 0, memoryview(expected).cast("B")
-        with _request(path):
-            for chunk in obstore.get(self._clients.reader, path).stream(_PART_BYTES):
+        with request_errors(path):
+            for chunk in obstore.get(self._clients.reader, path).stream(_READ_BYTES):
                 if view[position : position + len(chunk)] != memoryview(chunk):
                     return False
                 position += len(chunk)
@@ -341,73 +268,16 @@ class ObjectStore(Store):
 
     def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
         """Yield all objects below a directory, however deep."""
-        with _request(directory):
+        with request_errors(directory):
             pages = obstore.list(
                 self._clients.reader, directory or None, offset=after, chunk_size=_PAGE
             )
         while True:
-            with _request(directory):
+            with request_errors(directory):
                 page = next(pages, None)
             if page is None:
                 return
             yield from map(_file_info, page)
-
-
-class _StagedObject(StagedFile):
-    """A local temporary file, and, once it was tried as a large one, its upload."""
-
-    def __init__(self, store: ObjectStore, clients: ObjectClients, directory: str) -> None:
-        self._file = LocalStagedFile(gettempdir())
-        self._store = store
-        self._clients = clients
-        self.directory = directory
-        self._hidden = f"{directory}/.{uuid.uuid4().hex}.tmp".lstrip("/")
-        self._is_uploaded = self._may_be_there = False
-        self.sink = self._file.sink
-
-    @property
-    def size_bytes(self) -> int:
-        return self._file.size_bytes
-
-    def seal(self) -> None:
-        self._file.seal()
-
-    def read_back(self) -> pa.Buffer:
-        return self._file.read_back()
-
-    def upload(self) -> str:
-        """Upload it, once, in parts and in constant memory, and return under which name."""
-        if not self._is_uploaded:
-            self._may_be_there = True
-            with _request(self._hidden):
-                obstore.put(
-                    self._clients.bulk,
-                    self._hidden,
-                    Path(self._file.path),
-                    use_multipart=True,
-                    chunk_size=_PART_BYTES,
-                    max_concurrency=_PARTS_AT_ONCE,
-                )
-            self._is_uploaded = True
-        return self._hidden
-
-    def discard(self) -> None:
-        self._file.discard()
-        if self._may_be_there:
-            self._is_uploaded = self._may_be_there = False
-            with suppress(StorageError):  # what stays is hidden
-                self._store.delete(self._hidden)
-
-
-@contextmanager
-def _request(path: str) -> Iterator[None]:
-    """Turn obstore's errors inside the block into this package's, without their text."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except REQUEST_ERRORS as error:
-        raise Failure.of(error).error(path) from None
 
 
 def _file_info(meta: obstore.ObjectMeta) -> FileInfo:

@@ -41,7 +41,7 @@ class Campaign:
     notes: Path
     seed: int
     idempotent: bool
-    delete_delay_ms: int = 200
+    delete_delay_ms: int = 600
     without: str | None = None
     done: Counter = field(default_factory=Counter)
 

@@ -1,7 +1,6 @@
 """Object stores on a real S3 server: the conformance suite, and what is their own."""
 
 import multiprocessing
-import os
 import pickle
 import threading
 import time
@@ -507,10 +506,3 @@ def test_a_forked_process_is_told_and_does_not_wait_for_ever(store):
     assert "was forked from one that had used an object store" in results.get(timeout=60)
     child.join(timeout=60)
     assert child.exitcode == 0
-
-
-def test_the_server_of_the_tests_ends_with_us():
-    with run_s3_server() as server:
-        assert os.getpgid(server.pid) == server.pid
-    with pytest.raises(ProcessLookupError):
-        os.killpg(server.pid, 0)
