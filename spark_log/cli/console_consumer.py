@@ -16,7 +16,10 @@ from spark_log.cli.properties import with_properties
 from spark_log.cli.record_format import TextFormat, format_text, record_documents
 from spark_log.cli.root import Root
 from spark_log.cli.time_window import TimeWindow
+from spark_log.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster
+from spark_log.metadata.image import TopicImage
 
 _EARLIEST, _LATEST = "earliest", "latest"
 
@@ -131,6 +134,9 @@ def console_consumer(
     except KeyboardInterrupt:
         _report(count)
         raise
+    except OffsetOutOfRangeError:
+        _check_is_there(cluster, image)
+        raise
     _report(count)
 
 
@@ -164,6 +170,20 @@ def _range(log: PartitionLog, start: int | str, window: TimeWindow) -> OffsetRan
     if isinstance(start, int):
         return OffsetRange(start, end)
     return OffsetRange(view.log_start_offset if start == _EARLIEST else view.log_end_offset, end)
+
+
+def _check_is_there(cluster: Cluster, topic: TopicImage) -> None:
+    """Check that a topic was not deleted: its log would look empty, and any offset wrong.
+
+    Raises:
+        UnknownTopicOrPartitionError: it was.
+    """
+    found = cluster.image().find(topic.name)
+    if found is None or found.topic_id != topic.topic_id:
+        again = "" if found is None else " and created again: start again to read the new one"
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} was deleted while it was read{again}", topic=topic.name
+        )
 
 
 def _inside(fetched: Iterator[FetchedRecords], window: TimeWindow) -> Iterator[FetchedRecords]:

@@ -10,12 +10,10 @@ from typing import Final
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
 from spark_log.log import LogBatch, PartitionLog
+from spark_log.log.tail_reader import ProbeInterval
 
 ROUND_BYTES: Final = 1_048_576
 """So much is read of one partition before it is the next one's turn."""
-
-_FIRST_PAUSE_MS = 10
-_LONGEST_PAUSE_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +38,10 @@ def read_partitions(
     """Yield records, in offset order within a partition, the partitions in turns.
 
     Ends when every partition's end is reached, or when nothing came for ``timeout_ms``. While
-    there is nothing it sleeps, up to 100 ms at a time.
+    there is nothing it sleeps, and looks for each partition's next segment as `TailReader` does.
 
     Args:
-        logs: by partition.
+        logs: by partition; for this reader alone.
         ranges: by partition.
         clock: for waiting.
         timeout_ms: how long to wait for more; None: for ever.
@@ -55,7 +53,6 @@ def read_partitions(
     cursors = [_Cursor(number, logs[number], wanted) for number, wanted in sorted(ranges.items())]
     patience_ms = math.inf if timeout_ms is None else timeout_ms
     waiting_since_ms = clock.monotonic_ms()
-    pause_ms = _FIRST_PAUSE_MS
     while cursors:
         came = False
         for cursor in cursors:
@@ -65,40 +62,44 @@ def read_partitions(
         cursors = [cursor for cursor in cursors if not cursor.is_done]
         if came:
             waiting_since_ms = clock.monotonic_ms()
-            pause_ms = _FIRST_PAUSE_MS
             continue
-        left_ms = patience_ms - (clock.monotonic_ms() - waiting_since_ms)
-        if left_ms <= 0:
+        waited_ms = clock.monotonic_ms() - waiting_since_ms
+        if waited_ms >= patience_ms:
             return
         if cursors:
-            clock.sleep_ms(min(pause_ms, left_ms))
-            pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
+            pause_ms = cursors[0].probes.pause_ms(waited_ms, looks=len(cursors))
+            clock.sleep_ms(min(pause_ms, patience_ms - waited_ms))
 
 
 class _Cursor:
-    """A position in one partition."""
+    """A position in one partition.
+
+    What the log holds at first is streamed by one scan, what comes then is fetched: at the end of
+    the log this costs one look for the next segment, and no listing.
+    """
 
     def __init__(self, partition: int, log: PartitionLog, wanted: OffsetRange) -> None:
         self.is_done = False
+        self.probes = ProbeInterval.of(log.files.store)
         self._partition = partition
         self._log = log
+        self._follows = wanted.end is None
         self._position = wanted.start
-        self._end = wanted.end
-        self._batches: Iterator[LogBatch] | None = None
+        self._batches: Iterator[LogBatch] | None = log.scan(wanted.start, wanted.end)
 
     def turn(self) -> Iterator[FetchedRecords]:
         """Yield what comes next, about `ROUND_BYTES` of it; nothing at the log's end."""
+        if self._batches is None:
+            found, self._position = self._log.fetch_from(self._position, ROUND_BYTES)
+            self._batches = iter(found)
         taken_bytes = 0
-        while taken_bytes < ROUND_BYTES:
-            if self._batches is None:
-                self._batches = self._log.scan(self._position, self._end)
-            batch = next(self._batches, None)
-            if batch is None:
-                # That was all when the scan began. Another one sees what came since.
-                self._batches = None
-                self.is_done = self._end is not None
-                return
+        for batch in self._batches:
             records = FetchedRecords.of_batch(self._partition, batch)
-            self._position = int(records.offsets[-1]) + 1
+            self._position = max(self._position, int(records.offsets[-1]) + 1)
             taken_bytes += batch.stored_bytes
             yield records
+            if taken_bytes >= ROUND_BYTES:
+                return
+        # That was all when the log was looked at. The next look sees what came since.
+        self._batches = None
+        self.is_done = not self._follows

@@ -11,6 +11,7 @@ from spark_log.errors import (
     CorruptRecordError,
     LogEndOffsetMismatchError,
     NotFoundError,
+    OutOfOrderSequenceError,
     SparkLogError,
     StorageError,
     UnknownOutcomeError,
@@ -25,6 +26,9 @@ from spark_log.log.snapshots import Snapshots
 
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
+
+_RACES_BEFORE_LISTING = 8
+"""Races that one append loses in a row before it looks how far the others are."""
 
 _MAX_LOST_ANSWERS = 10
 """Puts of one append whose answers are lost before it is called unknown."""
@@ -109,22 +113,10 @@ class Appender:
         if tail is None or not self._is_recent(tail):
             tail = self._look(segment)  # an old name may be spent: a put there would be void
         lost_answers = 0
-        for _ in range(_MAX_RACES):
-            tail = self._with_producers(segment, tail)
-            repeated = self._repeated(segment)
-            if repeated is None and expected_leo not in (None, tail.log_end_offset):
-                tail = self._look(segment)
-                repeated = self._repeated(segment)
+        for race in range(_MAX_RACES):
+            repeated, tail = self._check(segment, expected_leo, tail)
             if repeated is not None:
                 return repeated
-            if expected_leo is not None and tail.log_end_offset != expected_leo:
-                raise LogEndOffsetMismatchError(
-                    f"{self._directory.path}: the log ends at {tail.log_end_offset}, not at "
-                    f"{expected_leo}; read up to its end and try again",
-                    expected=expected_leo,
-                    actual=tail.log_end_offset,
-                )
-            self._check_producer(segment)
             base_offset = tail.log_end_offset
             # Before the put, so that no pause after it makes what it shows look newer than it is.
             tried_ms = self._clock.monotonic_ms()
@@ -143,10 +135,7 @@ class Appender:
             if put is not None and not put.is_ours and (is_recent or base_offset not in unknown):
                 unknown.discard(base_offset)
                 if is_recent and put.winner is not None:
-                    # The name behind the winner may have been used since the log was looked at,
-                    # but not freed: that takes longer from then.
-                    self._take_in_winner(put.winner)
-                    tail = self._tail = _Tail(put.end_offset, tail.observed_ms)
+                    tail = self._go_past(segment, put.winner, tail, race)
                 else:
                     tail = self._look(segment)
                 continue
@@ -162,6 +151,43 @@ class Appender:
             f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended",
             path=self._directory.path,
         )
+
+    # --- whether it may be put -------------------------------------------------------------------
+
+    def _check(
+        self, segment: StagedSegment, expected_leo: int | None, tail: _Tail
+    ) -> tuple[LogAppendInfo | None, _Tail]:
+        """Check that the segment may be put at the log's end.
+
+        Returns:
+            Where it stands already, None if it does not; and the log's end.
+
+        Raises:
+            LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError: it may
+                not.
+        """
+        tail = self._with_producers(segment, tail)
+        repeated = self._repeated(segment)
+        if repeated is None:
+            try:
+                self._check_end(expected_leo, tail)
+                self._check_producer(segment)
+            except (LogEndOffsetMismatchError, OutOfOrderSequenceError):
+                tail = self._look(segment)  # others may have appended what it comes after
+                repeated = self._repeated(segment)
+                if repeated is None:
+                    self._check_end(expected_leo, tail)
+                    self._check_producer(segment)
+        return repeated, tail
+
+    def _check_end(self, expected_leo: int | None, tail: _Tail) -> None:
+        if expected_leo not in (None, tail.log_end_offset):
+            raise LogEndOffsetMismatchError(
+                f"{self._directory.path}: the log ends at {tail.log_end_offset}, not at "
+                f"{expected_leo}; read up to its end and try again",
+                expected=expected_leo,
+                actual=tail.log_end_offset,
+            )
 
     # --- putting ---------------------------------------------------------------------------------
 
@@ -277,6 +303,44 @@ class Appender:
         self._tail = _Tail(view.log_end_offset, view.observed_ms)
         return self._tail
 
+    def _go_past(
+        self, segment: StagedSegment, winner: SegmentReader, tail: _Tail, race: int
+    ) -> _Tail:
+        """Go past what another appended; and, after some lost races, to where the others are."""
+        self._take_in_winner(winner)
+        # The name behind the winner may have been used since the log was looked at, but not
+        # freed: that takes longer from then.
+        tail = self._tail = _Tail(winner.end_offset, tail.observed_ms)
+        return self._catch_up(segment, tail) if race >= _RACES_BEFORE_LISTING else tail
+
+    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+        """Go to the end by one listing: name by name, who is slower would never be the first.
+
+        Nothing from the tail on can have been freed, so that all that is plain there is the log's.
+        But a listing may leave out what comes during it.
+        """
+        directory = self._directory
+        listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
+        names = [name for file in listed if (name := SegmentName.parse(file.name))]
+        plain = [name for name in names if name.last_offset is None]
+        if self._producers is None:  # else the headers of each are needed
+            self._count_anothers(len(plain[:-1]))
+            plain = plain[-1:]
+        end_offset = tail.log_end_offset
+        try:
+            for name in plain:
+                if self._producers is not None and name.base_offset != end_offset:
+                    break
+                winner = directory.open(name)
+                end_offset = winner.end_offset
+                if not self._is_recent(tail):
+                    return self._look(segment)
+                self._take_in_winner(winner)
+        except NotFoundError:
+            return self._look(segment)
+        self._tail = _Tail(end_offset, tail.observed_ms)
+        return self._tail
+
     def _forget(self) -> None:
         self._tail = self._producers = None
 
@@ -314,20 +378,26 @@ class Appender:
 
     def _take_in_winner(self, winner: SegmentReader) -> None:
         """Take in what another append put at the log's end (state before put)."""
-        self._snapshot_due_after -= 1
+        self._count_anothers(1)
         if self._producers is not None:
-            for ordinal in range(winner.batch_count):
-                headers = winner.headers(ordinal)
+            for _, headers in winner.all_headers():
                 self._producers.take_in(winner.base_offset, headers, self._clock.time_us())
+        if winner.batch_count == 1:  # else whoever writes a snapshot had better open it
+            summary = SegmentSummary.of_stored(SegmentName(winner.base_offset), winner)
+            self._snapshots.note(summary, winner.headers(0))
+
+    def _count_anothers(self, count: int) -> None:
+        """Count segments of others towards the next snapshot: who makes it due writes it."""
+        self._snapshot_due_after -= count
+        if self._snapshot_due_after <= 0:
+            self._snapshot_due_after = 1 + self._config.snapshot_interval_segments // 4
 
     def _take_in_own(self, segment: StagedSegment, base_offset: int) -> None:
         self._snapshot_due_after -= 1
-        self._snapshots.note(SegmentSummary.of_staged(segment, base_offset))
+        summary = SegmentSummary.of_staged(segment, base_offset)
+        self._snapshots.note(summary, (segment.header,))
         if self._producers is not None and self._producers.offset == base_offset:
-            count = segment.record_count
-            self._producers.take_in_append(
-                segment.producer, base_offset, count, self._clock.time_us()
-            )
+            self._producers.take_in(base_offset, (segment.header,), self._clock.time_us())
 
 
 def _info(segment: StagedSegment, base_offset: int) -> LogAppendInfo:

@@ -13,7 +13,12 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from spark_log.errors import AlreadyExistsError, StorageError
+from spark_log.errors import (
+    AlreadyExistsError,
+    CorruptRecordError,
+    NotFoundError,
+    StorageError,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
@@ -42,7 +47,7 @@ def merge(
 
     Any number may merge at once: where their segments overlap, all hold the same. Whole batches are
     taken, so that a log start inside of one keeps what lies before it in the batch. Memory is that
-    of one joined Arrow batch.
+    of one joined Arrow batch, and on an object store the end of each segment, up to 64 KiB.
 
     Args:
         directory: the partition's.
@@ -55,6 +60,8 @@ def merge(
     Raises:
         OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
         CorruptRecordError: one of them is damaged.
+        InvalidRecordError: together they are more than a segment holds: 4 GiB, 2^31 offsets.
+        NotFoundError: one of them was freed while it was read; observe the log anew.
         UnknownOutcomeError: the new segment may be there; it does no harm, and may be made again.
         StorageError: it was not made.
     """
@@ -82,8 +89,7 @@ def merge(
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for position, reader in readers
-            for headers, records in _batches_from(reader, max(position, base_offset), end_offset)
+            for reader, headers, records in _live_batches(directory, view, readers, end_offset)
         )
         for headers, records in _joined(batches):
             writer.write_rewritten(records, headers)
@@ -97,6 +103,40 @@ def merge(
     finally:
         writer.discard()
     return name
+
+
+def _live_batches(
+    directory: PartitionDirectory,
+    view: LogView,
+    readers: Iterable[tuple[int, SegmentReader]],
+    end_offset: int,
+) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
+    """Yield the batches of segments, each segment's only if it is in the log when it is read."""
+    for position, reader in readers:
+        try:
+            for headers, records in _batches_from(reader, position, end_offset):
+                yield reader, headers, records
+        except CorruptRecordError:
+            _check_is_live(directory, view, reader)
+            raise
+        view = _check_is_live(directory, view, reader)
+
+
+def _check_is_live(directory: PartitionDirectory, view: LogView, reader: SegmentReader) -> LogView:
+    """Return the view, or a newer one where it is too old to tell what was read.
+
+    A name that is in the log now has never been freed: so all that was read under it is its own.
+
+    Raises:
+        NotFoundError: the segment is not in the log any more.
+    """
+    if directory.store.is_mapped or not directory.is_outdated(view.observed_ms):
+        return view
+    view = directory.observe()
+    live = {directory.file_path(segment.name.log) for segment in view.live.segments}
+    if reader.path not in live:
+        raise NotFoundError(f"{reader.path} was rewritten or freed meanwhile", path=reader.path)
+    return view
 
 
 def _base_offset(reader: SegmentReader, start_offset: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from spark_log.clock import Clock
@@ -16,6 +17,7 @@ from spark_log.errors import (
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_opener import SegmentOpener
 from spark_log.storage import Store
 
 _MAX_SLOW_LISTINGS = 10
@@ -103,7 +105,7 @@ class PartitionDirectory:
         while slow_listings < _MAX_SLOW_LISTINGS:
             observed_ms = self.clock.monotonic_ms()
             live = self.live_log()
-            if self._took_too_long(observed_ms):
+            if self.is_outdated(observed_ms):
                 slow_listings += 1
                 continue
             if live.beyond is not None:
@@ -120,11 +122,9 @@ class PartitionDirectory:
                 return LogView(live, live.log_start_offset, observed_ms)
             last = live.segments[-1]
             try:
-                end_offset = last.end_offset or self.open(last.name).end_offset
-            except NotFoundError:
-                continue  # rewritten and freed since the listing: list again
-            if self._took_too_long(observed_ms):
-                slow_listings += 1
+                end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
+            except NotFoundError:  # rewritten and freed since the listing: list again
+                slow_listings += self.is_outdated(observed_ms)
                 continue
             return LogView(live, end_offset, observed_ms)
         raise StorageError(
@@ -134,7 +134,7 @@ class PartitionDirectory:
             path=self.path,
         )
 
-    def _took_too_long(self, observed_ms: float) -> bool:
+    def is_outdated(self, observed_ms: float) -> bool:
         """Whether what a listing shows may have been freed since it began.
 
         One that took so long may show neither a rewritten segment that came during it nor what
@@ -160,37 +160,84 @@ class PartitionDirectory:
         position = start_offset
         doubted: LiveSegment | None = None
         view.check_offset(position, self.path)
-        while position < min(end_offset, view.log_end_offset):
-            segment = view.live.segments[view.live.index_of(position)]
-            try:
-                reader = self.open(segment.name)
-            except NotFoundError:
-                pass
-            else:
-                # A name of an old view may have been freed, and taken by a put that came late.
-                is_recent = not self._took_too_long(view.observed_ms)
-                fits = segment.end_offset in (None, reader.end_offset)
-                if is_recent and fits and reader.end_offset > position:
-                    yield position, segment, reader
-                    position = reader.end_offset
-                    continue
-                if is_recent:
+        with SegmentOpener(self, end_offset) as opener:
+            while position < min(end_offset, view.log_end_offset):
+                index = view.live.index_of(position)
+                segment = view.live.segments[index]
+                with suppress(NotFoundError):
+                    reader = opener.open(view, index)
+                    fits = segment.end_offset in (None, reader.end_offset)
+                    if fits and reader.end_offset > position:
+                        yield position, segment, reader
+                        position = reader.end_offset
+                        continue
                     if segment == doubted:
                         raise self.missing(segment, reader.end_offset)
                     doubted = segment  # what appeared during the listing may be left out of it
-            view = self.observe()
-            view.check_offset(position, self.path)
+                view = self.observe()
+                view.check_offset(position, self.path)
 
-    def open(self, name: SegmentName) -> SegmentReader:
+    def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment.
+
+        Args:
+            name: its file's.
+            size_bytes: as a listing showed it; checked, where that is known.
 
         Raises:
             NotFoundError: it is gone, or was never there.
             CorruptRecordError: it is damaged.
         """
         return SegmentReader(
-            self.store, self.path, name, topic_id=self.topic_id, partition=self.partition
+            self.store,
+            self.path,
+            name,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            size_bytes=size_bytes,
         )
+
+    def open_listed(self, segment: LiveSegment, observed_ms: float) -> SegmentReader:
+        """Open a segment that a listing shows.
+
+        Args:
+            segment: which.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            NotFoundError: it is gone; or the listing is so old that the name may have been freed,
+                and taken by a put that came late.
+            CorruptRecordError: it is damaged.
+        """
+        try:
+            reader = self.open(segment.name, segment.file.size_bytes)
+            reader.end_offset  # noqa: B018 - on an object store that may be read only now
+        except CorruptRecordError:
+            if not self.is_outdated(observed_ms):
+                raise
+        else:
+            if not self.is_outdated(observed_ms):
+                return reader
+        raise self._gone(self.file_path(segment.name.log))
+
+    def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
+        """Check that what was read of a segment since it was opened is still that segment's.
+
+        A mapped file stays what it is. On an object store each range is a request of its own.
+
+        Args:
+            reader: of the segment.
+            observed_ms: monotonic time before the listing that showed it began.
+
+        Raises:
+            NotFoundError: its name may have been freed, and taken by a put that came late.
+        """
+        if not self.store.is_mapped and self.is_outdated(observed_ms):
+            raise self._gone(reader.path)
+
+    @staticmethod
+    def _gone(path: str) -> NotFoundError:
+        return NotFoundError(f"{path} may not be what was listed any more", path=path)
 
     def file_path(self, name: str) -> str:
         """Return the path of a file of this partition, relative to the store's root."""

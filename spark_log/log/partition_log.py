@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError
+from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log.appender import Appender, LogAppendInfo
 from spark_log.log.log_batch import LogBatch
 from spark_log.log.log_validator import LogValidator
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.producer_state import ProducerAppend, ProducerState
+from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_times import SegmentTimes
 from spark_log.log.segment_writer import SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshots import Snapshots
@@ -64,7 +65,7 @@ class PartitionLog:
         self._snapshots = Snapshots(self._files, self.config)
         self._appender = Appender(self._files, self._snapshots, self.config)
         self._tail: TailView | None = None
-        self._time_order: tuple[LogView, list[SegmentSummary], np.ndarray] | None = None
+        self._times: SegmentTimes | None = None
 
     @property
     def files(self) -> PartitionDirectory:
@@ -239,11 +240,9 @@ class PartitionLog:
         """
         view = self.observe()
         end = view.log_end_offset if end_offset is None else end_offset
-        for position, _, reader in self._files.walk(view, start_offset, end):
-            stop = min(end, reader.end_offset)
-            for batch in reader.read(position, stop, columns=columns, check_crcs=check_crcs):
-                if not batch.is_control:
-                    yield batch
+        for batch, _ in self._read(view, start_offset, end, columns, check_crcs):
+            if batch is not None and not batch.is_control:
+                yield batch
 
     def offset_for_time(
         self, timestamp_us: int, view: LogView | None = None
@@ -263,55 +262,100 @@ class PartitionLog:
         """
         view = view or self.observe()
         while True:
-            view, summaries, largest_us = self._in_time_order(view)
-            # The largest so far never falls: so the first segment that may have it is found by
-            # bisection, though timestamps go up and down.
-            at = int(np.searchsorted(largest_us, timestamp_us))
             try:
-                while at < len(summaries):
-                    if summaries[at].max_timestamp_us >= timestamp_us:
-                        reader = self._files.open(summaries[at].name)
-                        start_offset = view.live.segments[at].start_offset
-                        found = reader.offset_for_time(timestamp_us, start_offset)
-                        if found is not None:
-                            return found
-                    at += 1
-                return None
-            except NotFoundError:
-                view = self.observe()  # rewritten, or behind the log's start, since
+                return self._offset_for_time(timestamp_us, view)
+            except NotFoundError:  # rewritten, or behind the log's start, since
+                _, view = self.segments(self.observe())
 
-    def _in_time_order(self, view: LogView) -> tuple[LogView, list[SegmentSummary], np.ndarray]:
-        """Return what the segments of a view hold, with the largest timestamp up to each."""
-        if self._time_order is None or self._time_order[0] is not view:
-            summaries, view = self.segments(view)
-            times_us = np.array([summary.max_timestamp_us for summary in summaries], np.int64)
-            self._time_order = view, summaries, np.maximum.accumulate(times_us)
-        return self._time_order
+    def _offset_for_time(self, timestamp_us: int, view: LogView) -> tuple[int, int] | None:
+        if self._times is None or self._times.view is not view:
+            self._times = SegmentTimes(self._snapshots, view)
+        for segment in self._times.segments_reaching(timestamp_us):
+            reader = self._files.open_listed(segment, view.observed_ms)
+            found = reader.offset_for_time(timestamp_us, segment.start_offset)
+            self._files.check_unchanged(reader, view.observed_ms)
+            if found is not None:
+                return found
+        return None
 
     def _from_tail(
         self, offset: int, columns: Sequence[str] | None, check_crcs: bool
     ) -> Iterator[tuple[LogBatch | None, int]]:
         """Yield batches from ``offset`` on, until the log ends, each with the offset after it.
 
-        None stands for the end of a segment, which may lie behind its last record.
+        None stands for the end of what was to be read of a segment, which may lie behind its last
+        record.
         """
         while True:
             tail, is_new = self._tail, False
             if tail is None or not tail.is_valid or not tail.holds(offset):
                 view, is_new = self.observe(), True
                 tail = self._tail = TailView(self._files, view)
-                for position, _, reader in self._files.walk(view, offset, view.log_end_offset):
-                    for batch in reader.read(position, columns=columns, check_crcs=check_crcs):
-                        yield batch, batch.end_offset
-                    offset = reader.end_offset
-                    yield None, offset
+                for batch, next_offset in self._read(
+                    view, offset, view.log_end_offset, columns, check_crcs
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
             found = tail.open_at(offset) if tail.holds(offset) else None
             if found is not None:
-                for batch in found.read(offset, columns=columns, check_crcs=check_crcs):
-                    yield batch, batch.end_offset
-                offset = found.end_offset
-                yield None, offset
+                try:
+                    for batch, next_offset in self._read_segment(
+                        found, offset, None, tail.observed_ms, columns, check_crcs
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+                except NotFoundError:
+                    self._tail = None
             elif offset == tail.log_end_offset and (tail.is_valid or is_new):
                 return
             else:
                 self._tail = None
+
+    def _read(
+        self,
+        view: LogView,
+        offset: int,
+        end_offset: int,
+        columns: Sequence[str] | None,
+        check_crcs: bool,
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield the batches of a view between two offsets; see `_from_tail`.
+
+        What is rewritten and freed while it is read is read on from its replacement.
+        """
+        view.check_offset(offset, self.directory)
+        while offset < min(end_offset, view.log_end_offset):
+            try:
+                for begin, _, reader in self._files.walk(view, offset, end_offset):
+                    stop = min(end_offset, reader.end_offset)
+                    for batch, next_offset in self._read_segment(
+                        reader, begin, stop, view.observed_ms, columns, check_crcs
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+            except NotFoundError:
+                view = self.observe()
+                view.check_offset(offset, self.directory)
+
+    def _read_segment(
+        self,
+        reader: SegmentReader,
+        begin: int,
+        end_offset: int | None,
+        observed_ms: float,
+        columns: Sequence[str] | None,
+        check_crcs: bool,
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield one segment's batches; see `_from_tail`.
+
+        Raises:
+            NotFoundError: on an object store, it was freed meanwhile, or may have been.
+        """
+        try:
+            for batch in reader.read(begin, end_offset, columns=columns, check_crcs=check_crcs):
+                self._files.check_unchanged(reader, observed_ms)
+                yield batch, batch.end_offset
+        except CorruptRecordError:
+            self._files.check_unchanged(reader, observed_ms)
+            raise
+        yield None, reader.end_offset if end_offset is None else end_offset

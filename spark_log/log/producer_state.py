@@ -161,16 +161,6 @@ class ProducerState:
             if header.producer_id != NO_PRODUCER_ID:
                 self._take_in_batch(header, base_offset, end_offset, appended_us)
 
-    def take_in_append(
-        self, append: ProducerAppend | None, base_offset: int, record_count: int, appended_us: int
-    ) -> None:
-        """Take in an append of one's own, which stands at `offset`."""
-        assert base_offset == self.offset
-        self.offset = base_offset + record_count
-        if append is not None:
-            run = SequenceRun(append.base_sequence, base_offset, record_count)
-            self._add(append.producer_id, append.producer_epoch, run, appended_us)
-
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
         """Return the offset at which this very append stands already, None if it does not."""
         entry = self._entries.get(append.producer_id)
@@ -232,10 +222,9 @@ class ProducerState:
 
     def _add(self, producer_id: int, epoch: int, run: SequenceRun | None, appended_us: int) -> None:
         entry = self._entries.get(producer_id)
-        if entry is None or entry.epoch < epoch:
+        if entry is None or entry.epoch != epoch:
+            # An older epoch, too: it may write when the newer one's entry has expired.
             entry = ProducerEntry(epoch, (), appended_us)
-        elif entry.epoch > epoch:
-            return  # only a writer that broke the rules could have put it there
         entry = (
             replace(entry, appended_us=max(appended_us, entry.appended_us))
             if run is None

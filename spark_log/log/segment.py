@@ -76,6 +76,7 @@ class SegmentReader:
         self._has_deltas = len(self._schema) > len(RECORD_SCHEMA)
         self._check_identity(topic_id, partition)
         self._has_tried_to_rebuild = False
+        self._headers: tuple[int, tuple[BatchHeader, ...]] = (-1, ())
         self._indexes = SegmentIndexes(store, directory, name, self.append_id, self._blocks)
 
     @property
@@ -151,6 +152,11 @@ class SegmentReader:
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
+        if self._headers[0] != ordinal:
+            self._headers = ordinal, self._read_headers(ordinal)
+        return self._headers[1]
+
+    def _read_headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         try:
             value = arrow_ipc.read_custom_metadata(self._file.message(ordinal), METADATA_KEY)
             if value is None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
@@ -18,6 +20,7 @@ from spark_log.log.index_builder import IndexBuilder
 from spark_log.log.offset_index import OffsetIndex
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import SegmentReader
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.time_index import TimeIndex, TimestampOffset
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import OFFSET_DELTA_FIELD
@@ -29,10 +32,8 @@ class SegmentCheck:
     """A segment that is being verified. Memory is bounded by one batch, and 100 bytes for each.
 
     Attributes:
-        reader: of the file; None before `findings`, and where it cannot be opened.
         end_offset: the offset after its last; None where that cannot be told.
         record_count: of all batches.
-        max_timestamp_us: of all batches; None without a readable header.
         is_sound: nothing is wrong with the file itself.
     """
 
@@ -44,6 +45,7 @@ class SegmentCheck:
         *,
         index_interval_bytes: int,
         is_settled: bool,
+        on_headers: Callable[[tuple[BatchHeader, ...]], None],
         repair: bool,
     ) -> None:
         """Touches nothing yet.
@@ -54,6 +56,7 @@ class SegmentCheck:
             size_bytes: as a listing showed it.
             index_interval_bytes: of the topic, for indexes that are made anew.
             is_settled: it is old enough for its writer to have put the indexes.
+            on_headers: called with the headers of each sound Arrow batch, in order.
             repair: whether to make unsound and missing indexes anew.
         """
         self._directory = directory
@@ -61,6 +64,7 @@ class SegmentCheck:
         self._size_bytes = size_bytes
         self._index_interval_bytes = index_interval_bytes
         self._is_settled = is_settled
+        self._on_headers = on_headers
         self._repair = repair
         self._path = directory.file_path(name.log)
         self._index_path = directory.file_path(name.index)
@@ -68,10 +72,10 @@ class SegmentCheck:
         self._positions: list[int] = []
         self._bases: list[int] = []
         self._latest: list[TimestampOffset | None] = []
-        self.reader: SegmentReader | None = None
+        self._least_us: int | None = None
+        self._largest_us: int | None = None
         self.end_offset: int | None = None
         self.record_count = 0
-        self.max_timestamp_us: int | None = None
         self.is_sound = True
 
     def findings(self, progress: Callable[[int], None]) -> Iterator[Finding]:
@@ -85,23 +89,36 @@ class SegmentCheck:
             StorageError: the storage does not answer.
         """
         try:
-            self.reader = self._directory.open(self._name)
+            reader = self._directory.open(self._name)
         except CorruptRecordError as error:
             yield self._damaged(error.message)
             progress(self._size_bytes)
             return
-        yield from self._check_begin(self.reader)
+        yield from self._check_begin(reader)
         seen_bytes = 0
-        for finding, position in self._check_batches(self.reader):
+        for finding, position in self._check_batches(reader):
             if finding is not None:
                 yield finding
             progress(position - seen_bytes)
             seen_bytes = position
         progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
-            self.end_offset = self.reader.end_offset
+            self.end_offset = reader.end_offset
         if self.is_sound:
-            yield from self._check_indexes(self.reader)
+            yield from self._check_indexes(reader)
+
+    def summary(self) -> SegmentSummary | None:
+        """Return what a snapshot must say of it; None where the file is not sound."""
+        if not self.is_sound or self.end_offset is None or self._largest_us is None:
+            return None
+        return SegmentSummary(
+            name=self._name,
+            end_offset=self.end_offset,
+            record_count=self.record_count,
+            size_bytes=self._size_bytes,
+            min_timestamp_us=self._largest_us if self._least_us is None else self._least_us,
+            max_timestamp_us=self._largest_us,
+        )
 
     # --- the file --------------------------------------------------------------------------------
 
@@ -134,7 +151,8 @@ class SegmentCheck:
             try:
                 headers, records = reader.read_batch(ordinal)
                 self._check_offsets(reader, ordinal, previous, headers, records)
-                self._note(reader.position(ordinal), headers)
+                self._note(reader.position(ordinal), headers, records)
+                self._on_headers(headers)
                 previous = headers[-1]
             except CorruptRecordError as error:
                 finding, previous = self._damaged(error.message), None
@@ -168,15 +186,21 @@ class SegmentCheck:
                     f"not those that its header speaks of"
                 )
 
-    def _note(self, position: int, headers: tuple[BatchHeader, ...]) -> None:
-        """Remember what the indexes must say of this batch."""
+    def _note(
+        self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
+    ) -> None:
+        """Remember what indexes and snapshots must say of this batch."""
         self._positions.append(position)
         self._bases.append(headers[0].base_offset_delta)
         latest = self._latest[-1] if self._latest else None
+        if records.num_rows:
+            least_us = pc.min(records.column("timestamp").cast(pa.int64())).as_py()
+            self._least_us = least_us if self._least_us is None else min(least_us, self._least_us)
         for header in headers:
             self.record_count += header.record_count
-            self.max_timestamp_us = max(
-                header.max_timestamp_us, self.max_timestamp_us or header.max_timestamp_us
+            time_us = header.max_timestamp_us
+            self._largest_us = (
+                time_us if self._largest_us is None else max(time_us, self._largest_us)
             )
             if not header.is_control and (
                 latest is None or header.max_timestamp_us > latest.timestamp_us
@@ -212,10 +236,7 @@ class SegmentCheck:
         ]
         if wrong and self._repair:
             repaired = self._put_indexes(files)
-            wrong = [
-                Finding(each.path, each.kind, each.severity, each.message, repaired)
-                for each in wrong
-            ]
+            wrong = [replace(each, repaired=repaired) for each in wrong]
         yield from wrong
 
     def _offset_index_problem(self, data: pa.Buffer | None, append_id: str) -> str | None:

@@ -172,7 +172,10 @@ class _RangedFile(SegmentFile):
     def decoder(self, columns: Sequence[str]) -> Decode:
         def decode(ordinal: int) -> pa.RecordBatch:
             block = self.blocks[ordinal]
-            message = ipc.read_message(self._bytes(block.position, block.end))
+            try:
+                message = ipc.read_message(self._bytes(block.position, block.end))
+            except EOFError as error:  # a length of 0, which is Arrow's mark of an end
+                raise ValueError("there is no message") from error
             return ipc.read_record_batch(message, self.schema).select(columns)
 
         return decode

@@ -77,6 +77,18 @@ class StagedSegment:
         self.last_header = last_header
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
+    @property
+    def header(self) -> BatchHeader:
+        """What one header would say of all that one append brought, for the producer state."""
+        return replace(
+            self.last_header,
+            base_offset_delta=0,
+            last_offset_delta=self.record_count - 1,
+            base_sequence=self.producer.base_sequence if self.producer else NO_SEQUENCE,
+            max_timestamp_us=self.max_timestamp_us,
+            record_count=self.record_count,
+        )
+
     def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the index files; none for a small segment."""
         for kind, data in self._derived.items():
@@ -178,9 +190,11 @@ class SegmentWriter:
         timestamps = records.column("timestamp")
         if timestamps.null_count:
             raise InvalidRecordError("a record has no timestamp; every record needs one")
-        items = records.column("headers").flatten()
-        if items.null_count or items.field(0).null_count:
-            raise InvalidRecordError("a record header has no name; every header needs one")
+        headers = records.column("headers")
+        if headers.null_count < len(headers):  # most records have none
+            items = headers.flatten()
+            if items.null_count or items.field(0).null_count:
+                raise InvalidRecordError("a record header has no name; every header needs one")
         if self._validator is not None:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes

@@ -11,6 +11,7 @@ producers of deleted records had written is in the newest snapshot alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,13 +170,15 @@ class Snapshot:
             batch.validate(full=True)
             if metadata.get(b"spark_log.crc32c") != str(_crc32c(batch)).encode():
                 raise ValueError("its checksum does not fit")
-            (row,) = batch.cast(_readable(SNAPSHOT_SCHEMA)).to_pylist()
+            batch = batch.cast(_readable(SNAPSHOT_SCHEMA))
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"not a readable Arrow file: {error}") from None
+        (offset,) = batch.column("offset").to_pylist()
+        (producers,) = batch.column("producers").to_pylist()
         return cls(
-            row["offset"],
-            tuple(map(_segment, row["segments"])),
-            ProducerState(row["offset"], map(_producer, row["producers"])),
+            offset,
+            tuple(_segments(batch.column("segments").flatten())),
+            ProducerState(offset, map(_producer, producers)),
         )
 
 
@@ -221,15 +224,19 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
-def _segment(row: dict[str, Any]) -> SegmentSummary:
-    return SegmentSummary(
-        name=SegmentName(row["base_offset"], row["last_offset"], row["generation"]),
-        end_offset=row["end_offset"],
-        record_count=row["record_count"],
-        size_bytes=row["size_bytes"],
-        min_timestamp_us=row["min_timestamp"],
-        max_timestamp_us=row["max_timestamp"],
-    )
+def _segments(column: pa.StructArray) -> Iterator[SegmentSummary]:
+    names = ("base_offset", "last_offset", "generation")
+    rest = ("end_offset", "record_count", "size_bytes", "min_timestamp", "max_timestamp")
+    for name, summary in zip(_rows(column, names), _rows(column, rest), strict=True):
+        yield SegmentSummary(SegmentName(*name), *summary)
+
+
+def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    fields = (column.field(name) for name in names)
+    values = [
+        field.to_pylist() if field.null_count else field.to_numpy().tolist() for field in fields
+    ]
+    return zip(*values, strict=True)
 
 
 def _producer_row(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:

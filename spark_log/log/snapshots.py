@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.producer_state import ProducerState
 from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.record.batch_header import BatchHeader
 
 _KEPT = 2
 """Snapshots kept: the newest, and one for whoever listed before it came."""
@@ -30,18 +33,26 @@ class Snapshots:
         self._directory = directory
         self._config = config
         self._known: dict[SegmentName, SegmentSummary] = {}
+        self._noted: dict[SegmentName, tuple[BatchHeader, ...]] = {}
+        self._read: Snapshot | None = None
+        self._written: ProducerState | None = None
+        self._newest_offset = 0
+        self._segment_count = 0
 
     def newest(self, view: LogView) -> Snapshot | None:
         """Return the newest readable snapshot that a listing shows, None if there is none."""
         for offset in reversed(view.live.snapshots):
             if offset > view.log_end_offset:
                 continue
+            if self._read is not None and self._read.offset == offset:
+                return self._read
             with suppress(StorageError, ValueError):  # deleted since, or damaged
-                return Snapshot.from_buffer(
+                self._read = Snapshot.from_buffer(
                     self._directory.store.open_buffer(self._path(offset)),
                     topic_id=self._directory.topic_id,
                     partition=self._directory.partition,
                 )
+                return self._read
         return None
 
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
@@ -54,14 +65,12 @@ class Snapshots:
         """
         doubted: LiveSegment | None = None
         while True:
-            if any(segment.name not in self._known for segment in view.live.segments):
-                snapshot = self.newest(view)
-                if snapshot is not None:
-                    self._known = {each.name: each for each in snapshot.segments} | self._known
+            self._learn(view)
             found: dict[SegmentName, SegmentSummary] = {}
             for segment in view.live.segments:
-                summary = self._summary(segment)
-                if summary is None:
+                try:
+                    summary = self.summary(segment, view.observed_ms)
+                except NotFoundError:
                     break
                 if segment.end_offset not in (None, summary.end_offset):
                     if segment == doubted:
@@ -73,6 +82,32 @@ class Snapshots:
                 self._known = found  # forget what is not live any more
                 return list(found.values()), view
             view = self._directory.observe()
+
+    def known(self, view: LogView) -> Iterator[SegmentSummary]:
+        """Yield what the first segments of a view hold, as far as none has to be opened for it."""
+        self._learn(view)
+        summaries = map(self._known_of, view.live.segments)
+        return (each for each in takewhile(lambda each: each is not None, summaries) if each)
+
+    def summary(self, segment: LiveSegment, observed_ms: float) -> SegmentSummary:
+        """Return what a listed segment holds; opens it unless that is known.
+
+        Args:
+            segment: which.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            NotFoundError: it is gone, or may be.
+            CorruptRecordError: it is damaged.
+        """
+        known = self._known_of(segment)
+        if known is not None:
+            return known
+        reader = self._directory.open_listed(segment, observed_ms)
+        summary = SegmentSummary.of_stored(segment.name, reader)
+        self._directory.check_unchanged(reader, observed_ms)
+        self._known[segment.name] = summary
+        return summary
 
     def producers(
         self, view: LogView, state: ProducerState | None = None
@@ -101,11 +136,15 @@ class Snapshots:
                     view = self._directory.observe()
                     continue
                 use = snapshot is not None and (covers_start or not start)
-                state = snapshot.producers if snapshot is not None and use else ProducerState(start)
+                state = ProducerState(start)
+                if snapshot is not None and use:
+                    state = ProducerState(snapshot.offset, snapshot.producers.entries())
             try:
                 self._take_in(state, view)
             except OffsetOutOfRangeError:
                 state = None
+            except NotFoundError:
+                pass
             else:
                 if state.offset == view.log_end_offset:
                     return state, view
@@ -114,21 +153,23 @@ class Snapshots:
 
     def due_after(self, view: LogView) -> int:
         """Return after how many more segments the next snapshot is due, 0 or less for now."""
-        count, newest = len(view.live.segments), view.live.snapshots[-1:]
+        self._segment_count, newest = len(view.live.segments), view.live.snapshots[-1:]
         seen = 0
         if newest:
             at_end = newest[0] >= view.log_end_offset
-            seen = count if at_end else max(0, view.live.index_of(newest[0]))
-        return max(self._config.snapshot_interval_segments, count // _GROWTH) - (count - seen)
+            seen = self._segment_count if at_end else max(0, view.live.index_of(newest[0]))
+            self._forget_before(newest[0])
+        return self._interval() - (self._segment_count - seen)
 
     def write_if_due(self) -> int:
         """Write a snapshot unless somebody did; return after how many segments to ask again."""
-        view = self._directory.observe()
-        due_after = self.due_after(view)
+        due_after = self._due_after_anothers()
         if due_after <= 0:
-            due_after = max(
-                self._config.snapshot_interval_segments, len(self.write(view).segments) // _GROWTH
-            )
+            view = self._directory.observe()
+            due_after = self.due_after(view)
+        if due_after <= 0:
+            self.write(view)
+            due_after = self._interval()
         return due_after
 
     def write(self, view: LogView | None = None) -> Snapshot:
@@ -144,7 +185,8 @@ class Snapshots:
             CorruptRecordError: a segment is damaged or missing.
         """
         directory = self._directory
-        state, view = self.producers(view or directory.observe())
+        state, view = self.producers(view or directory.observe(), self._written)
+        self._written = None
         summaries, view = self.segments(view)
         snapshot = Snapshot(
             state.offset,
@@ -156,33 +198,75 @@ class Snapshots:
         )
         data = snapshot.to_buffer(topic_id=directory.topic_id, partition=directory.partition)
         directory.store.put(self._path(snapshot.offset), data)
+        self._segment_count = len(summaries)
+        self._forget_before(snapshot.offset)
+        self._written = state
         older = [offset for offset in view.live.snapshots if offset < snapshot.offset]
         for offset in older[: 1 - _KEPT]:
             directory.store.delete(self._path(offset))
         return snapshot
 
-    def note(self, summary: SegmentSummary) -> None:
-        """Remember what a segment of one's own holds."""
+    def note(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
+        """Remember what a segment that was appended holds, so that it need not be opened."""
         self._known[summary.name] = summary
+        self._noted[summary.name] = headers
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    def _learn(self, view: LogView) -> None:
+        """Read the newest snapshot, if there is anything in the view that it might tell of."""
+        if any(segment.name not in self._known for segment in view.live.segments):
+            snapshot = self.newest(view)
+            if snapshot is not None:
+                self._known = {each.name: each for each in snapshot.segments} | self._known
+
+    def _known_of(self, segment: LiveSegment) -> SegmentSummary | None:
+        known = self._known.get(segment.name)
+        return known if known and known.size_bytes == segment.file.size_bytes else None
+
+    def _forget_before(self, offset: int) -> None:
+        """Forget what is needed for the next snapshot only, since there is one up to an offset."""
+        if offset > self._newest_offset:
+            self._newest_offset = offset
+            self._written = None
+            self._noted = {
+                name: headers for name, headers in self._noted.items() if name.base_offset >= offset
+            }
+            if len(self._known) > 2 * self._segment_count:
+                self._known = {name: self._known[name] for name in self._noted}
+
+    def _interval(self) -> int:
+        return max(self._config.snapshot_interval_segments, self._segment_count // _GROWTH)
+
+    def _due_after_anothers(self) -> int:
+        """Look only for a newer snapshot; return what `due_after` would, 0 where there is none."""
+        directory = self._directory
+        listed = directory.store.list(
+            directory.path, start_after=snapshot_name(self._newest_offset)
+        )
+        names = [file.name for file in listed]
+        newest = max(filter(None, map(parse_snapshot_name, names)), default=0)
+        if newest <= self._newest_offset:
+            return 0
+        since = [name.base_offset for file in names if (name := SegmentName.parse(file))]
+        self._segment_count += len(since)
+        self._forget_before(newest)
+        return self._interval() - sum(base_offset >= newest for base_offset in since)
 
     def _take_in(self, state: ProducerState, view: LogView) -> None:
-        end_offset = view.log_end_offset
-        for _, segment, reader in self._directory.walk(view, state.offset, end_offset):
-            for ordinal in range(reader.batch_count):
-                headers = reader.headers(ordinal)
-                state.take_in(reader.base_offset, headers, segment.file.modified_us)
-        state.offset = max(state.offset, end_offset)
-
-    def _summary(self, segment: LiveSegment) -> SegmentSummary | None:
-        known = self._known.get(segment.name)
-        if known is not None and known.size_bytes == segment.file.size_bytes:
-            return known
-        try:
-            reader = self._directory.open(segment.name)
-        except NotFoundError:
-            return None
-        summary = self._known[segment.name] = SegmentSummary.of_stored(segment.name, reader)
-        return summary
+        """Bring a state up to the end of a view."""
+        while state.offset < view.log_end_offset:
+            view.check_offset(state.offset, self._directory.path)
+            segment = view.live.segments[view.live.index_of(state.offset)]
+            known, noted = self._known_of(segment), self._noted.get(segment.name)
+            if known is not None and noted is not None and known.end_offset > state.offset:
+                state.take_in(known.name.base_offset, noted, segment.file.modified_us)
+                continue
+            for _, live, reader in self._directory.walk(view, state.offset, state.offset + 1):
+                headers = [header for _, found in reader.all_headers() for header in found]
+                self._directory.check_unchanged(reader, view.observed_ms)
+                state.take_in(reader.base_offset, headers, live.file.modified_us)
+                state.offset = max(state.offset, reader.end_offset)
 
     def _path(self, offset: int) -> str:
         return self._directory.file_path(snapshot_name(offset))

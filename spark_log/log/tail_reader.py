@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from spark_log.log.log_batch import LogBatch
 from spark_log.log.partition_log import PartitionLog
+from spark_log.storage import Store
 
 _WAITED_PART = 0.1
 """The next look comes when a tenth of the time waited so far has passed: so a record is late by a
 tenth of the time that it took to come, and looking costs little however long nothing comes."""
+
+
+_PART_OF_A_LOOK = 0.2
+"""So much a further look adds to the longest pause: about its part of waking up and looking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,21 @@ class ProbeInterval:
 
     least_ms: float
     most_ms: float
+
+    @staticmethod
+    def of(store: Store) -> ProbeInterval:
+        """Return `LOCAL_PROBES` or `REMOTE_PROBES`, as the store is."""
+        return LOCAL_PROBES if store.is_mapped else REMOTE_PROBES
+
+    def pause_ms(self, waited_ms: float, looks: int = 1) -> float:
+        """Return how long to wait before the next look.
+
+        Args:
+            waited_ms: for how long nothing has come.
+            looks: how many partitions are looked at each time: the more, the longer may it be.
+        """
+        most_ms = self.most_ms * (1 + _PART_OF_A_LOOK * (looks - 1))
+        return min(max(self.least_ms, waited_ms * _WAITED_PART), most_ms)
 
 
 LOCAL_PROBES = ProbeInterval(0.2, 2.5)
@@ -60,8 +80,7 @@ class TailReader:
         self._log = log
         self._columns = columns
         self._check_crcs = check_crcs
-        is_local = log.files.store.is_mapped
-        self._probes = probes or (LOCAL_PROBES if is_local else REMOTE_PROBES)
+        self._probes = probes or ProbeInterval.of(log.files.store)
 
     def fetch(self, max_bytes: int = 52_428_800, timeout_ms: float = 0) -> list[LogBatch]:
         """Return the next batches, up to about ``max_bytes``; wait for one if there is none.
@@ -83,6 +102,4 @@ class TailReader:
             waited_ms = clock.monotonic_ms() - began_ms
             if batches or waited_ms >= timeout_ms:
                 return batches
-            pause_ms = max(self._probes.least_ms, waited_ms * _WAITED_PART)
-            pause_ms = min(pause_ms, self._probes.most_ms, timeout_ms - waited_ms)
-            clock.sleep_ms(pause_ms)
+            clock.sleep_ms(min(self._probes.pause_ms(waited_ms), timeout_ms - waited_ms))

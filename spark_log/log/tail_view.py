@@ -21,6 +21,7 @@ class TailView:
     def __init__(self, directory: PartitionDirectory, view: LogView) -> None:
         """Args: directory: the partition's; view: to begin with."""
         self._directory = directory
+        self.observed_ms = view.observed_ms
         self._expires_ms = view.observed_ms + directory.valid_ms
         self._starts = [segment.start_offset for segment in view.live.segments]
         self._names = [segment.name for segment in view.live.segments]

@@ -128,6 +128,9 @@ class ClusterVerifier:
         found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
         # Afterwards, so that what was created meanwhile is known.
         topics = {topic.directory: topic for topic in self._cluster.image().topics()}
+        if not topics.keys() >= found.keys() - set(_INTERNAL):
+            # Another look, so that what is just being deleted does not count.
+            found = {name: found[name] for name in store.list_directories("") if name in found}
         for name in sorted(found):
             if name in topics:
                 topic = topics[name]

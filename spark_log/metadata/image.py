@@ -23,6 +23,9 @@ _MAX_TOPIC_CHARACTERS = 255 - 23
 _MAX_PARTITION_CHARACTERS = 255 - 7
 """File systems take 255 bytes a name: what is cut off a long topic's, its id makes up for."""
 
+_NAMES_SHOWN = 5
+"""So many topics are named where none looks like the one that was asked for."""
+
 
 @dataclass(slots=True)
 class TopicImage:
@@ -94,7 +97,14 @@ class MetadataImage:
         if found is not None:
             return found
         near = nearest(name, self._names, limit=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "create it first"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        elif self._names:
+            more = len(self._names) - _NAMES_SHOWN
+            hint = f"there is only {', '.join(sorted(self._names)[:_NAMES_SHOWN])}"
+            hint += f" and {more} more" if more > 0 else ""
+        else:
+            hint = "there are none at all: create one first"
         raise UnknownTopicOrPartitionError(
             f"there is no topic {name!r}; {hint}", topic=name, near=near
         )

@@ -129,26 +129,21 @@ class LocalStore(Store):
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`."""
-        absolute = self._absolute(directory)
         prefix = f"{directory}/" if directory else ""
-        try:
-            with storage_errors(directory), os.scandir(absolute) as entries:
-                names = sorted(
-                    entry.name
-                    for entry in entries
-                    if (start_after is None or entry.name > start_after)
-                    and not entry.name.startswith(".")
-                )
-        except NotFoundError:
-            return
-        for name in names:
-            try:
-                with storage_errors(f"{prefix}{name}"):
-                    status = os.stat(f"{absolute}/{name}")
-            except NotFoundError:
-                continue
-            if not stat.S_ISDIR(status.st_mode):
-                yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
+        found = {
+            entry.name: entry
+            for entry in self._entries(directory)
+            if (start_after is None or entry.name > start_after) and not entry.name.startswith(".")
+        }
+        with storage_errors(directory):
+            for name in sorted(found):
+                entry = found.pop(name)
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue
+                if not stat.S_ISDIR(status.st_mode):
+                    yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
         """See `Store.list_hidden`."""

@@ -488,6 +488,25 @@ class StoreSuite:
         assert list(store.list_hidden("no/such/directory")) == []
         assert next(iter(store.list_hidden("topic"))).size_bytes == 1
 
+    def test_nothing_is_left_that_a_listing_does_not_show(self, store: Store) -> None:
+        for number in range(2):
+            with store.stage("topic") as staged:
+                staged.sink.write(b"x")
+                with suppress(AlreadyExistsError):
+                    store.put_if_absent("topic/0.log", staged)
+            store.put("topic/0.index", bytes([number]))
+            with suppress(AlreadyExistsError):
+                store.put_if_absent("topic/1.log", b"x")
+        with store.stage("topic") as staged:
+            staged.sink.write(b"never put")
+        assert list(store.list_hidden("topic")) == []
+
+    def test_a_hidden_file_has_the_time_and_size_that_head_gives(self, store: Store) -> None:
+        store.put_if_absent("topic/.left", b"x" * 10)
+        assert list(store.list_hidden("topic")) == [store.head("topic/.left")]
+        store.delete("topic/.left")
+        assert list(store.list_hidden("topic")) == []
+
     def test_directories_are_listed_by_their_names(self, store: Store) -> None:
         for path in ("0", "b/1", "b/c/2", "b/c/3", "b/d/4", "a-b/5", "a/b/6", ".hidden/7"):
             store.put_if_absent(path, b"")

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
 from tests.cli.support import (
     SteppingClock,
@@ -93,6 +94,28 @@ class TestStart:
         outcome = shell("console-consumer", *argv)
         assert (outcome.status, outcome.out) == (2, "")
         assert message in outcome.error
+
+
+class TestTopic:
+    @pytest.mark.parametrize("again", [False, True])
+    def test_that_is_deleted_while_it_is_read_is_told(self, shell, root, clock, again):
+        append(root, "weather", b"rain")
+
+        def delete():
+            Admin(root).delete_topics(["weather"])
+            if again:
+                Admin(root).create_topics([NewTopic("weather")])
+
+        clock.steps += [delete]
+        outcome = shell("console-consumer", "weather", "--from-beginning")
+        assert (outcome.status, outcome.lines) == (2, ["rain"])
+        assert "topic 'weather' was deleted while it was read" in outcome.error
+        assert ("created again" in outcome.error) == again
+
+    def test_that_was_deleted_is_not_to_be_created(self, shell, root):
+        Admin(root).delete_topics(["weather"])
+        outcome = shell("console-consumer", "weather")
+        assert outcome.error == "there is no topic 'weather'; there is only flights"
 
 
 class TestMaxMessages:

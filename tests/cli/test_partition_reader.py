@@ -4,9 +4,13 @@ import pytest
 
 from spark_log.cli import partition_reader
 from spark_log.cli.partition_reader import OffsetRange, read_partitions
+from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
+from spark_log.log.merger import merge
+from spark_log.log.tail_reader import LOCAL_PROBES
 from tests.cli.support import SteppingClock
+from tests.log.support import HookedStore
 from tests.record.samples import numbered, rows_of
 
 
@@ -93,20 +97,67 @@ class TestFollowing:
         values = [value for _, _, value in read(logs, ranges, clock, 1000)]
         assert values == ["a:1", "a:2", "b:0"]
 
-    def test_sleeps_longer_and_longer_but_never_over_100_ms(self, logs):
+    def test_looks_less_and_less_often_the_longer_nothing_comes(self, logs):
         clock = SteppingClock()
         assert read(logs, {0: OffsetRange(0)}, clock, 1000) == []
-        assert clock.sleeps_ms == [10, 20, 40, 80, *[100] * 8, 50]
+        assert clock.sleeps_ms[0] == LOCAL_PROBES.least_ms
+        assert sorted(clock.sleeps_ms[:-1]) == clock.sleeps_ms[:-1]
+        assert clock.sleeps_ms[-2] == LOCAL_PROBES.most_ms
+        assert sum(clock.sleeps_ms) == pytest.approx(1000, abs=1)
+
+    def test_looks_at_many_partitions_less_often(self, memory_store):
+        logs = {
+            number: PartitionLog(memory_store, f"t-{number}", topic_id="id", partition=number)
+            for number in range(11)
+        }
+        clock = SteppingClock()
+        assert read(logs, dict.fromkeys(logs, OffsetRange(0)), clock, 1000) == []
+        assert clock.sleeps_ms[-2] == 3 * LOCAL_PROBES.most_ms
+
+    def test_on_an_object_store_looks_at_most_every_100_ms(self, memory_store):
+        remote = HookedStore(memory_store, is_mapped=False)
+        log = PartitionLog(remote, "flights-0", topic_id="id", partition=0)
+        clock = SteppingClock()
+        assert read({0: log}, {0: OffsetRange(0)}, clock, 5000) == []
+        assert (clock.sleeps_ms[0], clock.sleeps_ms[-2]) == (10, 100)
 
     def test_wakes_up_early_again_after_a_record_came(self, logs):
-        clock = SteppingClock(*[lambda: None] * 5, lambda: append(logs[0], "a", 0, 1))
+        clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))
         assert len(read(logs, {0: OffsetRange(0)}, clock, 400)) == 1
-        assert clock.sleeps_ms[:8] == [10, 20, 40, 80, 100, 100, 10, 20]
+        assert clock.sleeps_ms[99] == LOCAL_PROBES.most_ms
+        assert clock.sleeps_ms[100] == LOCAL_PROBES.least_ms
 
     def test_ends_when_nothing_came_for_the_timeout(self, logs):
-        clock = SteppingClock(*[lambda: None] * 4, lambda: append(logs[0], "a", 0, 1))
+        clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))
         read(logs, {0: OffsetRange(0)}, clock, 300)
-        assert sum(clock.sleeps_ms) == (10 + 20 + 40 + 80 + 100) + 300
+        assert sum(clock.sleeps_ms[100:]) == pytest.approx(300, abs=1)
+
+    def test_lists_the_log_again_only_when_what_it_saw_has_aged(self, memory_store):
+        store = HookedStore(memory_store)
+        config = TopicConfig.parse({"file.delete.delay.ms": 1000})
+        clock = SteppingClock(*[lambda: None] * 200, lambda: append(log, "a", 0, 1))
+        log = PartitionLog(
+            store, "flights-0", topic_id="id", partition=0, config=config, clock=clock
+        )
+        assert len(read({0: log}, {0: OffsetRange(0)}, clock, 2000)) == 1
+        seconds = clock.monotonic_ms() / 1000
+        assert 2 * seconds <= len(store.called("list")) <= 2 * seconds + 5
+        assert len(store.called("open_buffer")) > 300 * seconds
+
+    def test_reads_on_behind_what_was_merged_meanwhile(self, logs, memory_store):
+        log = logs[0]
+        append(log, "a", 0, 2)
+
+        def merge_and_append():
+            append(log, "a", 2, 2)
+            append(log, "a", 4, 1)
+            merge(log.files, log.observe(), 0, 2)
+            append(log, "a", 5, 1)
+
+        clock = SteppingClock(lambda: None, merge_and_append)
+        assert read(logs, {0: OffsetRange(1)}, clock, 100) == [
+            (0, number, f"a:{number}") for number in range(1, 6)
+        ]
 
     def test_with_no_timeout_does_not_wait_at_all(self, logs):
         append(logs[0], "a", 0, 1)

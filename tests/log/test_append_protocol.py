@@ -7,6 +7,7 @@ does not lie there and will not come to lie there; all else is an unknown outcom
 import errno
 import os
 import stat
+from contextlib import suppress
 
 import pytest
 
@@ -20,7 +21,7 @@ from spark_log.errors import (
     StorageFullError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, appender
+from spark_log.log import LogAppendInfo, ProducerAppend, appender
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
@@ -29,6 +30,7 @@ from tests.log.support import (
     failing,
     file_names,
     free,
+    free_plain,
     merge,
     move_start,
     open_log,
@@ -177,6 +179,87 @@ class TestLostRace:
         with pytest.raises(CorruptRecordError):
             append(log)
         assert file_names(inner) == [SegmentName(0).log, SegmentName(2).log]
+
+
+class TestCatchingUp:
+    """A writer that is slower than others does not try each name that they took meanwhile."""
+
+    COUNT = 50
+    PRODUCER = ProducerAppend(7, 0, 0)
+
+    @pytest.fixture(params=[None, PRODUCER], ids=["plain", "idempotent"])
+    def producer(self, request):
+        return request.param
+
+    @pytest.fixture
+    def behind(self, log, others, producer):
+        """A log that has appended before, and does not know of what others appended since."""
+        log.append(numbered(0, 2, mark="mine"), producer=producer)
+        for _ in range(self.COUNT):
+            append_theirs(others, 1)
+        return log
+
+    def go_on(self, log, producer):
+        following = producer and ProducerAppend(7, 0, 2)
+        return log.append(numbered(0, 2, mark="mine"), producer=following)
+
+    def puts(self, store):
+        return len(store.called("put_if_absent"))
+
+    def test_takes_few_tries_however_many_came_first(self, store, others, behind, producer):
+        store.calls.clear()
+        assert self.go_on(behind, producer) == LogAppendInfo(52, 53)
+        assert self.puts(store) == appender._RACES_BEFORE_LISTING + 2
+        assert len(store.called("list")) == 1
+        assert values(others)[-2:] == mine(52)
+
+    def test_goes_on_name_by_name_where_the_listing_leaves_out_what_comes_during_it(
+        self, store, others, behind, producer
+    ):
+        store.once("list", lambda path, call: [*call()[:20], *call()[24:30]])
+        store.calls.clear()
+        assert self.go_on(behind, producer) == LogAppendInfo(52, 53)
+        assert values(others)[-2:] == mine(52)
+
+    def test_knows_the_producers_of_all_that_it_went_past(self, store, log, others):
+        log.append(numbered(0, 2), producer=self.PRODUCER)
+        for sequence in range(30):
+            others.append(numbered(0, 1), producer=ProducerAppend(8, 0, sequence))
+        self.go_on(log, self.PRODUCER)
+        store.calls.clear()
+        repeat = ProducerAppend(8, 0, 29)
+        assert log.append(numbered(0, 1), producer=repeat) == LogAppendInfo(31, 31)
+        assert store.called("list") == store.called("put_if_absent") == []
+
+    def test_that_took_longer_than_listings_count_looks_at_the_log(
+        self, store, inner, clock, others, behind, producer
+    ):
+        """What it saw may have been freed since, and its names taken by puts that came late."""
+
+        def take_long(path, call):
+            found = call()
+            merge(inner, 0, 30)
+            free_plain(inner, 1_000)
+            put_segment(inner, [numbered(0, 40, mark="void")], SegmentName(29))
+            clock.advance_ms(2 * HALF_DELAY_MS)
+            return [file for file in found if file.name <= SegmentName(29).log]
+
+        store.once("list", take_long)
+        with suppress(CorruptRecordError, UnknownOutcomeError):
+            self.go_on(behind, producer)
+        assert [value for _, value in values(others, 0, 30)][:2] == [b"mine:0", b"mine:1"]
+        assert not any(name == SegmentName(69).log for name in file_names(inner))
+
+    def test_finds_what_it_saw_merged_and_freed(self, store, inner, others, behind, producer):
+        def free_the_last(path, call):
+            found = call()
+            merge(inner, 0, 52)
+            free_plain(inner, 1_000)
+            return found
+
+        store.once("list", free_the_last)
+        assert self.go_on(behind, producer) == LogAppendInfo(52, 53)
+        assert values(others)[-2:] == mine(52)
 
 
 # --- unknown outcomes ----------------------------------------------------------------------------

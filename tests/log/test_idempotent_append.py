@@ -79,6 +79,25 @@ def theirs(first, last):
     return [(offset, f"theirs:{offset - first}".encode()) for offset in range(first, last)]
 
 
+class TestTwoHandlesOfOneProducer:
+    """A producer may move on to another process, and back again."""
+
+    def test_each_may_go_on_where_the_other_ended(self, log, others):
+        for sequence in range(0, 12, 4):
+            append(log, sequence)
+            append(others, sequence + 2)
+        assert values(others) == [pair for at in range(0, 12, 2) for pair in mine(at, at)]
+
+    def test_a_gap_is_refused_after_a_look_at_what_the_other_appended(self, store, log, others):
+        append(log, 0)
+        append(others, 2)
+        store.calls.clear()
+        with pytest.raises(OutOfOrderSequenceError, match="but 4 comes next"):
+            append(log, 5)
+        assert store.called("list") == [DIRECTORY]
+        assert append(log, 4) == LogAppendInfo(4, 5)
+
+
 class TestRepeat:
     def test_answers_with_the_first_ones_offsets_and_appends_nothing(self, log, others):
         append_theirs(others, 3)

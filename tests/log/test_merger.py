@@ -1,9 +1,17 @@
 """Merging: the rewritten segment is what a reader would have read, under the same headers."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
+from spark_log.log import merger
 from spark_log.log.file_names import SegmentName
 from spark_log.log.merger import merge
 from spark_log.log.partition_directory import PartitionDirectory
@@ -11,14 +19,19 @@ from spark_log.log.producer_state import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
+    HookedStore,
+    Part,
+    failing,
     file_names,
     free,
     move_start,
     open_log,
+    put_bytes,
+    segment_bytes,
     segment_reader,
     values,
 )
-from tests.record.samples import numbered
+from tests.record.samples import numbered, row
 
 
 @pytest.fixture
@@ -41,16 +54,12 @@ def directory(store):
 
 
 def headers_of(store, *names):
-    """What headers say but for where their segment begins, with absolute offsets."""
+    """Absolute first and last offset of each batch, and all else that its header says."""
     return [
         (
             name.base_offset + header.base_offset_delta,
             name.base_offset + header.last_offset_delta,
-            header.crc32c,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.max_timestamp_us,
+            replace(header, base_offset_delta=0, last_offset_delta=0),
         )
         for name in names
         for _, headers in segment_reader(store, name).all_headers()
@@ -143,3 +152,159 @@ class TestMerge:
         merged = merge(directory, log.observe(), 0, 4, compression=compression)
         assert segment_reader(store, merged).compression(0) == compression
         assert values(open_log(store)) == before
+
+    def test_keeps_epochs_attributes_times_and_gaps(self, store, directory):
+        parts = [
+            Part([row("a", timestamp=5), row("b", timestamp=3)], [0, 3], leader_epoch=2),
+            Part([row("c", timestamp=9)], [4], attributes=0b101000, producer_id=8),
+        ]
+        put_bytes(store, segment_bytes([parts]), SegmentName(0, 4, 1))
+        put_bytes(store, segment_bytes([[Part([row("d")], attributes=0b1000)]]), SegmentName(5))
+        names = [SegmentName(0, 4, 1), SegmentName(5)]
+        before, headers = values(open_log(store)), headers_of(store, *names)
+        merged = merge(directory, directory.observe(), 0, 1)
+        assert merged == SegmentName(0, 5, 2)
+        assert headers_of(store, merged) == headers
+        assert values(open_log(store)) == before == [(0, b"a"), (3, b"b"), (5, b"d")]
+
+
+class TestArrowBatches:
+    @pytest.mark.parametrize(
+        ("limit", "rows"),
+        [("_JOINED_RECORDS", [2, 4, 4, 2]), ("_JOINED_BYTES", [2, 3, 1, 4, 2])],
+    )
+    def test_are_joined_up_to_a_limit(self, store, log, directory, monkeypatch, limit, rows):
+        monkeypatch.setattr(merger, limit, 4)
+        reader = segment_reader(store, merge(directory, log.observe(), 0, 4))
+        found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
+        assert found == rows
+
+    def test_are_found_by_indexes_that_come_with_the_segment(
+        self, store, log, directory, monkeypatch
+    ):
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
+        for number in range(4):
+            log.append(numbered(number, 1, value_bytes=5000))
+        merged = merge(directory, log.observe(), 0, 8)
+        assert {merged.index, merged.time_index} <= set(file_names(store))
+
+    def test_do_without_indexes_that_could_not_be_written(self, store, log, directory, monkeypatch):
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
+        log.append(numbered(60, 2, value_bytes=5000))
+        log.append(numbered(60, 2, value_bytes=5000))
+        before = values(log)
+        hooked = directory.store = HookedStore(store)
+        hooked.on("put", failing(StorageError("no")))
+        merged = merge(directory, log.observe(), 0, 6)
+        assert hooked.called("put")
+        assert merged.log in file_names(store)
+        assert merged.index not in file_names(store)
+        assert values(open_log(store)) == before
+
+
+class TestFile:
+    @pytest.mark.parametrize("sync", [True, False])
+    def test_is_durable_if_that_is_wanted(self, store, log, directory, monkeypatch, sync):
+        view, asked = log.observe(), []
+        put = store.put_if_absent
+
+        def spy(path, source, *, sync):
+            asked.append(sync)
+            put(path, source, sync=sync)
+
+        monkeypatch.setattr(store, "put_if_absent", spy)
+        merge(directory, view, 0, 4, sync=sync)
+        assert asked == [sync]
+
+    def test_is_given_up_when_a_source_is_damaged(self, store, log, directory, monkeypatch):
+        discarded = []
+        monkeypatch.setattr(merger.SegmentWriter, "discard", discarded.append)
+        path = f"{DIRECTORY}/{SegmentName(5).log}"
+        data = bytearray(store.read_tail(path, 100_000))
+        data[data.index(b"record:20")] ^= 1
+        store.put(path, bytes(data))
+        with pytest.raises(CorruptRecordError):
+            merge(directory, log.observe(), 0, 4)
+        assert len(discarded) == 1
+        assert not any("-" in name for name in file_names(store))
+
+
+class TestMeanwhile:
+    """What others do to the segments between the look at the log and the end of a merge."""
+
+    @pytest.fixture
+    def remote(self, store):
+        """A store that has to be read in ranges: an open file may still vanish."""
+        return HookedStore(store, is_mapped=False)
+
+    @pytest.fixture
+    def clock(self):
+        return ManualClock()
+
+    @pytest.fixture
+    def directory(self, remote, clock):
+        return PartitionDirectory(
+            remote, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=clock, valid_ms=1000
+        )
+
+    @pytest.mark.parametrize("joined_records", [1, 100])
+    def test_a_wider_rewrite_is_read_instead_and_only_what_was_asked_for(
+        self, store, log, directory, monkeypatch, joined_records
+    ):
+        before, view = values(log), directory.observe()
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", joined_records)
+        wider = merge(directory, view, 0, 4)
+        free(store, *(segment.name for segment in view.live.segments))
+        merged = merge(directory, view, 1, 2)
+        assert merged == SegmentName(2, 5, 1)
+        assert [header[:2] for header in headers_of(store, merged)] == [(2, 4), (5, 5)]
+        store.delete(f"{DIRECTORY}/{wider.log}")
+        reader = segment_reader(store, merged)
+        found = [
+            (offset, value["value"])
+            for batch in reader.read(2)
+            for offset, value in zip(batch.offsets(), batch.records.to_pylist(), strict=True)
+        ]
+        assert found == before[2:6]
+
+    def test_a_slow_merge_of_what_is_still_live_goes_on(self, store, log, directory, clock):
+        before, view = values(log), directory.observe()
+        stage_slowly(directory, clock)
+        merged = merge(directory, view, 0, 4)
+        assert merged.log in file_names(store)
+        assert values(open_log(store)) == before
+
+    def test_a_slow_merge_of_what_another_has_rewritten_is_given_up(
+        self, store, log, directory, clock, remote
+    ):
+        view = directory.observe()
+        stage_slowly(directory, clock, lambda: merge(open_log(store).files, view, 0, 4))
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 1, 3)
+        assert SegmentName(2, 9, 1).log not in file_names(store)
+
+    def test_damage_in_what_took_a_freed_name_is_nobodys(
+        self, store, log, directory, clock, remote
+    ):
+        large = log.append(numbered(0, 2, value_bytes=100_000)).base_offset
+        view = directory.observe()
+
+        def rewrite():
+            merge(open_log(store).files, view, 0, 5)
+            path = f"{DIRECTORY}/{SegmentName(large).log}"
+            store.put(path, bytes(store.head(path).size_bytes))
+
+        stage_slowly(directory, clock, rewrite)
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 5, 5)
+
+
+def stage_slowly(directory, clock, step=lambda: None):
+    """Let the view of a merge grow too old between its opening the segments and its reading."""
+
+    def stage(path, call):
+        step()
+        clock.advance_ms(1500)
+        return call()
+
+    directory.store.once("stage", stage)

@@ -7,7 +7,7 @@ import pytest
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.file_names import SegmentName
-from spark_log.log.producer_state import ProducerAppend
+from spark_log.log.producer_state import ProducerAppend, ProducerState
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase
 from tests.log.support import (
@@ -127,3 +127,21 @@ def test_a_batch_is_read_as_it_is_stored(memory_store):
     assert [header.record_count for header in headers] == [1, 2]
     assert records.column("offset_delta").to_pylist() == [3, 5, 6]
     assert records.column("value").to_pylist() == [b"a", b"b", b"c"]
+
+
+class TestOneHeaderForAll:
+    def test_leads_to_the_same_producer_state_as_those_in_the_file(self, memory_store):
+        for producer in (None, ProducerAppend(7, 3, 2**31 - 2)):
+            writer = segment_writer(memory_store, producer=producer)
+            for first, count in ((5, 2), (0, 3), (9, 1)):
+                writer.write(numbered(first, count))
+            segment = writer.finish()
+            memory_store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
+            reader = segment_reader(memory_store)
+            in_file, in_one = ProducerState(), ProducerState()
+            in_file.take_in(0, [each for _, found in reader.all_headers() for each in found], 1)
+            in_one.take_in(0, (segment.header,), 1)
+            assert list(in_file.entries()) == list(in_one.entries())
+            assert in_file.offset == in_one.offset == 6
+            assert bool(list(in_one.entries())) == (producer is not None)
+            memory_store.delete(f"{DIRECTORY}/{SegmentName(0).log}")

@@ -164,6 +164,61 @@ class TestWriting:
         assert 30 < len(store.called("delete")) < 50
 
 
+class TestCostOfWriting:
+    """A snapshot is written by one of those who append, from what it has seen anyway."""
+
+    INTERVAL = 16
+
+    def log(self, store):
+        return open_log(store, snapshot_interval_segments=self.INTERVAL)
+
+    def test_opens_no_segment_that_one_has_appended_or_lost_against(self, store, inner):
+        log, other = self.log(store), self.log(inner)
+        for _ in range(4):
+            append(log)
+            append(other, 3)
+        store.calls.clear()
+        log.write_snapshot()
+        assert len(opened_segments(store)) <= 4, "the last one and what others appended after ours"
+
+    def test_takes_one_listing_and_a_look_for_others_snapshots(self, store):
+        log = self.log(store)
+        append(log)
+        store.calls.clear()
+        append(log, self.INTERVAL - 1)
+        assert len(snapshots(store)) == 1
+        assert len(store.called("list")) == 2 + 1, "the third is this test's"
+        assert len(opened_segments(store)) == 1
+
+    def test_is_not_paid_by_those_who_see_that_another_wrote_it(self, inner):
+        stores = [HookedStore(inner) for _ in range(3)]
+        logs = [self.log(store) for store in stores]
+        for _ in range(4 * self.INTERVAL):
+            for log in logs:
+                append(log)
+        written = [len(store.called("put")) for store in stores]
+        assert sum(written) <= 3 * 4 + 1, "one for so many segments"
+        read = [len(store.called("open_buffer")) for store in stores]
+        appended = 4 * self.INTERVAL
+        assert max(read) < 2.5 * appended, "two winners an append, and little besides"
+
+    def test_is_right_whoever_wrote_what_in_between(self, inner, clock):
+        logs = [self.log(inner) for _ in range(3)]
+        for sequence in range(40):
+            producer = ProducerAppend(sequence % 3, 0, sequence // 3)
+            logs[sequence % 3].append(numbered(sequence, 1), producer=producer)
+            append(logs[(sequence + 1) % 3])
+        expected = open_log(inner).producers()
+        for log in logs:
+            found = log.write_snapshot()
+            assert [each.end_offset for each in found.segments] == list(range(1, 81))
+            assert found.offset == 80
+            for (_, entry), (_, wanted) in zip(
+                found.producers.entries(), expected.entries(), strict=True
+            ):
+                assert (entry.epoch, entry.runs) == (wanted.epoch, wanted.runs)
+
+
 class TestReading:
     @pytest.fixture
     def log(self, inner):

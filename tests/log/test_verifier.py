@@ -1,16 +1,32 @@
 """Verifying a partition: whatever is wrong is told, nothing else is, and repairs are sound."""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from spark_log.log import ProducerAppend
+from spark_log.log.file_names import SegmentName
 from spark_log.log.finding import FindingKind, Severity, findings_table
+from spark_log.log.merger import merge as merge_segments
 from spark_log.log.verifier import Verifier
-from tests.log.support import DIRECTORY, file_names, merge, move_start, open_log, values
+from spark_log.storage import open_store
+from tests.log.support import (
+    DIRECTORY,
+    HookedStore,
+    file_names,
+    merge,
+    move_start,
+    open_log,
+    put_segment,
+    values,
+)
 from tests.record.samples import numbered
 
-DELAY_MS = 60_000
+DELAY_MS = 61_000
+"""``file.delete.delay.ms``, and a second for storages that tell no less."""
 
 
 @pytest.fixture
@@ -57,6 +73,59 @@ def test_a_missing_segment_in_the_middle_is_an_error(store, verify):
     assert any(finding.severity is Severity.ERROR for finding in found)
 
 
+def test_a_segment_that_a_listing_left_out_is_not_missing(store, clock):
+    hooked = HookedStore(store)
+    left_out = "00000000000000000020.log"
+    hooked.once("list", lambda _, look: [file for file in look() if file.name != left_out])
+    assert list(Verifier(open_log(hooked, clock=clock)).findings()) == []
+
+
+def test_a_segment_that_lies_in_another_is_an_error(store, verify):
+    put_segment(store, [numbered(25, 5)], SegmentName(25), indexes=False)
+    (found,) = verify()
+    assert (found.kind, found.severity) == (FindingKind.OVERLAPPING_SEGMENT, Severity.ERROR)
+    assert "ends at offset 30, and the log goes on at 25" in found.message
+
+
+def test_a_start_beyond_the_segment_that_it_names_is_an_error(store, verify):
+    move_start(store, 70, 50)
+    assert "wrong-start" in kinds(verify())
+
+
+def test_an_overtaken_start_marker_is_removed_only_after_the_delay(store, clock, verify):
+    markers = ["00000000000000000015-00000000000000000010.start"]
+    move_start(store, 15, 10)
+    clock.advance_ms(DELAY_MS)
+    move_start(store, 25, 20)
+    verify(repair=True)
+    assert set(markers) <= set(file_names(store))
+    clock.advance_ms(DELAY_MS)
+    verify(repair=True)
+    assert not set(markers) & set(file_names(store))
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_orphaned_index_is_removed_when_it_is_old(store, clock, verify, suffix):
+    path = path_of(f"00000000000000000005.{suffix}")
+    store.put(path, b"")
+    (young,) = verify(repair=True)
+    assert (young.kind, young.repaired) == (FindingKind.ORPHANED_FILE, False)
+    clock.advance_ms(DELAY_MS)
+    (old,) = verify(repair=True)
+    assert (old.path, old.repaired) == (path, True)
+    assert verify() == []
+
+
+def test_without_repair_nothing_is_changed(store, clock, verify):
+    merge(store, 0, 30)
+    clock.advance_ms(2 * DELAY_MS)
+    flip(store, path_of("00000000000000000030.index"), 3)
+    store.put(path_of("00000000000000000060.snapshot"), b"damaged")
+    before = {file.name: store.open_buffer(file.path) for file in store.list(DIRECTORY)}
+    assert len(verify()) > 3
+    assert {file.name: store.open_buffer(file.path) for file in store.list(DIRECTORY)} == before
+
+
 def test_a_missing_last_segment_is_told_by_the_snapshot(store, verify):
     store.delete(path_of("00000000000000000050.log"))
     assert kinds(verify()) == ["missing-segment", "orphaned-file", "orphaned-file"]
@@ -87,9 +156,13 @@ def test_spent_files_are_removed_only_after_the_delay(store, clock, verify):
     merge(store, 0, 30)
     assert set(kinds(verify(repair=True))) == {"spent-segment"}
     assert "00000000000000000000.log" in file_names(store)
-    clock.advance_ms(DELAY_MS + 1)
+    clock.advance_ms(DELAY_MS - 1)  # where seconds are all that is told, it may be less
+    verify(repair=True)
+    assert "00000000000000000000.log" in file_names(store)
+    clock.advance_ms(2)
     assert all(finding.repaired for finding in verify(repair=True) if finding.severity != "note")
-    assert "00000000000000000000.log" not in file_names(store)
+    left = [name for name in file_names(store) if name.startswith("00000000000000000000.")]
+    assert left == [], "its indexes go with it"
     assert values(open_log(store)) == expected
 
 
@@ -111,8 +184,9 @@ def test_a_strange_file_is_told_and_left_alone(store, verify):
 
 def test_what_dead_writers_left_is_removed(store, clock, verify):
     store.put(path_of(".abc.tmp"), b"x")
-    assert verify() == []
     clock.advance_ms(DELAY_MS + 1)
+    assert verify(repair=True) == [], "its writer may be at work"
+    clock.advance_ms(3_600_000)
     assert [finding.repaired for finding in verify(repair=True)] == [True]
     assert list(store.list_hidden(DIRECTORY)) == []
 
@@ -151,3 +225,95 @@ def test_any_damage_is_told_or_changes_nothing_and_no_other_record_is_read(store
         store.put(path_of(name), original)
     for finding in verify():
         assert finding.severity is Severity.NOTE
+
+
+# --- beside others -------------------------------------------------------------------------------
+
+LIVE = {
+    "file_delete_delay_ms": 2_000,
+    "index_interval_bytes": 1,
+    "snapshot_interval_segments": 4,
+}
+
+
+@pytest.fixture
+def s3_store(s3_server):
+    store = open_store(s3_server.new_bucket(), s3_server.storage_options)
+    store.create_root()
+    return store
+
+
+@pytest.mark.parametrize("name", ["local_store", "s3_store"])
+def test_beside_writers_a_merger_and_a_cleaner_it_finds_nothing_wrong(name, request):
+    store = request.getfixturevalue(name)
+    done = threading.Event()
+    freed = []
+    problems = []
+
+    def note(findings):
+        for finding in findings:
+            if finding.repaired:
+                freed.append(finding.path)
+            # That the cleaner has not yet come is no false finding.
+            elif finding.is_problem and finding.kind is not FindingKind.SPENT_SEGMENT:
+                problems.append(finding)
+
+    def write(producer_id):
+        log = open_log(store, **LIVE)
+        sequence = 0
+        while not done.is_set():
+            producer = ProducerAppend(producer_id, 0, sequence)
+            log.append(numbered(sequence, 2, mark=f"{producer_id}"), producer=producer)
+            sequence += 2
+        return sequence
+
+    def rewrite():
+        log = open_log(store, **LIVE)
+        while not done.is_set():
+            view = log.observe()
+            if len(view.live.segments) > 8:
+                merge_segments(log.files, view, 0, 7, sync=False)
+            note(Verifier(log, repair=True).findings())
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(write, 7), pool.submit(write, 8), pool.submit(rewrite)]
+        try:
+            verified = 0
+            while verified < 5 or not freed:
+                note(Verifier(open_log(store, **LIVE)).findings())
+                verified += 1
+                assert not any(other.done() for other in others)
+        finally:
+            done.set()
+        written = sum(other.result() for other in others[:2])
+        others[2].result()
+
+    assert problems == []
+    assert {path.rpartition(".")[2] for path in freed} == {"log"}
+    verifier = Verifier(open_log(store, **LIVE))
+    note(verifier.findings())
+    assert problems == []
+    assert verifier.records == written
+
+
+def test_on_an_object_store_damage_is_found_and_repaired(s3_store):
+    log = open_log(s3_store, index_interval_bytes=1)
+    for first in (0, 4):
+        batches = [numbered(first, 2), numbered(first + 2, 2)]
+        log.append(batches, producer=ProducerAppend(7, 0, first))
+    log.write_snapshot()
+    assert list(Verifier(log).findings()) == []
+
+    index = path_of("00000000000000000004.index")
+    written = s3_store.open_buffer(index).to_pybytes()
+    flip(s3_store, index, 0)
+    s3_store.put(path_of("00000000000000000008.snapshot"), b"damaged")
+    repaired = list(Verifier(log, repair=True).findings())
+    assert set(kinds(repaired)) == {"damaged-index", "damaged-snapshot"}
+    assert all(finding.repaired for finding in repaired)
+    assert s3_store.open_buffer(index).to_pybytes() == written
+
+    flip(s3_store, path_of("00000000000000000000.log"), 700)
+    s3_store.delete(path_of("00000000000000000004.log"))
+    assert "missing-segment" in kinds(Verifier(log).findings())
+    assert list(s3_store.list_hidden(DIRECTORY)) == []

@@ -98,10 +98,19 @@ class TestLookup:
         assert "weather" not in caught.value.near
         assert "did you mean flights" in caught.value.message
 
-    def test_where_none_looks_like_it_the_message_says_what_to_do(self):
-        with pytest.raises(UnknownTopicOrPartitionError, match="create it first") as caught:
+    def test_where_none_looks_like_it_the_message_says_what_there_is(self):
+        with pytest.raises(UnknownTopicOrPartitionError, match="there is only flights") as caught:
             image_of(*FLIGHTS).topic("zzz")
         assert caught.value.near == ()
+
+    def test_of_many_topics_the_message_names_five(self):
+        image = image_of(*(TopicRecord(name=name, topic_id=f"id-{name}") for name in "gabcdef"))
+        with pytest.raises(UnknownTopicOrPartitionError, match="only a, b, c, d, e and 2 more"):
+            image.topic("zzz")
+
+    def test_where_there_is_no_topic_the_message_says_what_to_do(self):
+        with pytest.raises(UnknownTopicOrPartitionError, match="create one first"):
+            MetadataImage().topic("zzz")
 
 
 class TestDirectories:

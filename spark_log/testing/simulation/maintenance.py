@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from spark_log.errors import AlreadyExistsError, OffsetOutOfRangeError, StorageError
@@ -69,21 +70,27 @@ class Retention(_Maintainer):
         marker = StartMarker(start, base)
         with suppress(AlreadyExistsError):
             self._world.store.put_if_absent(f"{DIRECTORY}/{marker.name}", b"")
-        self._remove_markers(marker)
+        for file in self._needless_markers(list(self._world.store.list(DIRECTORY)), marker):
+            self._world.store.delete(file.path)
 
     def _save_state(self, log: PartitionLog) -> None:
         """Keep what only the headers before the new start tell of producers."""
         log.write_snapshot()
 
-    def _remove_markers(self, marker: StartMarker) -> None:
-        """Remove the markers that this one makes needless."""
-        for file in list(self._world.store.list(DIRECTORY)):
-            other = StartMarker.parse(file.name)
-            if other is not None and self._is_needless(other, marker):
-                self._world.store.delete(file.path)
+    def _needless_markers(self, files: list[FileInfo], own: StartMarker) -> Iterator[FileInfo]:
+        """Yield the markers that a higher one makes needless for long enough.
 
-    def _is_needless(self, other: StartMarker, marker: StartMarker) -> bool:
-        return other.log_start_offset < marker.log_start_offset
+        A listing may leave out what came during it, and what went. So that it shows one of the two,
+        a marker has to stay for as long as one that began before the higher one came counts.
+        """
+        found = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
+        highest = max(
+            (marker.log_start_offset for file, marker in found if self._is_old(file)), default=0
+        )
+        yield from (file for file, marker in found if marker.log_start_offset < highest)
+
+    def _is_old(self, file: FileInfo) -> bool:
+        return file.modified_us <= self._world.clock.time_us() - DELETE_DELAY_MS * 1000
 
 
 class Cleaner(_Maintainer):

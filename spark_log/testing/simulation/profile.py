@@ -28,11 +28,15 @@ class Profile:
         late_copy: a second copy of a put or a delete is delivered long after.
         torn_listing: a listing misses some of what appears, shows some of what vanishes meanwhile.
         damage: how often the vandal damages a derived file.
-        writers, conditional_writers, idempotent_writers, twins: how many of each.
+        writers, conditional_writers, idempotent_writers: how many of each.
+        twins: pairs that append the same for one producer.
+        heirs: pairs of a producer that goes on in its epoch and one that has the next epoch.
         followers, seekers, mergers, retentions, cleaners, vandals: likewise.
         think_ms: mean time that a writer takes between two appends.
         rest_ms: mean time that a merger, a cleaner and so on rests between two rounds.
         snapshot_interval: ``snapshot.interval.segments``.
+        expiration_ms: ``producer.id.expiration.ms``.
+        range_bytes: read at once of a file where the store is not mapped; 0 for one that is.
         steps: how many steps are taken before the faults end.
     """
 
@@ -49,6 +53,7 @@ class Profile:
     conditional_writers: int
     idempotent_writers: int
     twins: int
+    heirs: int
     followers: int
     seekers: int
     mergers: int
@@ -58,6 +63,8 @@ class Profile:
     think_ms: float
     rest_ms: float
     snapshot_interval: int
+    expiration_ms: int
+    range_bytes: int
     steps: int
 
     def calm(self) -> Profile:
@@ -85,8 +92,11 @@ def draw_profile(random: Random) -> Profile:
     def sometimes(*rates: float) -> float:
         return random.choice((0.0, random.choice(rates)))
 
+    range_bytes = random.choice((0, 0, 0, 512, 4096))
     return Profile(
-        latency_ms=DELETE_DELAY_MS / random.choice((10, 40, 200)),
+        # What a listing shows counts for half the delay. A look by ranges is many requests, here one
+        # after the other: they are so fast that most looks come to their end.
+        latency_ms=DELETE_DELAY_MS / random.choice((100, 200) if range_bytes else (10, 40, 200)),
         pause=sometimes(0.02, 0.05, 0.1),
         crash=sometimes(0.005, 0.02),
         failed=sometimes(0.02, 0.1),
@@ -99,6 +109,7 @@ def draw_profile(random: Random) -> Profile:
         conditional_writers=random.choice((0, 0, 1, 2)),
         idempotent_writers=random.choice((1, 1, 2)),
         twins=random.choice((0, 0, 1)),
+        heirs=random.choice((0, 1)),
         followers=random.choice((1, 1, 2)),
         seekers=random.choice((0, 1)),
         mergers=random.choice((0, 1, 1, 2)),
@@ -108,5 +119,7 @@ def draw_profile(random: Random) -> Profile:
         think_ms=DELETE_DELAY_MS * random.choice((0.02, 0.1, 0.5, 2)),
         rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1.0)),
         snapshot_interval=random.choice((2, 5, 128)),
+        expiration_ms=random.choice((1000, 1000, 2, 1)) * DELETE_DELAY_MS,
+        range_bytes=range_bytes,
         steps=random.choice((100, 200, 300)),
     )

@@ -105,7 +105,7 @@ def records_of(batches: list[LogBatch], offset: int) -> list[Record]:
         for at, value, timestamp_us in zip(
             batch.offsets().tolist(),
             batch.records.column("value").to_pylist(),
-            batch.records.column("timestamp").cast("int64").to_pylist(),
+            batch.records.column("timestamp").view("int64").to_pylist(),
             strict=True,
         ):
             is_next = at == offset + len(records)

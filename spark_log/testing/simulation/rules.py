@@ -212,8 +212,13 @@ class _CrossesHoles(PartitionDirectory):
                 yield max(start_offset, segment.start_offset), segment, self.open(segment.name)
 
 
+class _BelievesEveryRange(PartitionDirectory):
+    def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
+        pass
+
+
 class _TrustsSlowListings(PartitionDirectory):
-    def _took_too_long(self, observed_ms: float) -> bool:
+    def is_outdated(self, observed_ms: float) -> bool:
         return False
 
 
@@ -272,8 +277,15 @@ class _FreesWithoutCover(Cleaner):
 class _RemovesEveryOther(Retention):
     """Keeps its own marker alone."""
 
-    def _is_needless(self, other: StartMarker, marker: StartMarker) -> bool:
-        return other != marker
+    def _needless_markers(self, files: list[FileInfo], own: StartMarker) -> Iterator[FileInfo]:
+        for file in files:
+            if StartMarker.parse(file.name) not in (None, own):
+                yield file
+
+
+class _RemovesMarkersAtOnce(Retention):
+    def _is_old(self, file: FileInfo) -> bool:
+        return True
 
 
 class _SavesNothing(Retention):
@@ -297,11 +309,13 @@ RULES: dict[str, Variant] = {
     "a plain segment counts at its exact base": _seeing(_SticksOut),
     "a listing with a hole is repeated": _seeing(_CrossesHoles),
     "a listing that took too long is made again": _seeing(_TrustsSlowListings),
+    "a range is read of a file that is still the same": _seeing(_BelievesEveryRange),
     "a reader lists again within half the delay": Variant(log=_NeverListsAgain),
     "a rewrite keeps batch headers": Variant(merger=_DropsHeaders),
     "a name is freed after the delay": Variant(cleaner=_FreesAtOnce),
     "a name is freed only when it is covered": Variant(cleaner=_FreesWithoutCover),
     "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
+    "a start marker is removed after the delay": Variant(retention=_RemovesMarkersAtOnce),
     "a snapshot comes before the start moves": Variant(retention=_SavesNothing),
 }
 """Each rule, and the variant in which it is left out."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from random import Random
 
-from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.maintenance import Vandal
-from spark_log.testing.simulation.profile import Profile, draw_profile
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.readers import Follower, Seeker, records_of
 from spark_log.testing.simulation.rules import SOUND, Variant
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
-from spark_log.testing.simulation.store import SimulatedStore
-from spark_log.testing.simulation.true_log import DIRECTORY, TrueLog, ViolationError
+from spark_log.testing.simulation.small_ranges import small_ranges
+from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
+from spark_log.testing.simulation.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.world import World
 from spark_log.testing.simulation.writers import (
     ConditionalWriter,
@@ -84,14 +85,15 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     profile = draw_profile(Random(seed))
     scheduler = Scheduler(seed)
     clock = SimulatedClock(scheduler)
-    disk = MemoryStore("simulation", clock)
-    disk.delete_directory(DIRECTORY)
-    true_log = TrueLog(disk)
-    store = SimulatedStore(disk, scheduler, true_log, profile)
+    disk = SimulatedDisk(clock)
+    true_log = TrueLog(disk, clock, profile.expiration_ms)
+    store_class = RangedSimulatedStore if profile.range_bytes else SimulatedStore
+    store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
     try:
-        _spawn_all(world, variant)
-        _run(world)
+        with small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext():
+            _spawn_all(world, variant)
+            _run(world)
     except Exception as error:
         is_violation = isinstance(error, ViolationError)
         reason = str(error) if is_violation else f"{type(error).__name__}: {error}"
@@ -121,12 +123,17 @@ def _spawn_all(world: World, variant: Variant) -> None:
         spawn(f"conditional {number}", ConditionalWriter(world, f"c{number}").run)
     for number in range(profile.idempotent_writers):
         spawn(f"idempotent {number}", IdempotentWriter(world).run)
+    random = world.scheduler.random
     for _ in range(profile.twins):
-        producer = Producer(world.next_producer_id(), 0, 0, world.scheduler.random.getrandbits(32))
+        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
         for which in ("left", "right"):
             spawn(f"twin {which}", IdempotentWriter(world, producer).run)
-        successor = Producer(producer.producer_id, 1, 0, producer.seed + 1)
-        spawn("successor", IdempotentWriter(world, successor, after_ms=1000).run)
+    for _ in range(profile.heirs):
+        elder = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        heir = Producer(elder.producer_id, 1, 0, elder.seed + 1)
+        after_ms = DELETE_DELAY_MS * random.choice((0.1, 0.5, 1))
+        spawn("elder", IdempotentWriter(world, elder).run)
+        spawn("heir", IdempotentWriter(world, heir, after_ms=after_ms).run)
     for number in range(profile.followers):
         spawn(f"follower {number}", Follower(world).run)
     for number in range(profile.seekers):

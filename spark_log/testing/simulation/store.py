@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
+from spark_log.clock import Clock
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
 from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.scheduler import Crash, Scheduler
-from spark_log.testing.simulation.true_log import TrueLog
+from spark_log.testing.simulation.true_log import DIRECTORY, TrueLog
 
 _Answer = TypeVar("_Answer")
+
+
+class SimulatedDisk(MemoryStore):
+    """The files themselves. A listing is kept until a file comes or goes: most show the same."""
+
+    def __init__(self, clock: Clock) -> None:
+        """An empty one."""
+        super().__init__("simulation", clock)
+        self._listings: dict[str, tuple[FileInfo, ...]] = {}
+        self.delete_directory(DIRECTORY)
+
+    def listing(self, directory: str) -> tuple[FileInfo, ...]:
+        """Return what `list` yields; the same object as long as that is the same."""
+        if directory not in self._listings:
+            self._listings[directory] = tuple(super().list(directory))
+        return self._listings[directory]
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`."""
+        if start_after is not None:
+            return super().list(directory, start_after)
+        return iter(self.listing(directory))
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+        super().delete(path)
+        self._listings.clear()
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`."""
+        super().delete_directory(directory)
+        self._listings.clear()
+
+    def _set(self, path: str, data: pa.Buffer) -> None:
+        super()._set(path, data)
+        self._listings.clear()
 
 
 class SimulatedStore(Store):
@@ -32,7 +69,7 @@ class SimulatedStore(Store):
     is_mapped: ClassVar[bool] = True
 
     def __init__(
-        self, disk: MemoryStore, scheduler: Scheduler, true_log: TrueLog, profile: Profile
+        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: TrueLog, profile: Profile
     ) -> None:
         self.url = disk.url
         self.disk = disk
@@ -140,25 +177,37 @@ class SimulatedStore(Store):
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`: what comes or goes meanwhile may be shown or not, each by itself."""
-        files = {file.path: file for file in self.disk.list(directory, start_after)}
+        before = self.disk.listing(directory)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
             self._pass_time()
-        chance = self._scheduler.random.random
-        now = {file.path: file for file in self.disk.list(directory, start_after)}
-        torn = 0
+        shown, torn = self.disk.listing(directory), 0
+        if shown is not before:
+            shown, torn = self._torn(before, shown)
+        if self._scheduler.random.random() < self.profile.failed:
+            self._note("list", directory, "fails")
+            raise StorageError(f"{directory}: the simulated store fails", path=directory)
+        if start_after is not None:
+            shown = tuple(file for file in shown if file.name > start_after)
+        self._note("list", directory, f"{len(shown)} files" + (f", {torn} wrong" if torn else ""))
+        return iter(shown)
+
+    def _torn(
+        self, before: Sequence[FileInfo], after: Sequence[FileInfo]
+    ) -> tuple[tuple[FileInfo, ...], int]:
+        """Return what a listing shows that began with one state and ends with another.
+
+        And how many files are shown that are gone, or are there and not shown.
+        """
+        chance, torn = self._scheduler.random.random, 0
+        files, now = ({file.path: file for file in each} for each in (before, after))
         for path in sorted(files.keys() ^ now.keys()):
             if chance() < self.profile.torn_listing and chance() < 0.5:
-                # Shown, although it is gone; or not shown, although it is there.
                 torn += 1
                 if path in files:
                     now[path] = files[path]
                 else:
                     del now[path]
-        if chance() < self.profile.failed:
-            self._note("list", directory, "fails")
-            raise StorageError(f"{directory}: the simulated store fails", path=directory)
-        self._note("list", directory, f"{len(now)} files" + (f", {torn} wrong" if torn else ""))
-        return iter([now[path] for path in sorted(now)])
+        return tuple(now[path] for path in sorted(now)), torn
 
     def _read(self, what: str, path: str, read: Callable[[], _Answer]) -> _Answer:
         # The answer is from the end of the call or from its beginning.
@@ -210,3 +259,9 @@ class SimulatedStore(Store):
 
     def _note(self, what: str, path: str, outcome: str) -> None:
         self._scheduler.note(f"{what} {path.rpartition('/')[2] or path}: {outcome}")
+
+
+class RangedSimulatedStore(SimulatedStore):
+    """The same, where files are not mapped: what is wanted of them is read in ranges."""
+
+    is_mapped: ClassVar[bool] = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spark_log.clock import Clock
 from spark_log.log import SegmentReader
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import live_log
@@ -48,11 +49,15 @@ class ProducerPosition:
         epoch: its newest.
         next_sequence: the sequence number that follows in it.
         recent: the sequence numbers with which its last appends in this epoch began.
+        known_from: the offset from which on it has not expired.
+        appended_us: when its last append took effect.
     """
 
     epoch: int
     next_sequence: int
     recent: tuple[int, ...] = field(default=(), compare=False)
+    known_from: int = field(default=0, compare=False)
+    appended_us: int = field(default=0, compare=False)
 
 
 class TrueLog:
@@ -64,13 +69,17 @@ class TrueLog:
         producers: how far each producer has come.
     """
 
-    def __init__(self, disk: Store) -> None:
+    def __init__(self, disk: Store, clock: Clock, expiration_ms: int) -> None:
         self._disk = disk
+        self._clock = clock
+        self._expiration_us = expiration_ms * 1000
         self.records: list[Record] = []
         self.extents: list[Extent] = [Extent(0, 0)]
         self.producers: dict[int, ProducerPosition] = {}
+        self._newest_epochs: dict[int, int] = {}
         self._values: dict[bytes, int] = {}
         self._refused: set[bytes] = set()
+        self._append_ids: set[str] = set()
         self._ends: dict[str, int] = {}
 
     @property
@@ -119,11 +128,15 @@ class TrueLog:
     def _extend(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
         headers = [header for _, pair in reader.all_headers() for header in pair]
+        known_from = 0
         if headers[0].producer_id != NO_PRODUCER_ID:
-            self._check_sequence(headers)
+            known_from = self._check_sequence(headers)
+        if reader.append_id in self._append_ids:
+            raise ViolationError(f"what one append put at {len(self.records)} is in the log twice")
+        self._append_ids.add(reader.append_id)
         for record in _records(reader):
             at = self._values.setdefault(record.value, len(self.records))
-            if at != len(self.records):
+            if known_from <= at < len(self.records):
                 raise ViolationError(
                     f"{record.value!r} at {len(self.records)} is in the log at {at}"
                 )
@@ -133,11 +146,18 @@ class TrueLog:
         self.extents.append(Extent(self.start, len(self.records)))
         self._ends[path] = self.end
 
-    def _check_sequence(self, headers: list[BatchHeader]) -> None:
-        first = headers[0]
+    def _check_sequence(self, headers: list[BatchHeader]) -> int:
+        """Check that a producer's append may come next; return from where on it is remembered.
+
+        Of one that has expired anything may, and what it appended before it may append again.
+        """
+        first, now_us = headers[0], self._clock.time_us()
         before = self.producers.get(first.producer_id)
         is_same_epoch = before is not None and before.epoch == first.producer_epoch
-        if before is not None:
+        known_from = 0 if before is None else before.known_from
+        if before is not None and now_us - before.appended_us >= self._expiration_us:
+            known_from, is_same_epoch = self.end, False
+        elif before is not None:
             if first.producer_epoch < before.epoch:
                 raise ViolationError(
                     f"producer {first.producer_id} appends in epoch {first.producer_epoch} "
@@ -150,11 +170,16 @@ class TrueLog:
                 )
         count = sum(header.record_count for header in headers)
         recent = before.recent if before is not None and is_same_epoch else ()
+        newest = max(self._newest_epochs.get(first.producer_id, 0), first.producer_epoch)
+        self._newest_epochs[first.producer_id] = newest
         self.producers[first.producer_id] = ProducerPosition(
             first.producer_epoch,
             sequence_after(first.base_sequence, count),
             (*recent, first.base_sequence)[-MAX_RUNS:],
+            known_from,
+            now_us,
         )
+        return known_from
 
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
@@ -205,19 +230,32 @@ class TrueLog:
 
     def check_fenced(self, append: ProducerAppend) -> None:
         """Check that a producer that was told so is fenced."""
-        position = self.producers.get(append.producer_id)
-        if position is None or position.epoch <= append.producer_epoch:
-            raise ViolationError(f"{append} was fenced, but the log has {position}")
+        newest = self._newest_epochs.get(append.producer_id)
+        if newest is None or newest <= append.producer_epoch:
+            raise ViolationError(f"{append} was fenced, but the newest epoch is {newest}")
 
-    def check_out_of_order(self, append: ProducerAppend, records: list[Record]) -> None:
-        """Check that an append was rightly refused for its sequence number."""
+    def check_out_of_order(
+        self, append: ProducerAppend, records: list[Record], *, is_final: bool
+    ) -> None:
+        """Check that an append was rightly refused for its sequence number.
+
+        Args:
+            append: which.
+            records: its records.
+            is_final: whether nobody tries it again.
+        """
         position = self.producers.get(append.producer_id)
         if position is None:
             raise ViolationError(f"{append} was out of order, but it is the first one")
         if records[0].value not in self._values:
-            self.check_refused(records)
-            if position == ProducerPosition(append.producer_epoch, append.base_sequence):
+            if is_final:
+                self.check_refused(records)
+            if not position.known_from and position == ProducerPosition(
+                append.producer_epoch, append.base_sequence
+            ):
                 raise ViolationError(f"{append} was out of order, but it is the next one")
+        elif position.known_from:
+            pass  # it may have been refused for what was expected before it expired
         elif append.base_sequence in position.recent and append.producer_epoch == position.epoch:
             raise ViolationError(f"{append} was out of order, but is one of the last {MAX_RUNS}")
 
@@ -266,10 +304,10 @@ class TrueLog:
 def _records(reader: SegmentReader) -> list[Record]:
     return [
         Record(value, timestamp_us)
-        for batch in reader.read(reader.base_offset)
+        for batch in reader.read(reader.base_offset, check_crcs=False)  # readers check them
         for value, timestamp_us in zip(
             batch.records.column("value").to_pylist(),
-            batch.records.column("timestamp").cast("int64").to_pylist(),
+            batch.records.column("timestamp").view("int64").to_pylist(),
             strict=True,
         )
     ]

@@ -45,6 +45,7 @@ class World:
                 "file.delete.delay.ms": DELETE_DELAY_MS,
                 "flush.on.append": False,
                 "index.interval.bytes": 0,
+                "producer.id.expiration.ms": self.profile.expiration_ms,
                 "snapshot.interval.segments": self.profile.snapshot_interval,
             }
         )

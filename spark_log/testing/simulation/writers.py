@@ -19,12 +19,25 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo, PartitionLog
 from spark_log.log.producer_state import ProducerAppend, sequence_after
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.scheduler import START_US
 from spark_log.testing.simulation.true_log import Record, ViolationError
 from spark_log.testing.simulation.world import World
 
-_GAP_CHANCE = 0.05
+_GAP_CHANCE = 0.1
 """How often an idempotent writer tries whether it may leave a gap."""
+
+_SKIP_CHANCE = 0.5
+"""How often one that has its producer to itself gives up an append that failed, and goes on."""
+
+_ZOMBIE_CHANCE = 0.8
+"""How often one that was fenced goes on nevertheless."""
+
+_IDLE_CHANCE = 0.15
+"""How often one waits until it has expired, where that does not take ages."""
+
+_LONG_MS = 10 * DELETE_DELAY_MS
+"""More than most simulations last."""
 
 
 class Writer:
@@ -103,7 +116,8 @@ class Producer:
 class IdempotentWriter:
     """Appends each batch, again and again, until it knows that it is in the log.
 
-    After a crash it goes on as a new producer, or as the next epoch of the same one.
+    After a crash, or when it is refused, it goes on as a new producer, or as the next epoch of the
+    same one. One whose producer others have too begins again with its first batch after a crash.
     """
 
     def __init__(
@@ -114,6 +128,7 @@ class IdempotentWriter:
         self._world = world
         self._given = producer
         self._producer = producer
+        self._is_zombie = False
 
     def run(self) -> None:
         """Append until the simulation ends, or this producer is fenced."""
@@ -125,11 +140,17 @@ class IdempotentWriter:
                 self._producer = self._next_producer(random)
             assert self._producer is not None
             for base_sequence, records in self._producer.batches():
-                self._world.rest(self._world.profile.think_ms)
+                self._think()
                 if self._world.is_ending or not self._append(log, base_sequence, records):
                     break
             if self._given is not None:
                 return
+
+    def _think(self) -> None:
+        expiration_ms = self._world.profile.expiration_ms
+        if expiration_ms < _LONG_MS and self._world.scheduler.random.random() < _IDLE_CHANCE:
+            self._world.scheduler.pass_time(expiration_ms)
+        self._world.rest(self._world.profile.think_ms)
 
     def _next_producer(self, random: Random) -> Producer:
         before = self._producer
@@ -144,40 +165,62 @@ class IdempotentWriter:
         assert producer is not None
         append = ProducerAppend(producer.producer_id, producer.epoch, base_sequence)
         scheduler, true_log = self._world.scheduler, self._world.true_log
-        if scheduler.random.random() < _GAP_CHANCE:
+        if scheduler.random.random() < (0.5 if self._is_zombie else _GAP_CHANCE):
             self._leave_a_gap(log, append)
+        is_own, may_be_there = self._given is None, False
         while True:
             try:
                 info = log.append(split(records, self._world), producer=append)
             except InvalidProducerEpochError as error:
                 scheduler.note(f"append {records[0].value!r}: fenced by {error.current_epoch}")
                 true_log.check_fenced(append)
-                return False
+                self._is_zombie = not is_own and scheduler.random.random() < _ZOMBIE_CHANCE
+                return self._is_zombie
             except OutOfOrderSequenceError as error:
                 scheduler.note(f"append {records[0].value!r}: {error.expected_sequence} is next")
-                true_log.check_out_of_order(append, records)
-                return True
+                true_log.check_out_of_order(append, records, is_final=is_own)
+                return not is_own
             except StorageError as error:
                 scheduler.note(f"append {records[0].value!r}: {error}")
+                may_be_there = may_be_there or isinstance(error, UnknownOutcomeError)
+                if is_own and scheduler.random.random() < _SKIP_CHANCE:
+                    scheduler.note(f"append {records[0].value!r}: is given up")
+                    if not may_be_there:
+                        true_log.check_refused(records)
+                    return True
                 self._world.rest(self._world.profile.latency_ms)
             else:
                 acknowledge(self._world, records, info)
+                if 0 < info.base_offset == true_log.producers[append.producer_id].known_from:
+                    scheduler.note(f"producer {append.producer_id} had expired")
                 return True
 
     def _leave_a_gap(self, log: PartitionLog, append: ProducerAppend) -> None:
-        """Append with a later sequence number than the next, which has to be refused."""
+        """Append with a later sequence number than the next, which has to be refused.
+
+        Taken when the producer has expired: whether it had, the true log sees.
+        """
         if append.producer_id not in self._world.true_log.producers:
             return  # of a producer that is not known, every sequence number is taken
-        later = replace(append, base_sequence=sequence_after(append.base_sequence, 1000))
-        name = f"gap before p{append.producer_id}.{append.producer_epoch}/{append.base_sequence}"
+        # By the step it is another one than any that was taken, which it would be a repeat of.
+        step = self._world.scheduler.steps
+        later = replace(append, base_sequence=sequence_after(append.base_sequence, 1000 * step))
+        place = f"p{append.producer_id}.{append.producer_epoch}/{append.base_sequence}"
+        name = f"gap before {place} in step {step}"
         records = draw_records(self._world.scheduler.random, name)
+        true_log = self._world.true_log
         try:
-            log.append(split(records, self._world), producer=later)
+            info = log.append(split(records, self._world), producer=later)
         except (StorageError, OutOfOrderSequenceError, InvalidProducerEpochError) as error:
             self._world.scheduler.note(f"append {records[0].value!r}: {type(error).__name__}")
-            self._world.true_log.check_refused(records)
+            if isinstance(error, InvalidProducerEpochError):
+                true_log.check_fenced(later)
+            if not isinstance(error, UnknownOutcomeError):
+                true_log.check_refused(records)
         else:
-            raise ViolationError(f"{later} was taken, but leaves a gap")
+            acknowledge(self._world, records, info)
+            if not true_log.producers[append.producer_id].known_from:
+                raise ViolationError(f"{later} was taken, but leaves a gap")
 
 
 def acknowledge(

@@ -1,0 +1,199 @@
+"""Reading where a file is not mapped, but fetched in ranges: it may be freed while it is read."""
+
+import threading
+
+import pytest
+
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.log import segment_file
+from spark_log.log.file_names import SegmentName
+from spark_log.log.segment_opener import AHEAD
+from tests.log.support import (
+    DIRECTORY,
+    HookedStore,
+    failing,
+    free,
+    merge,
+    move_start,
+    open_log,
+    put_segment,
+    values,
+    values_of,
+)
+from tests.record.samples import numbered
+
+BATCHES, ROWS = 6, 50
+
+
+@pytest.fixture
+def inner(memory_store):
+    return memory_store
+
+
+@pytest.fixture
+def store(inner, monkeypatch):
+    """One whose ranges are so small that each batch is a read of its own."""
+    monkeypatch.setattr(segment_file, "TAIL_BYTES", 4_096)
+    monkeypatch.setattr(segment_file, "RANGE_BYTES", 1)
+    monkeypatch.setattr(segment_file, "_FIRST_RANGE_BYTES", 1)
+    monkeypatch.setattr(segment_file, "_PROBE_BYTES", 1)
+    return HookedStore(inner, is_mapped=False)
+
+
+@pytest.fixture
+def log(store, clock):
+    return open_log(store, clock=clock)
+
+
+@pytest.fixture
+def expected(inner):
+    """What two segments of several batches hold."""
+    others = open_log(inner)
+    for first in (0, BATCHES * ROWS):
+        others.append([numbered(first + at * ROWS, ROWS) for at in range(BATCHES)])
+    return values(others, 0)
+
+
+def rewrite(inner):
+    """What a merger and a cleaner do, long after each other."""
+    merge(inner, 0, 2 * BATCHES * ROWS)
+    free(inner, SegmentName(0), SegmentName(BATCHES * ROWS))
+
+
+def taking(batches, count):
+    return [next(batches) for _ in range(count)]
+
+
+class TestFreedWhileItIsRead:
+    @pytest.mark.parametrize("count", [1, 3, BATCHES, BATCHES + 2])
+    def test_a_scan_goes_on_in_what_replaces_it(self, inner, log, expected, count):
+        batches = log.scan(0)
+        begun = taking(batches, count)
+        rewrite(inner)
+        assert values_of([*begun, *batches]) == expected
+
+    def test_a_fetch_goes_on_in_what_replaces_it(self, inner, store, log, expected):
+        log.fetch(0, 1)  # so that a view is kept
+        reads = iter(range(4))
+
+        def rewrite_at_the_last(path, call):
+            if next(reads, None) == 3:
+                store.hooks.clear()
+                rewrite(inner)
+            return call()
+
+        store.on("read", rewrite_at_the_last)
+        assert values_of(log.fetch(0)) == expected
+        assert not store.hooks, "it was rewritten meanwhile"
+
+    def test_a_time_is_looked_up_in_what_replaces_it(self, inner, store, log, expected):
+        asked = open_log(inner).fetch(70, 1)[0].records.column("timestamp")[0].value
+
+        def rewrite_first(path, call):
+            rewrite(inner)
+            return call()
+
+        store.once("read", rewrite_first)
+        offset, found_us = log.offset_for_time(asked)
+        assert (offset, found_us) == (70, asked)
+        assert "read" not in store.hooks, "it was rewritten meanwhile"
+
+    def test_by_retention_is_out_of_range(self, inner, log, expected):
+        batches = log.scan(0)
+        taking(batches, 2)
+        move_start(inner, 2 * BATCHES * ROWS, 2 * BATCHES * ROWS)
+        free(inner, SegmentName(0), SegmentName(BATCHES * ROWS))
+        with pytest.raises(OffsetOutOfRangeError):
+            list(batches)
+
+
+class TestNameTakenAnew:
+    """A put that comes after its name was freed is not the log's, but looks like it."""
+
+    def take_names(self, inner, clock, log):
+        rewrite(inner)
+        for base in (0, BATCHES * ROWS):
+            void = [numbered(at * ROWS, ROWS, mark="x") for at in range(BATCHES)]
+            put_segment(inner, void, SegmentName(base))
+        clock.advance_ms(log.files.valid_ms)
+
+    @pytest.mark.parametrize("count", [1, 3, BATCHES, BATCHES + 2])
+    def test_is_not_read_by_a_scan_that_was_slow(self, inner, clock, log, expected, count):
+        batches = log.scan(0)
+        begun = taking(batches, count)
+        self.take_names(inner, clock, log)
+        assert values_of([*begun, *batches]) == expected
+
+    def test_is_not_read_by_a_fetch_that_was_slow(self, inner, store, clock, log, expected):
+        log.fetch(0, 1)
+
+        def take_long(path, call):
+            self.take_names(inner, clock, log)
+            return call()
+
+        store.once("read", take_long)
+        assert values_of(log.fetch(0)) == expected
+        assert "read" not in store.hooks
+
+
+class TestOpenedAhead:
+    COUNT = 40
+
+    @pytest.fixture
+    def others(self, inner):
+        others = open_log(inner)
+        for at in range(self.COUNT):
+            others.append(numbered(at, 1))
+        return others
+
+    def opened(self, store):
+        return [path.rpartition("/")[2] for path in store.called("read_tail")]
+
+    def test_several_at_once(self, store, log, others):
+        """The next ones are asked for while an earlier answer is awaited."""
+        together = threading.Barrier(AHEAD)
+        view = log.observe()
+        hooked = {f"{DIRECTORY}/{SegmentName(at).log}" for at in range(2, 2 + AHEAD)}
+
+        def wait_for_the_others(path, call):
+            if path in hooked:
+                together.wait(timeout=60)
+            return call()
+
+        store.on("read_tail", wait_for_the_others)
+        walked = [begin for begin, _, _ in log.files.walk(view, 0, self.COUNT)]
+        assert walked == list(range(self.COUNT))
+
+    def test_each_once_and_none_beyond_the_end_that_is_wanted(self, store, log, others):
+        view = log.observe()
+        store.calls.clear()
+        assert values_of(log.scan(0, 20)) == values(others, 0, 20)
+        assert sorted(self.opened(store)) == sorted(
+            [SegmentName(self.COUNT - 1).log, *(SegmentName(at).log for at in range(20))]
+        )
+        assert view.log_end_offset == self.COUNT
+
+    def test_nothing_for_those_who_read_one(self, store, log, others):
+        view = log.observe()
+        store.calls.clear()
+        next(log.files.walk(view, 0, self.COUNT))
+        assert self.opened(store) == [SegmentName(0).log]
+
+    def test_what_fails_ahead_fails_only_those_who_come_to_it(self, store, log, others):
+        def fail(path, call):
+            if path.endswith(SegmentName(10).log):
+                return failing(ValueError("damaged"))(path, call)
+            return call()
+
+        store.on("read_tail", fail)
+        assert len(values_of(log.scan(0, 10))) == 10
+        with pytest.raises(Exception, match="damaged"):
+            list(log.scan(0))
+
+    def test_what_is_gone_is_looked_for_in_the_log(self, store, inner, log, others):
+        view = log.observe()
+        walk = log.files.walk(view, 0, self.COUNT)
+        first = next(walk)[0]
+        merge(inner, 0, self.COUNT)
+        free(inner, *map(SegmentName, range(self.COUNT)))
+        assert [first, *(begin for begin, _, _ in walk)] == [0, 1]
