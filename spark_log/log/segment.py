@@ -10,13 +10,13 @@ while writing leaves a temporary file that no listing shows; a segment is comple
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
+from spark_log.log.batch_search import BatchSearch
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_batch import LogBatch, cut_batches
 from spark_log.log.segment_file import Decode, open_segment_file
@@ -65,7 +65,6 @@ class SegmentReader:
         size_bytes: int | None = None,
     ) -> None:
         self._name = name
-        self._is_mapped = store.is_mapped
         self.path = f"{directory}/{name.log}"
         try:
             self._file = open_segment_file(store, self.path, size_bytes)
@@ -75,9 +74,9 @@ class SegmentReader:
         self._blocks = self._file.blocks
         self._has_deltas = len(self._schema) > len(RECORD_SCHEMA)
         self._check_identity(topic_id, partition)
-        self._has_tried_to_rebuild = False
         self._headers: tuple[int, tuple[BatchHeader, ...]] = (-1, ())
-        self._indexes = SegmentIndexes(store, directory, name, self.append_id, self._blocks)
+        indexes = SegmentIndexes(store, directory, name, self.append_id, self._blocks)
+        self._search = BatchSearch(indexes, is_mapped=store.is_mapped)
 
     @property
     def base_offset(self) -> int:
@@ -243,7 +242,10 @@ class SegmentReader:
         check = check_crcs and set(wanted) >= set(RECORD_SCHEMA.names)
         decode = self._decoder([*wanted, OFFSET_DELTA_FIELD.name] if self._has_deltas else wanted)
         previous: BatchHeader | None = None
-        first, behind = self._first_batch(start_offset), self._last_batch(end_offset) + 1
+        first, behind = (
+            self._search.first(self, start_offset),
+            self._search.last(self, end_offset) + 1,
+        )
         for ordinal in self._file.in_order(first, behind):
             headers = self.headers(ordinal)
             self.check_follows(previous, headers[0], ordinal)
@@ -276,7 +278,9 @@ class SegmentReader:
         """
         stored = ["timestamp", OFFSET_DELTA_FIELD.name] if self._has_deltas else ["timestamp"]
         decode = self._decoder(stored)
-        first = max(self._first_batch(start_offset), self._batch_before(timestamp_us))
+        first = max(
+            self._search.first(self, start_offset), self._search.before_time(self, timestamp_us)
+        )
         for ordinal in self._file.messages_in_order(first):
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
@@ -358,56 +362,6 @@ class SegmentReader:
     def _times_us(records: pa.RecordBatch) -> np.ndarray:
         times_us: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
         return times_us
-
-    # --- searching -------------------------------------------------------------------------------
-
-    def _first_batch(self, offset: int) -> int:
-        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
-        low, high = 0, self.batch_count
-        if high == 1 or offset <= self.base_offset:
-            return 0
-        if self._is_mapped and self._indexes.offsets() is None:
-            self._rebuild_indexes()  # no request for any header: cheap
-        index = self._indexes.offsets()
-        if index is not None:
-            floor, following = index.lookup(offset), index.following(offset)
-            low = low if floor is None else self._indexes.ordinal_of(floor)
-            high = high if following is None else self._indexes.ordinal_of(following)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.base_offset + self.headers(middle)[0].base_offset_delta > offset:
-                high = middle
-            else:
-                low = middle
-        return low
-
-    def _last_batch(self, end_offset: int | None) -> int:
-        """Return the ordinal of the last Arrow batch that has to be read up to an offset.
-
-        A guess, so as not to fetch what lies behind: damage somewhere is met when it is read.
-        """
-        if end_offset is not None and not self._is_mapped:
-            with suppress(CorruptRecordError):
-                return self._first_batch(end_offset - 1)
-        return self.batch_count - 1
-
-    def _batch_before(self, timestamp_us: int) -> int:
-        """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
-        if self._indexes.times() is None:
-            self._rebuild_indexes()
-        offsets, times = self._indexes.offsets(), self._indexes.times()
-        if offsets is None or times is None:
-            return 0
-        ceiling = times.ceiling(timestamp_us)
-        floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
-        return 0 if floor is None else self._indexes.ordinal_of(floor)
-
-    def _rebuild_indexes(self) -> None:
-        if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
-            self._has_tried_to_rebuild = True
-            # Whoever reads a damaged batch is told; the others get along without indexes.
-            with suppress(CorruptRecordError):
-                self._indexes.rebuild(self.all_headers())
 
     # --- checking --------------------------------------------------------------------------------
 

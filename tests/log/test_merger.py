@@ -218,7 +218,11 @@ class TestFile:
 
     def test_is_given_up_when_a_source_is_damaged(self, store, log, directory, monkeypatch):
         discarded = []
-        monkeypatch.setattr(merger.SegmentWriter, "discard", discarded.append)
+
+        def discard(writer):
+            discarded.append(writer)
+
+        monkeypatch.setattr(merger.SegmentWriter, "discard", discard)
         path = f"{DIRECTORY}/{SegmentName(5).log}"
         data = bytearray(store.read_tail(path, 100_000))
         data[data.index(b"record:20")] ^= 1

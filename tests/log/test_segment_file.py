@@ -193,6 +193,14 @@ class TestReading:
         with pytest.raises(CorruptRecordError, match="its footer speaks of"):
             list(reader.read(0))
 
+    def test_a_batch_that_became_zeroes_after_its_headers_were_read_is_damage(self, store):
+        large(store, 2, 100_000)
+        reader = segment_reader(store)
+        reader.headers(0)
+        store.put(PATH, bytes(reader.size_bytes))
+        with pytest.raises(CorruptRecordError, match="there is no message"):
+            reader.read_batch(0)
+
 
 class TestTimes:
     SECOND_US = 1_000_000

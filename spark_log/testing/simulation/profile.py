@@ -94,8 +94,8 @@ def draw_profile(random: Random) -> Profile:
 
     range_bytes = random.choice((0, 0, 0, 512, 4096))
     return Profile(
-        # What a listing shows counts for half the delay. A look by ranges is many requests, here one
-        # after the other: they are so fast that most looks come to their end.
+        # What a listing shows counts for half the delay. A look by ranges is many requests, one
+        # after the other here: they are so fast that most looks come to their end.
         latency_ms=DELETE_DELAY_MS / random.choice((100, 200) if range_bytes else (10, 40, 200)),
         pause=sometimes(0.02, 0.05, 0.1),
         crash=sometimes(0.005, 0.02),
