@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Protocol
@@ -69,8 +70,9 @@ class ManualClock:
     def advance_ms(self, duration_ms: float) -> None:
         """Move both the wall clock and the monotonic clock forward."""
         with self._moved:
-            self._time_us += int(duration_ms * 1000)
-            self._elapsed_us += int(duration_ms * 1000)
+            moved_us = math.ceil(duration_ms * 1000)  # rounded down, a wait for the rest never ends
+            self._time_us += moved_us
+            self._elapsed_us += moved_us
             self._moved.notify_all()
 
 

@@ -77,3 +77,11 @@ class TestManualClock:
             thread.join(timeout=60)
         assert sorted(duration for duration, _ in woken) == [10, 20]
         assert all(at_ms >= duration for duration, at_ms in woken)
+
+
+def test_a_wait_for_what_is_left_ends():
+    """Microseconds are not divided: what is less than one counts as one."""
+    clock = ManualClock()
+    began_ms = clock.monotonic_ms()
+    clock.advance_ms(0.0001)
+    assert clock.monotonic_ms() - began_ms == 0.001

@@ -145,6 +145,8 @@ class Appender:
             found, tail = self._look_for(segment, unknown)
             if found is not None:
                 return _info(segment, found)
+            if segment.producer is not None:  # the look may have come too late to find it
+                self._give_up_when_lost(lost_answers, began_ms)
             # What is not live below the log's end will never be.
             unknown -= {offset for offset in unknown if offset < tail.log_end_offset}
         raise StorageError(

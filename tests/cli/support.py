@@ -59,7 +59,7 @@ class SteppingClock(ManualClock):
 
     def sleep_ms(self, duration_ms):
         self.sleeps_ms.append(duration_ms)
-        self.advance_ms(duration_ms + 0.001)  # a sleep never ends too early
+        self.advance_ms(duration_ms)
         if self.steps:
             self.steps.pop(0)()
 

@@ -134,6 +134,39 @@ class _IgnoresWinners(Appender):
             self._producers.offset = winner.end_offset
 
 
+class _CatchesUpBlindly(Appender):
+    """Goes behind the last segment that is listed, whoever wrote what is before it."""
+
+    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+        directory = self._directory
+        listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
+        plain = [name for file in listed if (name := _plain(file))]
+        try:
+            winner = directory.open(plain[-1]) if plain else None
+        except NotFoundError:
+            return self._look(segment)
+        if winner is None or not self._may_go_past(tail):
+            return self._look(segment)
+        if self._producers is not None:
+            self._producers.offset = winner.end_offset
+        self._tail = _Tail(winner.end_offset, tail.observed_ms)
+        return self._tail
+
+    def _may_go_past(self, tail: _Tail) -> bool:
+        return self._is_recent(tail)
+
+
+class _CatchesUpLate(_CatchesUpBlindly):
+    """Does so for a producer of nobody, however long ago the log was looked at."""
+
+    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+        self._producers = None
+        return super()._catch_up(segment, tail)
+
+    def _may_go_past(self, tail: _Tail) -> bool:
+        return True
+
+
 class _ForgetsRepeats(Appender):
     def _find(self, segment: StagedSegment) -> int | None:
         return None
@@ -302,6 +335,8 @@ RULES: dict[str, Variant] = {
     "a lost answer is not failure": _appending(_TakesSilenceForFailure),
     "a conditional append never moves on": _appending(_MovesOn),
     "state before put": _appending(_IgnoresWinners),
+    "state before put, also of what was passed at once": _appending(_CatchesUpBlindly),
+    "what was passed at once was looked at lately": _appending(_CatchesUpLate),
     "a repeat is answered": _appending(_ForgetsRepeats),
     "an older epoch is fenced": _appending(_DoesNotFence),
     "a gap in the sequence is refused": _appending(_DoesNotMindGaps),

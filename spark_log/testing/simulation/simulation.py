@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from random import Random
+from unittest import mock
 
+from spark_log.log import appender
 from spark_log.testing.simulation.maintenance import Vandal
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.readers import Follower, Seeker, records_of
@@ -91,7 +93,10 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
     try:
-        with small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext():
+        with (
+            small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
+            mock.patch.object(appender, "_RACES_BEFORE_LISTING", profile.races_before_listing),
+        ):
             _spawn_all(world, variant)
             _run(world)
     except Exception as error:
