@@ -27,8 +27,9 @@ from spark_log.log.snapshots import Snapshots
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
 
-_RACES_BEFORE_LISTING = 8
-"""Races that one append loses in a row before it looks how far the others are."""
+_RACES_PER_LISTING = 64
+"""Races that one append loses until it lists how far the others are: walking past so many costs more
+than a listing of some thousand files."""
 
 _MAX_LOST_ANSWERS = 10
 """Puts of one append whose answers are lost before it is called unknown."""
@@ -113,7 +114,7 @@ class Appender:
         if tail is None or not self._is_recent(tail):
             tail = self._look(segment)  # an old name may be spent: a put there would be void
         lost_answers = 0
-        for race in range(_MAX_RACES):
+        for race in range(1, _MAX_RACES + 1):
             repeated, tail = self._check(segment, expected_leo, tail)
             if repeated is not None:
                 return repeated
@@ -313,7 +314,7 @@ class Appender:
         # The name behind the winner may have been used since the log was looked at, but not
         # freed: that takes longer from then.
         tail = self._tail = _Tail(winner.end_offset, tail.observed_ms)
-        return self._catch_up(segment, tail) if race >= _RACES_BEFORE_LISTING else tail
+        return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
 
     def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
         """Go to the end by one listing: name by name, who is slower would never be the first.

@@ -71,6 +71,7 @@ class SegmentReader:
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(f"not a readable Arrow file: {error}") from None
         self._schema = self._file.schema
+        self._schema_metadata = self._schema.metadata or {}  # a new dictionary each time
         self._blocks = self._file.blocks
         self._has_deltas = len(self._schema) > len(RECORD_SCHEMA)
         self._check_identity(topic_id, partition)
@@ -398,7 +399,7 @@ class SegmentReader:
             raise ValueError("the batch reaches beyond the last offset in the file's name")
 
     def _metadata(self, key: str) -> str:
-        value: bytes = (self._schema.metadata or {}).get(f"spark_log.{key}".encode(), b"")
+        value: bytes = self._schema_metadata.get(f"spark_log.{key}".encode(), b"")
         return value.decode("utf-8", "replace")
 
     def _corrupt(self, reason: str, position: int = -1) -> CorruptRecordError:

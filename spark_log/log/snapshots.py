@@ -18,8 +18,8 @@ from spark_log.record.batch_header import BatchHeader
 _KEPT = 2
 """Snapshots kept: the newest, and one for whoever listed before it came."""
 
-_GROWTH = 10
-"""A snapshot is due when the log has grown by a tenth at least, so that writing snapshots costs an
+_GROWTH = 8
+"""A snapshot is due when the log has grown by an eighth at least, so that writing them costs an
 append a constant, however many segments there are."""
 
 
@@ -159,7 +159,7 @@ class Snapshots:
             at_end = newest[0] >= view.log_end_offset
             seen = self._segment_count if at_end else max(0, view.live.index_of(newest[0]))
             self._forget_before(newest[0])
-        return self._interval() - (self._segment_count - seen)
+        return self._interval(seen) - (self._segment_count - seen)
 
     def write_if_due(self) -> int:
         """Write a snapshot unless somebody did; return after how many segments to ask again."""
@@ -169,7 +169,7 @@ class Snapshots:
             due_after = self.due_after(view)
         if due_after <= 0:
             self.write(view)
-            due_after = self._interval()
+            due_after = self._interval(self._segment_count)
         return due_after
 
     def write(self, view: LogView | None = None) -> Snapshot:
@@ -235,8 +235,9 @@ class Snapshots:
             if len(self._known) > 2 * self._segment_count:
                 self._known = {name: self._known[name] for name in self._noted}
 
-    def _interval(self) -> int:
-        return max(self._config.snapshot_interval_segments, self._segment_count // _GROWTH)
+    def _interval(self, seen: int) -> int:
+        """Return after how many segments the next snapshot is due, behind one of so many."""
+        return max(self._config.snapshot_interval_segments, seen // _GROWTH)
 
     def _due_after_anothers(self) -> int:
         """Look only for a newer snapshot; return what `due_after` would, 0 where there is none."""
@@ -251,7 +252,8 @@ class Snapshots:
         since = [name.base_offset for file in names if (name := SegmentName.parse(file))]
         self._segment_count += len(since)
         self._forget_before(newest)
-        return self._interval() - sum(base_offset >= newest for base_offset in since)
+        count = sum(base_offset >= newest for base_offset in since)
+        return self._interval(self._segment_count - count) - count
 
     def _take_in(self, state: ProducerState, view: LogView) -> None:
         """Bring a state up to the end of a view."""

@@ -31,6 +31,9 @@ from spark_log.errors import (
 from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+_COPIED_BYTES = 65_536
+"""Up to here copying a file takes less time than mapping and unmapping it."""
+
 _NOT_LINKED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -313,8 +316,13 @@ def _is_same_file(staged: str, target: str, path: str) -> bool:
 
 def _map_file(absolute: str, path: str) -> pa.Buffer:
     with storage_errors(path):
-        if os.path.getsize(absolute) == 0:
-            return pa.py_buffer(b"")
+        descriptor = os.open(absolute, os.O_RDONLY)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes <= _COPIED_BYTES:
+                return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
+        finally:
+            os.close(descriptor)
         with pa.memory_map(absolute, "r") as file:
             return file.read_buffer()
 

@@ -37,7 +37,7 @@ class Profile:
         snapshot_interval: ``snapshot.interval.segments``.
         expiration_ms: ``producer.id.expiration.ms``.
         range_bytes: read at once of a file where the store is not mapped; 0 for one that is.
-        races_before_listing: how often an append loses before it lists what others appended.
+        races_per_listing: how often an append loses until it lists what others appended.
         steps: how many steps are taken before the faults end.
     """
 
@@ -66,7 +66,7 @@ class Profile:
     snapshot_interval: int
     expiration_ms: int
     range_bytes: int
-    races_before_listing: int
+    races_per_listing: int
     steps: int
 
     def calm(self) -> Profile:
@@ -123,6 +123,6 @@ def draw_profile(random: Random) -> Profile:
         snapshot_interval=random.choice((2, 5, 128)),
         expiration_ms=random.choice((1000, 1000, 2, 1)) * DELETE_DELAY_MS,
         range_bytes=range_bytes,
-        races_before_listing=random.choice((0, 1, 8)),
+        races_per_listing=random.choice((1, 2, 8)),
         steps=random.choice((100, 200, 300)),
     )

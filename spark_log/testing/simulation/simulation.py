@@ -95,7 +95,7 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     try:
         with (
             small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
-            mock.patch.object(appender, "_RACES_BEFORE_LISTING", profile.races_before_listing),
+            mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
         ):
             _spawn_all(world, variant)
             _run(world)
