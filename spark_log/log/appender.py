@@ -28,8 +28,8 @@ _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
 
 _RACES_PER_LISTING = 64
-"""Races that one append loses until it lists how far the others are: walking past so many costs more
-than a listing of some thousand files."""
+"""Races that one append loses until it lists how far the others are: walking past so many costs
+about as much as a listing of some thousand files."""
 
 _MAX_LOST_ANSWERS = 10
 """Puts of one append whose answers are lost before it is called unknown."""

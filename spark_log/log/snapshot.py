@@ -11,7 +11,7 @@ producers of deleted records had written is in the newest snapshot alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import StagedSegment
+from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import array_crc32c
 from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
 
@@ -101,9 +102,15 @@ class SegmentSummary:
         Raises:
             CorruptRecordError: a header is damaged.
         """
-        headers = [
-            header for ordinal in range(segment.batch_count) for header in segment.headers(ordinal)
-        ]
+        return cls.of_headers(
+            name, segment, [header for _, found in segment.all_headers() for header in found]
+        )
+
+    @classmethod
+    def of_headers(
+        cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
+    ) -> SegmentSummary:
+        """Return the summary of a stored segment whose headers have been read, all of them."""
         return cls(
             name=name,
             end_offset=segment.end_offset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -18,8 +18,8 @@ from spark_log.record.batch_header import BatchHeader
 _KEPT = 2
 """Snapshots kept: the newest, and one for whoever listed before it came."""
 
-_GROWTH = 8
-"""A snapshot is due when the log has grown by an eighth at least, so that writing them costs an
+_GROWTH = 4
+"""A snapshot is due when the log has grown by a quarter at least, so that writing them costs an
 append a constant, however many segments there are."""
 
 
@@ -123,32 +123,23 @@ class Snapshots:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        has_looked_again = False
+        hole: LiveSegment | None = None
         while True:
-            if state is None or state.offset < view.log_start_offset:
-                snapshot = self.newest(view)
-                start = view.log_start_offset
-                covers_start = snapshot is not None and snapshot.offset >= start
-                if start and not covers_start and not has_looked_again:
-                    # A snapshot comes before the marker that moves the start, but a listing during
-                    # which both appeared may show the marker alone.
-                    has_looked_again = True
-                    view = self._directory.observe()
-                    continue
-                use = snapshot is not None and (covers_start or not start)
-                state = ProducerState(start)
-                if snapshot is not None and use:
-                    state = ProducerState(snapshot.offset, snapshot.producers.entries())
+            state, view = self._begin(view, state)
             try:
-                self._take_in(state, view)
+                last = self._take_in(state, view)
             except OffsetOutOfRangeError:
-                state = None
+                state = None  # the start moved on
             except NotFoundError:
                 pass
             else:
                 if state.offset == view.log_end_offset:
                     return state, view
-            # The start moved on, or a rewritten segment reaches behind the end of the view.
+                # A rewritten segment reaches behind the end of the view; or what appeared during
+                # the listing was left out of it, but not twice.
+                if state.offset < view.log_end_offset and last is not None and last == hole:
+                    raise self._directory.missing(last, state.offset)
+                hole = last
             view = self._directory.observe()
 
     def due_after(self, view: LogView) -> int:
@@ -168,7 +159,7 @@ class Snapshots:
             view = self._directory.observe()
             due_after = self.due_after(view)
         if due_after <= 0:
-            self.write(view)
+            self._write(*self._up_to_hole(view))
             due_after = self._interval(self._segment_count)
         return due_after
 
@@ -184,10 +175,31 @@ class Snapshots:
             StorageError: it was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        directory = self._directory
-        state, view = self.producers(view or directory.observe(), self._written)
+        state, view = self.producers(view or self._directory.observe(), self._written)
         self._written = None
         summaries, view = self.segments(view)
+        return self._write(state, summaries, view)
+
+    def _up_to_hole(self, view: LogView) -> tuple[ProducerState, list[SegmentSummary], LogView]:
+        """Return what a snapshot holds, up to where the view begins to leave something out.
+
+        While others append a listing often does; to list again and again would cost more than the
+        snapshot is worth.
+        """
+        while True:
+            state, view = self._begin(view, self._written)
+            self._written = None
+            try:
+                self._take_in(state, view)
+                segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
+                return state, [self.summary(each, view.observed_ms) for each in segments], view
+            except (NotFoundError, OffsetOutOfRangeError):
+                view = self._directory.observe()  # rewritten, or behind the start, since
+
+    def _write(
+        self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
+    ) -> Snapshot:
+        directory = self._directory
         snapshot = Snapshot(
             state.offset,
             tuple(summary for summary in summaries if summary.end_offset <= state.offset),
@@ -255,20 +267,61 @@ class Snapshots:
         count = sum(base_offset >= newest for base_offset in since)
         return self._interval(self._segment_count - count) - count
 
-    def _take_in(self, state: ProducerState, view: LogView) -> None:
-        """Bring a state up to the end of a view."""
-        while state.offset < view.log_end_offset:
-            view.check_offset(state.offset, self._directory.path)
-            segment = view.live.segments[view.live.index_of(state.offset)]
-            known, noted = self._known_of(segment), self._noted.get(segment.name)
-            if known is not None and noted is not None and known.end_offset > state.offset:
-                state.take_in(known.name.base_offset, noted, segment.file.modified_us)
+    def _begin(self, view: LogView, state: ProducerState | None) -> tuple[ProducerState, LogView]:
+        """Return a state to go on from in a view: the given one, or the newest snapshot's."""
+        has_looked_again = False
+        while state is None or state.offset < view.log_start_offset:
+            snapshot = self.newest(view)
+            start = view.log_start_offset
+            covers_start = snapshot is not None and snapshot.offset >= start
+            if start and not covers_start and not has_looked_again:
+                # A snapshot comes before the marker that moves the start, but a listing during
+                # which both appeared may show the marker alone.
+                has_looked_again = True
+                view = self._directory.observe()
                 continue
-            for _, live, reader in self._directory.walk(view, state.offset, state.offset + 1):
-                headers = [header for _, found in reader.all_headers() for header in found]
-                self._directory.check_unchanged(reader, view.observed_ms)
-                state.take_in(reader.base_offset, headers, live.file.modified_us)
-                state.offset = max(state.offset, reader.end_offset)
+            state = ProducerState(start)
+            if snapshot is not None and (covers_start or not start):
+                state = ProducerState(snapshot.offset, snapshot.producers.entries())
+        return state, view
+
+    def _take_in(self, state: ProducerState, view: LogView) -> LiveSegment | None:
+        """Bring a state up to the end of a view, or to where it leaves something out.
+
+        Returns:
+            The last segment that was taken in.
+
+        Raises:
+            OffsetOutOfRangeError: the state is older than the log's start.
+            NotFoundError: a segment is gone, or may be.
+            CorruptRecordError: a segment is damaged.
+        """
+        view.check_offset(min(state.offset, view.log_end_offset), self._directory.path)
+        last: LiveSegment | None = None
+        if state.offset < view.log_end_offset:
+            first = view.live.index_of(state.offset)
+            for segment in view.live.segments[first:]:
+                end_offset, headers = self._headers(segment, view.observed_ms)
+                state.take_in(segment.name.base_offset, headers, segment.file.modified_us)
+                state.offset = max(state.offset, end_offset)
+                last = segment
+                if segment.end_offset not in (None, end_offset):
+                    break
+        return last
+
+    def _headers(
+        self, segment: LiveSegment, observed_ms: float
+    ) -> tuple[int, Sequence[BatchHeader]]:
+        """Return where a listed segment ends, and its headers; opens it unless they were noted."""
+        known, noted = self._known_of(segment), self._noted.get(segment.name)
+        if known is not None and noted is not None:
+            return known.end_offset, noted
+        reader = self._directory.open_listed(segment, observed_ms)
+        headers = [header for _, found in reader.all_headers() for header in found]
+        self._directory.check_unchanged(reader, observed_ms)
+        if known is None:
+            self._known[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
+        return reader.end_offset, headers
 
     def _path(self, offset: int) -> str:
         return self._directory.file_path(snapshot_name(offset))
