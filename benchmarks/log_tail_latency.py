@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.kafka_broker import KafkaBroker, ToolMissingError
@@ -120,11 +121,15 @@ def kafka_latencies_ms(options: argparse.Namespace) -> list[float]:
         return follow(_read_kafka, broker.bootstrap_servers, send, options)
 
 
+_BATCH = records(SMALL_BATCH)
+_VALUE_OFFSETS = pa.py_buffer(np.arange(SMALL_BATCH + 1, dtype=np.int32) * VALUE_BYTES)
+
+
 def _stamped(stamp: bytes) -> pa.RecordBatch:
-    values = [stamp.ljust(VALUE_BYTES, b"-")] + [b"-" * VALUE_BYTES] * (SMALL_BATCH - 1)
-    batch = records(SMALL_BATCH)
-    columns = [batch.column(0), pa.array(values, pa.binary()), *batch.columns[2:]]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    data = pa.py_buffer(stamp.ljust(SMALL_BATCH * VALUE_BYTES, b"-"))
+    values = pa.Array.from_buffers(pa.binary(), SMALL_BATCH, [None, _VALUE_OFFSETS, data])
+    columns = [_BATCH.column(0), values, *_BATCH.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=_BATCH.schema)
 
 
 def _read_log(store: LocalStore, count: int, pipe: Connection) -> None:

@@ -99,20 +99,21 @@ class _MappedFile(SegmentFile):
         footer = arrow_ipc.footer_bytes(self._view)
         self.blocks = arrow_ipc.read_blocks(self._view[max(0, self.size_bytes - footer) :])
         arrow_ipc.check_blocks(self.blocks, self.size_bytes - footer)
-        self.schema = ipc.open_file(buffer).schema
+        self._reader = ipc.open_file(buffer, options=ipc.IpcReadOptions(use_threads=False))
+        self.schema = self._reader.schema
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]
         return self._view[block.position : block.position + block.metadata_bytes]
 
     def decoder(self, columns: Sequence[str]) -> Decode:
-        options = ipc.IpcReadOptions(use_threads=False)
-        names = self.schema.names
+        reader, names = self._reader, self.schema.names
         # Arrow copies a whole body to pick fields from it: worth it only where picking saves
         # decompression. Without it an uncompressed batch is never copied.
         if set(columns) < set(names) and arrow_ipc.codec(self.message(0)) != "none":
-            options.included_fields = sorted(map(self.schema.get_field_index, columns))
-        reader = ipc.open_file(self._buffer, options=options)
+            fields = sorted(map(self.schema.get_field_index, columns))
+            options = ipc.IpcReadOptions(use_threads=False, included_fields=fields)
+            reader = ipc.open_file(self._buffer, options=options)
         if list(columns) == names:
             decode: Decode = reader.get_batch
             return decode

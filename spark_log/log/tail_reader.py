@@ -13,7 +13,6 @@ _WAITED_PART = 0.1
 """The next look comes when a tenth of the time waited so far has passed: so a record is late by a
 tenth of the time that it took to come, and looking costs little however long nothing comes."""
 
-
 _PART_OF_A_LOOK = 0.2
 """So much a further look adds to the longest pause: about its part of waking up and looking."""
 
