@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.segment_indexes import SegmentIndexes
 from spark_log.record.batch_header import BatchHeader
+
+FEW_BATCHES: Final = 16
+"""Up to here, to look at all headers of a mapped file takes no longer than to open its indexes."""
 
 
 class _Batches(Protocol):
@@ -41,9 +44,11 @@ class BatchSearch:
         low, high = 0, batches.batch_count
         if high == 1 or offset <= base_offset:
             return 0
-        if self._is_mapped and self._indexes.offsets() is None:
-            self._rebuild_indexes(batches)  # no request for any header: cheap
-        index = self._indexes.offsets()
+        index = None
+        if not self._does_without(batches):
+            if self._is_mapped and self._indexes.offsets() is None:
+                self._rebuild_indexes(batches)  # no request for any header: cheap
+            index = self._indexes.offsets()
         if index is not None:
             floor, following = index.lookup(offset), index.following(offset)
             low = low if floor is None else self._indexes.ordinal_of(floor)
@@ -68,6 +73,8 @@ class BatchSearch:
 
     def before_time(self, batches: _Batches, timestamp_us: int) -> int:
         """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
+        if self._does_without(batches):
+            return 0
         if self._indexes.times() is None:
             self._rebuild_indexes(batches)
         offsets, times = self._indexes.offsets(), self._indexes.times()
@@ -76,6 +83,9 @@ class BatchSearch:
         ceiling = times.ceiling(timestamp_us)
         floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
         return 0 if floor is None else self._indexes.ordinal_of(floor)
+
+    def _does_without(self, batches: _Batches) -> bool:
+        return self._is_mapped and batches.batch_count <= FEW_BATCHES
 
     def _rebuild_indexes(self, batches: _Batches) -> None:
         if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
