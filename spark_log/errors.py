@@ -62,6 +62,15 @@ class StorageFullError(StorageError):
     retriable = True
 
 
+class StorageTimeoutError(StorageError):
+    """The storage answers, but so slowly that what it says does not count any more.
+
+    Nothing was done. Try again, or see why the storage, or this process, is so slow.
+    """
+
+    retriable = True
+
+
 class UnknownOutcomeError(StorageError):
     """The answer to a write was lost: it may or may not have taken effect.
 
@@ -293,8 +302,30 @@ class InvalidProducerEpochError(SparkLogError):
         self.current_epoch = current_epoch
 
 
+class NotRepeatableError(SparkLogError):
+    """A write came again with other records than at first: going on would lose or double some.
+
+    Nothing was appended that an earlier attempt had not appended. Make what is written the same
+    each time that it runs.
+    """
+
+
 class UnsupportedCompressionTypeError(InvalidConfigurationError):
     """``compression.type`` is not one that Arrow's IPC format can carry."""
+
+
+class DataLossError(SparkLogError):
+    """Records that a query was to read are not there (any more), or may not have been read.
+
+    Raised where ``failOnDataLoss`` says so; otherwise the query goes on with what there is.
+
+    Attributes:
+        topic: in which they were.
+    """
+
+    def __init__(self, message: str, *, topic: str = "") -> None:
+        super().__init__(message)
+        self.topic = topic
 
 
 class CommitFailedError(SparkLogError):

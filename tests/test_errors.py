@@ -72,6 +72,7 @@ def test_these_and_only_these_may_be_tried_again():
     assert {kind.__name__ for kind in ALL if kind.retriable} == {
         "LogEndOffsetMismatchError",
         "StorageFullError",
+        "StorageTimeoutError",
         "UnknownOutcomeError",
     }
 
@@ -83,6 +84,7 @@ def test_what_the_storage_does_can_be_caught_as_one():
         "NotFoundError",
         "AlreadyExistsError",
         "StorageFullError",
+        "StorageTimeoutError",
         "UnknownOutcomeError",
         "UnsupportedStoreError",
         "RootNotFoundError",

@@ -12,7 +12,7 @@ from spark_log.errors import (
     CorruptRecordError,
     NotFoundError,
     OffsetOutOfRangeError,
-    StorageError,
+    StorageTimeoutError,
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
@@ -98,7 +98,7 @@ class PartitionDirectory:
 
         Raises:
             CorruptRecordError: the last file is damaged, or a segment before others is missing.
-            StorageError: listing takes longer, time and again, than what it shows counts.
+            StorageTimeoutError: listing takes longer, time and again, than what it shows counts.
         """
         hole: tuple[int, int] | None = None
         slow_listings = 0
@@ -127,7 +127,7 @@ class PartitionDirectory:
                 slow_listings += self.is_outdated(observed_ms)
                 continue
             return LogView(live, end_offset, observed_ms)
-        raise StorageError(
+        raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
             f"file.delete.delay.ms: what it shows may be out of date; raise that setting, or merge "
             f"the topic's segments",

@@ -1,8 +1,10 @@
 """A process that reads one partition from its start to its tail, and notes all that it saw."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from spark_log.errors import StorageTimeoutError
 from spark_log.log.tail_reader import TailReader
 from spark_log.storage import Store
 from tests.faults.notes import Notes
@@ -28,6 +30,12 @@ def read_until_told(reader: Reader, stop: Connection):
         is_told = False
         while not is_told:
             is_told = stop.poll()
-            while batches := tail.fetch(_FETCH_MAX_BYTES, _FETCH_MAX_WAIT_MS):
+            while batches := _fetch(tail):
                 for offset, value in values_of(batches):
                     notes.write(offset, value.decode())
+
+
+def _fetch(tail):
+    while True:
+        with suppress(StorageTimeoutError):  # stopped so often that no listing was fast enough
+            return tail.fetch(_FETCH_MAX_BYTES, _FETCH_MAX_WAIT_MS)

@@ -6,9 +6,11 @@ names that are free again.
 
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from spark_log.errors import NotFoundError, StorageTimeoutError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.merger import merge
 from spark_log.storage import Store
@@ -55,7 +57,8 @@ class Rewriter:
         self._spent_since_s = {}
 
     def step(self):
-        self._merge()
+        with suppress(StorageTimeoutError, NotFoundError):  # stopped meanwhile: next time
+            self._merge()
         self._free()
 
     def _merge(self):

@@ -11,7 +11,11 @@ import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
-from spark_log.errors import InvalidProducerEpochError, UnknownOutcomeError
+from spark_log.errors import (
+    InvalidProducerEpochError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+)
 from spark_log.log.appender import Appender
 from spark_log.log.producer_state import ProducerAppend
 from spark_log.storage import Store
@@ -110,6 +114,8 @@ def _append(writer, log, notes, number, count):
     """Append once, note what came of it, and return whether it is done."""
     try:
         placed = writer.append(log, number, count)
+    except StorageTimeoutError:
+        return False  # it was stopped so often that no listing came to its end in time
     except UnknownOutcomeError:
         notes.write("unknown", number, count)
         return False

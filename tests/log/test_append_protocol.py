@@ -18,6 +18,7 @@ from spark_log.errors import (
     NotFoundError,
     StorageError,
     StorageFullError,
+    StorageTimeoutError,
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, ProducerAppend, appender
@@ -624,6 +625,19 @@ class TestLateSuccess:
             except UnknownOutcomeError:
                 continue
             assert f"{DIRECTORY}/{SegmentName(base_offset).log}" in put_live
+
+    def test_a_log_that_cannot_be_listed_in_time_takes_no_append(self, store, clock, log, others):
+        def take_long(path, call):
+            clock.advance_ms(HALF_DELAY_MS)
+            return call()
+
+        store.on("list", take_long)
+        with pytest.raises(StorageTimeoutError, match="more than 30000 ms") as caught:
+            append(log)
+        assert caught.value.retriable
+        assert values(others) == []
+        store.hooks.clear()
+        assert append(log) == LogAppendInfo(0, 1)
 
     def test_with_no_delay_at_all_every_append_is_looked_at(self, inner, clock):
         log = open_log(inner, clock=clock, file_delete_delay_ms=0)
