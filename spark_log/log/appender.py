@@ -132,13 +132,9 @@ class Appender:
                 # Nobody could use the name behind it before it stood there.
                 self._tail = _Tail(put.end_offset, tried_ms)
                 return self._acknowledge(segment, base_offset)
-            # Where an earlier put of ours was lost, only a fresh look tells that it never stood.
-            if put is not None and not put.is_ours and (is_recent or base_offset not in unknown):
-                unknown.discard(base_offset)
-                if is_recent and put.winner is not None:
-                    tail = self._go_past(segment, put.winner, tail, race)
-                else:
-                    tail = self._look(segment)
+            if put is not None and put.winner is not None and not put.is_ours and is_recent:
+                unknown.discard(base_offset)  # nothing was freed: it never was ours
+                tail = self._go_past(segment, put.winner, tail, race)
                 continue
             unknown.add(base_offset)
             lost_answers += 1

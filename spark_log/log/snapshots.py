@@ -185,16 +185,20 @@ class Snapshots:
 
         While others append a listing often does; to list again and again would cost more than the
         snapshot is worth.
+
+        Raises:
+            NotFoundError, OffsetOutOfRangeError: the log was rewritten, or its start moved, since.
         """
-        while True:
-            state, view = self._begin(view, self._written)
+        # What was gathered is kept, also when it fails: a slow storage comes further each time.
+        state, view = self._begin(view, self._written)
+        self._written = state
+        try:
+            self._take_in(state, view)
+        except OffsetOutOfRangeError:
             self._written = None
-            try:
-                self._take_in(state, view)
-                segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
-                return state, [self.summary(each, view.observed_ms) for each in segments], view
-            except (NotFoundError, OffsetOutOfRangeError):
-                view = self._directory.observe()  # rewritten, or behind the start, since
+            raise
+        segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
+        return state, [self.summary(each, view.observed_ms) for each in segments], view
 
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView

@@ -567,8 +567,9 @@ class TestLateSuccess:
         assert append(log) == LogAppendInfo(5, 6)
         assert store.called("list")
 
+    @pytest.mark.parametrize("producer", [None, ProducerAppend(7, 0, 0)])
     def test_a_winner_that_is_spent_itself_does_not_tell_which_name_is_next(
-        self, store, inner, clock, log, others
+        self, store, inner, clock, log, others, producer
     ):
         """The file that took the name is covered and waits to be freed; the next name is free."""
         append(log)
@@ -582,8 +583,32 @@ class TestLateSuccess:
             call()
 
         store.once("put_if_absent", lose_slowly)
-        assert append(log) == LogAppendInfo(7, 8)
-        assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7) + mine(7)
+        if producer is None:
+            with pytest.raises(UnknownOutcomeError, match="merged or deleted"):
+                append(log)  # nobody can tell any more that the first file there was another's
+            assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7)
+        else:
+            assert append(log, producer=producer) == LogAppendInfo(7, 8)
+            assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7) + mine(7)
+
+    def test_a_taken_name_whose_winner_may_not_be_the_first_stays_unknown(
+        self, store, inner, clock, log, others
+    ):
+        """The client sent the put twice, and was told of its own file that the name is taken."""
+        append_theirs(others, 2)
+
+        def stand_and_be_replaced(path, call):
+            call()
+            merge(inner, 0, 4)
+            free_plain(inner, 1_000)
+            put_segment(inner, [numbered(0, 3, mark="void")], SegmentName(2))
+            clock.advance_ms(2 * HALF_DELAY_MS)
+            raise AlreadyExistsError("it is there", path=path)
+
+        store.once("put_if_absent", stand_and_be_replaced)
+        with pytest.raises(UnknownOutcomeError, match="merged or deleted"):
+            append(log)
+        assert values(others) == theirs(0, 2) + mine(2)
 
     def test_a_writer_that_was_idle_looks_before_it_puts(self, store, inner, clock, log, others):
         """Else its file lands where others have merged, and its outcome can't be known."""
