@@ -67,7 +67,10 @@ def main(
     }
     if begin is not None:
         options["startingTimestamp"] = str(int(begin.timestamp() * 1000))
-    plan_splits(parse_read_options(options))  # a range that is not there: say so without Spark
+        options["startingOffsetsByTimestampStrategy"] = "latest"  # partitions that end before it
+    plan_splits(
+        parse_read_options(options, is_stream=False)
+    )  # a range that is not there: say so without Spark
 
     spark = job_session("replay")
     df = spark.read.format("spark_log").options(**options).load()

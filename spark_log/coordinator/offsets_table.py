@@ -92,14 +92,17 @@ class OffsetsTable:
         *,
         generation: int = 0,
         member_id: str = "",
+        timeout_s: float = _COMMIT_TIMEOUT_S,
     ) -> None:
         """Commit positions, all of them or none; durable on return.
 
         Args:
             group: the consumer group.
             offsets: by partition, the next offset to read.
-            generation: of the member that commits; 0 without membership.
-            member_id: likewise.
+            generation: of the member that commits; without membership the group's current one
+                (`generation`), else a position of an earlier member would go before this one.
+            member_id: empty without membership.
+            timeout_s: how long to try again after other commits that came first.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was committed.
@@ -113,7 +116,7 @@ class OffsetsTable:
             for attempt in Retrying(
                 retry=retry_if_exception(_may_succeed_later),
                 wait=wait_random_exponential(multiplier=0.01, max=1),
-                stop=stop_after_delay(_COMMIT_TIMEOUT_S),
+                stop=stop_after_delay(timeout_s),
                 reraise=True,
             ):
                 with attempt:
@@ -158,16 +161,29 @@ class OffsetsTable:
             )
         return found
 
-    def _latest(self, group: str) -> pa.Table:
+    def generation(self, group: str) -> int:
+        """Return the highest generation that anything was committed in; 0 if nothing was.
+
+        Raises:
+            StorageError: the table cannot be read.
+        """
+        found = pc.max(self._rows_of(group, ["generation"]).column("generation")).as_py()
+        return int(found or 0)
+
+    def _rows_of(self, group: str, columns: list[str] | None = None) -> pa.Table:
         try:
             table = DeltaTable(self.url, storage_options=self._storage_options)
-            rows = table.to_pyarrow_dataset().to_table(filter=pc.field("group") == group)
+            rows = table.to_pyarrow_dataset()
+            return rows.to_table(columns=columns, filter=pc.field("group") == group)
         except TableNotFoundError:
             return OFFSETS_SCHEMA.empty_table()
         except OSError as error:
             raise StorageError(
                 f"{self.url} cannot be read: {_reason(error)}", path=DIRECTORY
             ) from None
+
+    def _latest(self, group: str) -> pa.Table:
+        rows = self._rows_of(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         rows = rows.append_column("commit_timestamp_us", stamps)
         ordered = rows.sort_by([("generation", "ascending"), ("commit_timestamp_us", "ascending")])

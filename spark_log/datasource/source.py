@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.batch_reader import LogBatchReader, read_schema
+from spark_log.datasource.batch_reader import batch_reader_class
+from spark_log.datasource.batch_writer import LogBatchWriter
+from spark_log.datasource.kafka_options import warn_of_ignored
 from spark_log.datasource.options import parse_read_options, parse_write_options
-from spark_log.datasource.writer import LogWriter
+from spark_log.datasource.read_schema import read_schema
+from spark_log.datasource.stream_reader import LogStreamReader
+from spark_log.datasource.stream_writer import LogStreamWriter
 from spark_log.errors import InvalidOptionError
 
 
@@ -28,7 +38,15 @@ class SparkLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Batch reads."""
-        return LogBatchReader(schema, parse_read_options(self.options))
+        options = parse_read_options(self.options, is_stream=False)
+        warn_of_ignored(options.ignored)
+        return batch_reader_class()(schema, options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Streaming reads, as micro-batches."""
+        options = parse_read_options(self.options, is_stream=True)
+        warn_of_ignored(options.ignored)
+        return LogStreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Batch writes."""
@@ -38,4 +56,8 @@ class SparkLogDataSource(DataSource):
                 'use mode("append"), or delete the topic first',
                 key="mode",
             )
-        return LogWriter(schema, parse_write_options(self.options))
+        return LogBatchWriter(schema, parse_write_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Streaming writes. Output mode complete comes as ``overwrite``; it appends too."""
+        return LogStreamWriter(schema, parse_write_options(self.options))

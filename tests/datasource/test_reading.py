@@ -1,48 +1,34 @@
-"""Reading with ``format("spark_log")``."""
+"""Reading with ``format("spark_log")``: what needs Spark to be seen.
 
-from pathlib import Path
+What is planned and what a task reads is tested without it: ``test_splits``, ``test_split_reader``.
+"""
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.log import PartitionLog
+from tests.datasource.reading import BASE_MS, create, fill
 
 pytestmark = pytest.mark.spark
 
-BASE_US = 1_372_896_000_000_000
-
-
-def fill(root: str, topic: str, partition: int, count: int, batches: int = 1) -> None:
-    """Append ``count`` records: value = number, timestamp = one second later each."""
-    cluster = Cluster(root)
-    log = cluster.partition_log(cluster.topic(topic), partition)
-    for numbers in np.array_split(np.arange(count), batches):
-        size = len(numbers)
-        times = BASE_US + numbers * 1_000_000
-        log.append(
-            pa.RecordBatch.from_arrays(
-                [
-                    pa.array([b"k"] * size, pa.binary()),
-                    pa.array([str(number).encode() for number in numbers], pa.binary()),
-                    pa.array([[("h", b"1")]] * size, HEADERS_TYPE),
-                    pa.array(times, pa.int64()).cast(TIMESTAMP_TYPE),
-                ],
-                schema=RECORD_SCHEMA,
-            )
-        )
-
 
 def read(spark: SparkSession, root: str, **options: str) -> DataFrame:
-    return spark.read.format("spark_log").options(**{"subscribe": "t", **options}).load(root)
+    given = {} if {"assign", "subscribePattern"} & options.keys() else {"subscribe": "t"}
+    return spark.read.format("spark_log").options(**(given | options)).load(root)
 
 
 def numbers(df: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in df.select("value").collect())
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession):
+    """Spark hands filters down."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_the_columns_are_the_kafka_connectors(spark: SparkSession, root: str) -> None:
@@ -58,8 +44,8 @@ def test_the_columns_are_the_kafka_connectors(spark: SparkSession, root: str) ->
 
 
 def test_every_record_is_read_with_its_place(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 1, 3)
-    fill(root, "t", 3, 2)
+    fill(root, "t", 1, range(3))
+    fill(root, "t", 3, range(2))
 
     rows = read(spark, root, includeHeaders="true").orderBy("partition", "offset").collect()
 
@@ -68,7 +54,7 @@ def test_every_record_is_read_with_its_place(spark: SparkSession, root: str) -> 
     ]  # fmt: skip
     first = rows[0]
     assert (first.topic, bytes(first.key), first.timestampType) == ("t", b"k", 0)
-    assert first.timestamp.timestamp() * 1e6 == BASE_US
+    assert first.timestamp.timestamp() * 1e3 == BASE_MS
     assert [(header.key, bytes(header.value)) for header in first.headers] == [("h", b"1")]
 
 
@@ -76,69 +62,35 @@ def test_an_empty_topic_reads_as_no_rows(spark: SparkSession, root: str) -> None
     assert read(spark, root).count() == 0
 
 
-def test_many_small_segments_read_as_one_log(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 500, batches=100)
-
-    rows = read(spark, root).select("offset", "value").orderBy("offset").collect()
-
-    assert [(row.offset, int(row.value)) for row in rows] == [(n, n) for n in range(500)]
-
-
-def test_offsets_bound_what_is_read(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 100, batches=7)
+def test_offsets_and_tasks_are_as_asked_for(spark: SparkSession, root: str) -> None:
+    fill(root, "t", 0, range(100), segments=7)
+    fill(root, "t", 1, range(100, 110))
 
     df = read(
         spark,
         root,
         startingOffsets='{"t":{"0":13,"1":-2,"2":-2,"3":-2}}',
         endingOffsets='{"t":{"0":57,"1":-1,"2":-1,"3":-1}}',
+        minPartitions="6",
     )
 
-    assert numbers(df) == list(range(13, 57))
+    tasks = df.select("value", F.spark_partition_id().alias("task")).collect()
+    assert sorted(int(row.value) for row in tasks) == [*range(13, 57), *range(100, 110)]
+    assert len({row.task for row in tasks}) == 6
 
 
-def test_times_bound_what_is_read(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 100)
-    base_ms = BASE_US // 1000
-
-    df = read(
-        spark,
-        root,
-        startingTimestamp=str(base_ms + 20_001),
-        endingTimestamp=str(base_ms + 30_000),
-    )
-
-    assert numbers(df) == list(range(21, 30))
-
-
-def test_a_time_after_the_end_reads_nothing(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 10)
-    assert read(spark, root, startingTimestamp="99999999999999").count() == 0
-
-
-def test_assigned_partitions_only(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 3)
-    fill(root, "t", 1, 5)
-    Admin(root).create_topics([NewTopic("u")])
-    fill(root, "u", 0, 7)
-
-    df = spark.read.format("spark_log").option("assign", '{"t":[1],"u":[0]}').load(root)
-
-    assert {row.topic: row["count"] for row in df.groupBy("topic").count().collect()} == {
-        "t": 5,
-        "u": 7,
-    }
-
-
-def test_several_topics(spark: SparkSession, root: str) -> None:
-    Admin(root).create_topics([NewTopic("u")])
-    fill(root, "t", 0, 3)
-    fill(root, "u", 0, 4)
-    assert read(spark, root, subscribe="t, u").count() == 7
+def test_several_topics_by_pattern(spark: SparkSession, root: str) -> None:
+    create(root, "t2")
+    create(root, "other")
+    fill(root, "t", 0, range(3))
+    fill(root, "t2", 0, range(4))
+    fill(root, "other", 0, range(5))
+    counts = read(spark, root, subscribePattern="^t").groupBy("topic").count().collect()
+    assert {row.topic: row["count"] for row in counts} == {"t": 3, "t2": 4}
 
 
 def test_a_schema_of_fewer_columns_reads_only_those(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 3)
+    fill(root, "t", 0, range(3))
     reader = spark.read.format("spark_log").schema("offset bigint, value binary")
 
     rows = reader.option("subscribe", "t").load(root).collect()
@@ -148,46 +100,37 @@ def test_a_schema_of_fewer_columns_reads_only_those(spark: SparkSession, root: s
     ]
 
 
-def test_only_columns_that_are_not_stored(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 3)
-    reader = spark.read.format("spark_log").schema("offset bigint, topic string")
-    assert [tuple(row) for row in reader.option("subscribe", "t").load(root).collect()] == [
-        (0, "t"), (1, "t"), (2, "t"),
-    ]  # fmt: skip
+def test_a_frame_reads_the_records_that_were_there_when_it_was_planned(
+    spark: SparkSession, root: str
+) -> None:
+    """All its uses see the same: in one query, and in the next one."""
+    fill(root, "t", 0, range(11))
+    df = read(spark, root)
+    assert numbers(df.union(df)) == sorted([*range(11), *range(11)])
+    assert df.count() == 11
+    fill(root, "t", 0, range(11, 20))
+    assert read(spark, root).count() == 20
 
 
-def test_a_damaged_segment_is_named_with_its_position(spark: SparkSession, root: str) -> None:
-    fill(root, "t", 0, 1000)
-    (segment,) = Path(root).glob("t.*/t-0/*.log")
-    data = bytearray(segment.read_bytes())
-    at = data.index(b"500501502")
-    data[at] ^= 1
-    segment.write_bytes(data)
-
-    with pytest.raises(PySparkException, match=r"t-0/0{20}\.log, position \d+: checksum is"):
-        read(spark, root).collect()
-    assert read(spark, root, **{"check.crcs": "false"}).count() == 1000
+def test_a_program_written_for_kafka_needs_a_path_and_no_more(
+    spark: SparkSession, root: str
+) -> None:
+    fill(root, "t", 0, range(3))
+    options = {"kafka.bootstrap.servers": "host:9092", "kafka.session.timeout.ms": "10000"}
+    assert read(spark, root, **options).count() == 3
+    with pytest.raises(PySparkException, match="names brokers, and here there are none"):
+        spark.read.format("spark_log").options(subscribe="t", **options).load()
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"subscribe": "tt"}, "there is no topic 'tt'; did you mean t?"),
-        ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
-        ({"startingOffsets": "begin"}, "expected earliest, latest, or JSON as"),
-        ({"startingOffsets": '{"t":{"0":0}}'}, "has no offset for t-1, t-2, t-3"),
-        ({"startingOffsets": '{"t":{"0":0,"1":0,"2":0,"3":0,"4":0}}'}, "names t-4"),
-        ({"startingOffsets": '{"t":{"0":9,"1":0,"2":0,"3":0}}'}, "offset 9 is out of range"),
-        ({"startingOffsets": '{"t":{"0":-3,"1":0,"2":0,"3":0}}'}, "expected earliest"),
         ({"startingOffsets": "latest"}, "a batch read cannot start at latest"),
-        ({"endingOffsets": "earliest"}, "a batch read cannot start at latest or end at earliest"),
-        ({"subscribe": ""}, "give exactly one of the options 'subscribe'"),
-        ({"assign": '{"t":[0]}'}, "give exactly one of the options 'subscribe'"),
-        ({"includeHeaders": "yes"}, "option 'includeHeaders' is 'yes', expected true or false"),
-        ({"startingTimestamp": "noon"}, "option 'startingTimestamp' is 'noon'"),
+        ({"startingOffsets": '{"t":{"0":9,"1":0,"2":0,"3":0}}'}, "starts at offset 9 and ends"),
     ],
 )
-def test_bad_options_are_refused(
+def test_errors_reach_the_user(
     spark: SparkSession, root: str, options: dict[str, str], expected: str
 ) -> None:
     with pytest.raises(PySparkException) as raised:
@@ -201,3 +144,40 @@ def test_an_unknown_column_in_the_schema_is_refused(spark: SparkSession, root: s
         reader.schema("offsets bigint").load(root).collect()
     with pytest.raises(PySparkException, match="column 'offset' is bigint"):
         reader.schema("offset string").load(root).collect()
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_filters_leave_out_what_need_not_be_read(spark: SparkSession, root: str) -> None:
+    for number in range(4):
+        fill(root, "t", number, range(number * 100, number * 100 + 100), segments=4)
+    df = read(spark, root)
+    middle = F.timestamp_millis(F.lit(BASE_MS + 150_000))
+
+    def tasks_and_numbers(filtered: DataFrame) -> tuple[int, list[int]]:
+        return filtered.rdd.getNumPartitions(), numbers(filtered)
+
+    assert tasks_and_numbers(df.where("partition = 2")) == (1, list(range(200, 300)))
+    assert tasks_and_numbers(df.where("topic like 't%' and offset between 97 and 98")) == (
+        4, [97, 98, 197, 198, 297, 298, 397, 398],
+    )  # fmt: skip
+    assert tasks_and_numbers(df.where(F.col("timestamp") >= middle)) == (3, list(range(150, 400)))
+    assert tasks_and_numbers(df.where("topic = 'u'")) == (1, [])
+    # What is not taken over Spark applies itself.
+    left = df.where("offset in (3, 5) and partition in (0, 1) and cast(value as string) > '3'")
+    assert numbers(left) == [5]
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_what_is_taken_over_spark_does_not_check_again(spark: SparkSession, root: str) -> None:
+    fill(root, "t", 0, range(3))
+    df = read(spark, root).where("offset > 0 and cast(value as string) < '9'")
+    plan = df._jdf.queryExecution().executedPlan().toString()
+    assert "Filter" in plan
+    assert "offset" not in plan.partition("Filter")[2].partition("\n")[0]
+    assert numbers(df) == [1, 2]
+
+
+def test_without_pushdown_filters_are_sparks(spark: SparkSession, root: str) -> None:
+    fill(root, "t", 0, range(10))
+    assert numbers(read(spark, root).where("offset > 7 and partition = 0")) == [8, 9]
+    assert PartitionLog  # a reader that could push down would have been refused by Spark

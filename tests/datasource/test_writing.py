@@ -1,5 +1,6 @@
 """Writing a DataFrame with ``format("spark_log")``."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_without_keys_all_partitions_get_records(spark: SparkSession, root: str)
 
     counts = [len(found) for found in values(root)]
     assert sum(counts) == 80_000
-    assert min(counts) >= 10_000, "the sticky partitioner moves on with every Arrow batch"
+    assert min(counts) >= 10_000, "the sticky partitioner moves on after 10,000 records"
 
 
 def test_an_explicit_partition_wins_over_the_key(spark: SparkSession, root: str) -> None:
@@ -209,6 +210,91 @@ def test_bad_input_is_refused_and_nothing_is_written(
 ) -> None:
     assert expected in error_of(spark.sql(f"SELECT {columns}"), root, **options)
 
+    assert values(root) == [[], [], [], []]
+
+
+def test_records_without_partition_go_where_the_key_says_also_when_the_column_is_null(
+    spark: SparkSession, root: str
+) -> None:
+    Admin(root).create_topics([NewTopic("u", num_partitions=4)])
+    df = spark.range(20).selectExpr("cast(id AS string) AS key", "cast(id AS string) AS value")
+
+    write(df, root, topic="t")
+    write(df.withColumn("partition", F.lit(None).cast("int")), root, topic="u")
+
+    assert [sorted(found) for found in values(root)] == [
+        sorted(found) for found in values(root, "u")
+    ]
+    assert len([found for found in values(root) if found]) > 1
+
+
+def test_timestamps_may_be_doubles(spark: SparkSession, root: str) -> None:
+    """Seconds since the epoch, cut to microseconds as Spark casts them; no number is no time."""
+    df = spark.sql(
+        "SELECT * FROM VALUES ('a', 1372941000.1234567D), ('b', -0.5D), ('c', double('NaN')), "
+        "('d', cast(null AS double)) AS (value, timestamp)"
+    )
+    before = datetime.now(UTC)
+    write(df, root, topic="t")
+
+    found = {
+        row["value"].decode(): row["timestamp"]
+        for log in logs(root)
+        for batch in log.scan(0)
+        for row in batch.records.to_pylist()
+    }
+    assert found["a"] == datetime(2013, 7, 4, 12, 30, 0, 123456, tzinfo=UTC)
+    assert found["b"] == datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC)
+    assert found["c"] >= before
+    assert found["d"] >= before
+
+
+def test_large_values_go_through(spark: SparkSession, root: str) -> None:
+    df = spark.range(1000, numPartitions=1).select(F.lit(bytes(15_000)).alias("value"))
+
+    write(df, root, topic="t")
+
+    assert sum(len(found) for found in values(root)) == 1000
+
+
+def test_a_plan_that_spark_still_has_to_analyse_is_written(spark: SparkSession, root: str) -> None:
+    write(spark.range(1, 1000).select(F.to_json(F.struct("*")).alias("value")), root, topic="t")
+
+    assert sum(len(found) for found in values(root)) == 999
+
+
+def test_a_summary_on_request_tells_what_was_written(
+    spark: SparkSession, root: str, tmp_path: Path
+) -> None:
+    df = spark.range(100, numPartitions=2).selectExpr(
+        "cast(id AS string) AS value", "cast(id % 2 AS int) AS partition"
+    )
+    path = tmp_path / "summary.json"
+
+    write(df, root, topic="t", summaryPath=str(path))
+
+    summary = json.loads(path.read_text())
+    size = summary.pop("bytes")
+    assert size == sum(
+        segment.file.size_bytes for log in logs(root) for segment in log.observe().live.segments
+    )
+    share = {"records": 50, "firstOffset": 0, "lastOffset": 49}
+    assert summary == {
+        "records": 100,
+        "repeatedRecords": 0,
+        "tasks": 2,
+        "topics": {"t": {"0": share, "1": share}},
+    }
+    assert [file.name for file in tmp_path.glob("*summary*")] == ["summary.json"]
+
+
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_spark_refuses_other_save_modes_and_names_those_that_go(
+    spark: SparkSession, root: str, mode: str
+) -> None:
+    df = spark.createDataFrame([("a",)], ["value"])
+    with pytest.raises(PySparkException, match=r"(?i)append.*overwrite"):
+        df.write.format("spark_log").mode(mode).option("topic", "t").save(root)
     assert values(root) == [[], [], [], []]
 
 

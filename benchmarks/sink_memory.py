@@ -1,0 +1,103 @@
+"""How much memory a sink task takes that writes to hundreds of partitions.
+
+    python -m benchmarks.sink_memory --partitions 500 --gigabytes 2
+
+The task runs in a process of its own, as in Spark's Python worker, without Spark: rows with keys
+come in Arrow batches of 10,000. Its memory is what it has for itself (``RssAnon``), watched from
+outside, less what it had after its imports; pages of mapped files belong to the page cache.
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log import Admin, NewTopic
+from spark_log.datasource.options import parse_write_options
+from spark_log.datasource.record_buffers import RecordBuffers
+from spark_log.datasource.task_writer import TaskWriter
+from spark_log.datasource.write_identity import WriteIdentity
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_BATCH_RECORDS = 10_000
+_EVERY_S = 0.02
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--partitions", type=int, default=500)
+    options.add_argument("--gigabytes", type=float, default=2.0)
+    options.add_argument("--value-bytes", type=int, default=1000)
+    options.add_argument("--directory", help="for the root (a temporary one)")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.directory) as directory:
+        root = f"{directory}/root"
+        config = {"flush.on.append": "false"}
+        topic = NewTopic("t", num_partitions=given.partitions, topic_configs=config)
+        Admin(root).create_topics([topic])
+        ours, theirs = _PROCESSES.Pipe()
+        count = int(given.gigabytes * 1e9 / (given.value_bytes + 8))
+        process = _PROCESSES.Process(target=_write, args=(theirs, root, count, given.value_bytes))
+        process.start()
+        assert process.pid is not None
+        before = ours.recv()
+        most = before
+        while not ours.poll(_EVERY_S):
+            most = max(most, _anonymous_bytes(process.pid))
+        seconds, append_seconds, spilled, open_files = ours.recv()
+        process.join()
+    print(
+        f"{given.partitions} partitions, {count:,} records of {given.value_bytes + 8} bytes: "
+        f"{(most - before) / 1e6:.0f} MB above the {before / 1e6:.0f} MB of its imports; "
+        f"{count / seconds:,.0f} records/s, {append_seconds:.1f} s of "
+        f"{seconds:.1f} s after the last row; "
+        f"{spilled / 1e6:,.0f} MB spilled; at most {open_files} files open"
+    )
+
+
+def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
+    told.send(_anonymous_bytes("self"))
+    buffers, most_open = RecordBuffers(), 0
+    draw = np.random.default_rng(1)
+    began = time.monotonic()
+    options = parse_write_options({"path": root, "topic": "t"})
+    with TaskWriter(options, WriteIdentity("w", 0, 0, is_stream=False), buffers=buffers) as writer:
+        for start in range(0, count, _BATCH_RECORDS):
+            rows = min(_BATCH_RECORDS, count - start)
+            keys = np.arange(start, start + rows).astype(">i8").tobytes()
+            writer.add(
+                pa.record_batch(
+                    {
+                        "key": _fixed(keys, 8),
+                        "value": _fixed(draw.bytes(rows * value_bytes), value_bytes),
+                    }
+                )
+            )
+            most_open = max(most_open, len(list(Path("/proc/self/fd").iterdir())))
+        staged = time.monotonic()
+        writer.commit()
+    ended = time.monotonic()
+    told.send((ended - began, ended - staged, buffers.spilled_bytes, most_open))
+
+
+def _fixed(data: bytes, width: int) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.binary(width), len(data) // width, [None, pa.py_buffer(data)]
+    ).cast(pa.binary())
+
+
+def _anonymous_bytes(pid: int | str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    main()

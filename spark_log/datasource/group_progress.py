@@ -1,0 +1,99 @@
+"""A streaming query's progress, reported as the committed offsets of a consumer group.
+
+So that lag is seen where that of every group is. The query itself goes by its checkpoint alone: it
+never starts from what is reported, and a report that fails harms nothing but the report.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from spark_log.clock import Clock
+from spark_log.coordinator import OffsetsTable
+from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.errors import CommitFailedError, StorageError, UnknownTopicOrPartitionError
+from spark_log.metadata import Cluster
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_TIMEOUT_S = 5
+"""A query does not wait longer than this for others' commits."""
+
+_PAUSE_MS = 10_000
+"""After a report that failed, the next comes no earlier."""
+
+_GENERATION_AGE_MS = 30_000
+"""For so long the group's generation is taken to be what it was."""
+
+_logger = logging.getLogger(__name__)
+
+
+class GroupProgress:
+    """Commits what a query has processed, in the group's name, without being its member.
+
+    A commit names the partitions that have moved since the last one, takes the group's current
+    generation (DESIGN.md, 9), and is durable when `report` returns.
+    """
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        """Args: cluster: the opened root; group: the group's id.
+
+        Raises:
+            UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
+        """
+        self._table = OffsetsTable(cluster)
+        self._clock: Clock = cluster.clock
+        self._group = group
+        self._reported: dict[TopicPartition, tuple[str, int]] = {}
+        self._not_before_ms = float("-inf")
+        self._generation = 0
+        self._generation_until_ms = float("-inf")
+
+    def report(self, processed: StreamOffset, topic_ids: Mapping[str, str]) -> bool:
+        """Commit what has been processed, where that is news.
+
+        Args:
+            processed: up to where.
+            topic_ids: of the topics as they are now: what was read of one that is gone, or was
+                created again since, is nobody's position any more.
+
+        Returns:
+            Whether everything is committed now; if not, a warning was logged, and the next call
+            may try again.
+        """
+        moved = {}
+        for named, offset in processed.offsets.items():
+            topic_id = topic_ids.get(named.topic)
+            if topic_id is None or processed.is_another(named.topic, topic_id):
+                continue
+            if self._reported.get(named) != (topic_id, offset):
+                moved[named] = (topic_id, offset)
+        if not moved:
+            return True
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._not_before_ms:
+            return False
+        try:
+            self._table.commit(
+                self._group,
+                {named: OffsetAndMetadata(offset) for named, (_, offset) in moved.items()},
+                generation=self._current_generation(now_ms),
+                timeout_s=_TIMEOUT_S,
+            )
+        except (CommitFailedError, StorageError, UnknownTopicOrPartitionError) as error:
+            _logger.warning(
+                "the query goes on, but its progress could not be reported to group %r: %s",
+                self._group,
+                error,
+            )
+            self._not_before_ms = now_ms + _PAUSE_MS
+            self._generation_until_ms = float("-inf")
+            return False
+        self._reported.update(moved)
+        return True
+
+    def _current_generation(self, now_ms: float) -> int:
+        if now_ms >= self._generation_until_ms:
+            self._generation = self._table.generation(self._group)
+            self._generation_until_ms = now_ms + _GENERATION_AGE_MS
+        return self._generation

@@ -1,0 +1,165 @@
+"""Filters that Spark pushes down: what they say of where a record lies and of its time.
+
+Topic and partition are the same for all records of a partition, so that any filter on them is
+decided there. Offsets and timestamps are kept as bounds, and these hold exactly: what was taken
+over Spark does not check again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from spark_log.types import TopicPartition
+
+_NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN: Final = -(2**63)
+_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Whole numbers from ``low`` to before ``high``."""
+
+    low: int = _MIN
+    high: int = _MAX
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether they leave nothing out."""
+        return self.low == _MIN and self.high == _MAX
+
+    def narrowed(self, low: int = _MIN, high: int = _MAX) -> Bounds:
+        """Return what lies within other bounds too."""
+        return Bounds(max(self.low, low), min(self.high, high))
+
+
+ANY: Final = Bounds()
+"""Leaves no number out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """Which records a query wants, as far as that is known before they are read.
+
+    Attributes:
+        places: filters on ``topic`` and ``partition``.
+        offsets: the offsets wanted.
+        times_us: the timestamps wanted, microseconds since the epoch.
+    """
+
+    places: tuple[Filter, ...] = ()
+    offsets: Bounds = ANY
+    times_us: Bounds = ANY
+
+    @classmethod
+    def from_filters(cls, filters: Iterable[Filter]) -> tuple[Self, list[Filter]]:
+        """Take over what can be.
+
+        Returns:
+            The filter, and those of ``filters`` that it does not hold exactly.
+        """
+        places: list[Filter] = []
+        bounds = {"offset": ANY, "timestamp": ANY}
+        left: list[Filter] = []
+        for each in filters:
+            column = _column(each)
+            is_exact = False
+            if isinstance(each, IsNotNull):
+                is_exact = column in _NEVER_NULL
+            elif column in ("topic", "partition"):
+                is_exact = _decide(each) is not None
+                places += [each] if is_exact else []
+            elif column in bounds:
+                narrowed, is_exact = _narrow(each, bounds[column])
+                bounds[column] = narrowed
+            if not is_exact:
+                left.append(each)
+        return cls(tuple(places), bounds["offset"], bounds["timestamp"]), left
+
+    def wants(self, named: TopicPartition) -> bool:
+        """Return whether records of a partition may be wanted."""
+        values = named._asdict()
+        return all(_decided(each, values[str(_column(each))]) for each in self.places)
+
+
+EVERYTHING: Final = RecordFilter()
+"""Leaves nothing out."""
+
+
+def _column(each: Filter) -> str | None:
+    inner = each.child if isinstance(each, Not) else each
+    path: tuple[str, ...] = getattr(inner, "attribute", ())
+    return path[0] if len(path) == 1 else None
+
+
+def _decided(each: Filter, value: object) -> bool:
+    decide = _decide(each)
+    return decide is None or decide(value)
+
+
+def _decide(each: Filter) -> Callable[[object], bool] | None:
+    """Return what decides a filter on a column that is never null, None if nothing here does."""
+    if isinstance(each, Not):
+        child = _decide(each.child)
+        return None if child is None else lambda value: not child(value)
+    wanted = getattr(each, "value", None)
+    if wanted is None or (isinstance(each, In) and None in each.value):
+        return None  # comparing with null has rules of its own
+    compare: dict[type[Filter], Callable[..., bool]] = {
+        EqualTo: lambda value: value == wanted,
+        EqualNullSafe: lambda value: value == wanted,
+        GreaterThan: lambda value: value > wanted,
+        GreaterThanOrEqual: lambda value: value >= wanted,
+        LessThan: lambda value: value < wanted,
+        LessThanOrEqual: lambda value: value <= wanted,
+        In: lambda value: value in wanted,
+        StringStartsWith: lambda value: value.startswith(wanted),
+        StringEndsWith: lambda value: value.endswith(wanted),
+        StringContains: lambda value: wanted in value,
+    }
+    return compare.get(type(each))
+
+
+def _narrow(each: Filter, bounds: Bounds) -> tuple[Bounds, bool]:
+    """Return bounds narrowed by a filter on numbers or times, and whether they say all of it."""
+    wanted = each.value if isinstance(each, In) else (getattr(each, "value", None),)
+    values = [_number(value) for value in wanted]
+    numbers = [number for number in values if number is not None]
+    if not numbers or len(numbers) < len(values):
+        return bounds, False
+    least, greatest = min(numbers), max(numbers)
+    match each:
+        case EqualTo() | EqualNullSafe() | In():
+            return bounds.narrowed(least, greatest + 1), least == greatest
+        case GreaterThan() | GreaterThanOrEqual():
+            return bounds.narrowed(low=least + isinstance(each, GreaterThan)), True
+        case LessThan() | LessThanOrEqual():
+            return bounds.narrowed(high=least + isinstance(each, LessThanOrEqual)), True
+    return bounds, False
+
+
+def _number(value: object) -> int | None:
+    """Return an offset as it is, and a time as microseconds since the epoch."""
+    if isinstance(value, datetime):
+        return None if value.tzinfo is None else (value - _EPOCH) // timedelta(microseconds=1)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

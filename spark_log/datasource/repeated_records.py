@@ -1,0 +1,75 @@
+"""What an earlier attempt at a write appended, summed up so that two attempts can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.log import PartitionLog
+from spark_log.record.murmur2 import murmur2
+
+
+@dataclass(slots=True)
+class RecordsDigest:
+    """How many records there are, and a sum over the hashes of their keys and values.
+
+    Their order does not count: a plan that shuffles gives the same rows in another order when it
+    runs again. Neither do timestamps, which may be the time of the attempt.
+    """
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Add records: columns ``key`` and ``value``, binary."""
+        if not records.num_rows:
+            return
+        hashes = np.zeros(records.num_rows, np.uint64)
+        for name in ("key", "value"):
+            column = records.column(name)
+            hashes *= np.uint64(0x9E3779B97F4A7C15)
+            hashes += murmur2(column).astype(np.uint64)
+            hashes += column.is_null().to_numpy(zero_copy_only=False).astype(
+                np.uint64
+            ) << np.uint64(32)
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0xBF58476D1CE4E5B9)
+        self.count += records.num_rows
+        self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
+
+
+def standing_records(
+    log: PartitionLog, producer_id: int, producer_epoch: int, *, most: int
+) -> RecordsDigest | None:
+    """Return the digest of the first records that a producer has in the log, in one epoch.
+
+    Args:
+        log: of the partition.
+        producer_id: the producer's.
+        producer_epoch: likewise.
+        most: how many at most.
+
+    Returns:
+        None where it cannot be told: the producer is forgotten, some of its records are deleted, or
+        it wrote more runs than are remembered, between those of others.
+    """
+    entry = dict(log.producers().entries()).get(producer_id)
+    if entry is None or entry.epoch != producer_epoch:
+        return None
+    digest, next_sequence = RecordsDigest(), 0
+    for run in entry.runs:
+        if run.base_sequence != next_sequence:
+            return None
+        next_sequence = run.next_sequence
+        end_offset = min(run.end_offset, run.base_offset + most - digest.count)
+        try:
+            for batch in log.scan(run.base_offset, end_offset, columns=["key", "value"]):
+                digest.add(batch.records)
+        except OffsetOutOfRangeError:
+            return None
+        if end_offset < run.end_offset:
+            break
+    return digest if digest.count == min(most, next_sequence) else None

@@ -1,0 +1,94 @@
+"""Where a streaming query stands: what Spark keeps in the checkpoint, and shows as progress.
+
+The connector's JSON, ``{"flights": {"0": 23, "1": 345}}``, and beside each topic a key with its id
+and nothing under it: ``"flights@7sYJIPNEQJG7V6uYl0hVvQ": {}``. No topic can have an ``@`` in its
+name, and a topic without partitions is nothing to whoever reads the connector's JSON: Kafka's
+source, ``startingOffsets``, a program that sums up lags. Why there: docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from spark_log.datasource.offsets import OFFSETS_EXAMPLE
+from spark_log.errors import InvalidOptionError
+from spark_log.types import TopicPartition
+
+MARK = "@"
+"""Stands between a topic and what is noted of it; not allowed in a topic's name."""
+
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+OffsetDocument = dict[str, dict[str, int]]
+"""What Spark is given and gives back: it makes JSON of it, and compares the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The next offset to be read of each partition, and which topics these are.
+
+    Attributes:
+        offsets: by partition.
+        topic_ids: by topic; those of a checkpoint that Kafka's source wrote are missing.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_document(cls, document: object) -> StreamOffset:
+        """Read what `to_document`, or Kafka's source, made.
+
+        Raises:
+            InvalidOptionError: it is another source's.
+        """
+        offsets: dict[TopicPartition, int] = {}
+        topic_ids: dict[str, str] = {}
+        try:
+            for name, partitions in _items(document):
+                topic, mark, note = name.partition(MARK)
+                if mark and not partitions:
+                    if _TOPIC_ID.fullmatch(note):
+                        topic_ids[topic] = note
+                    continue
+                for partition, offset in _items(partitions):
+                    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+                        raise ValueError(offset)
+                    offsets[TopicPartition(name, int(partition))] = offset
+        except (TypeError, ValueError):
+            raise InvalidOptionError(
+                f"the checkpoint holds the offset {document!r}, which format spark_log cannot "
+                f"read; expected {OFFSETS_EXAMPLE}, as format kafka writes it too. Was it "
+                f"written by a query on another source? Then take another checkpointLocation",
+                key="checkpointLocation",
+            ) from None
+        return cls(offsets, topic_ids)
+
+    def to_document(self) -> OffsetDocument:
+        """Return it as Spark is given it; equal offsets give equal text."""
+        document: OffsetDocument = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            document.setdefault(topic, {})[str(partition)] = offset
+        for topic, topic_id in sorted(self.topic_ids.items()):
+            document[f"{topic}{MARK}{topic_id}"] = {}
+        return document
+
+    def by_topic(self) -> dict[str, dict[TopicPartition, int]]:
+        """Return the offsets of each topic, in order."""
+        topics: dict[str, dict[TopicPartition, int]] = {}
+        for named, offset in sorted(self.offsets.items()):
+            topics.setdefault(named.topic, {})[named] = offset
+        return topics
+
+    def is_another(self, topic: str, topic_id: str | None) -> bool:
+        """Whether the topic of this name is another one than that of these offsets."""
+        own = self.topic_ids.get(topic)
+        return own is not None and topic_id is not None and own != topic_id
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    yield from value.items()

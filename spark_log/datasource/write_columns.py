@@ -1,0 +1,86 @@
+"""The columns that a write takes, and how they become records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DataType, StructType
+
+from spark_log.errors import InvalidRecordError
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+
+_COLUMN_TYPES: Final = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp", "double"),
+}
+"""As Spark's Kafka connector takes them. A double counts seconds since the epoch."""
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Check a DataFrame's columns; those of other names are passed over, as by the connector.
+
+    Args:
+        schema: the DataFrame's.
+        topic: the topic that the option names, if it does.
+
+    Raises:
+        InvalidRecordError: a column is missing or has a type that the log does not take.
+    """
+    types: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
+        raise InvalidRecordError(
+            f"the DataFrame has no column 'value'; its columns are {', '.join(types) or 'none'}: "
+            f"name one value, for instance with selectExpr('to_json(struct(*)) AS value')"
+        )
+    if topic is None and "topic" not in types:
+        raise InvalidRecordError(
+            "no topic: give the option 'topic', or a column 'topic' of type string"
+        )
+    for name, allowed in _COLUMN_TYPES.items():
+        if name == "topic" and topic is not None:
+            continue  # the option wins, whatever the column is
+        if name in types and types[name].simpleString() not in allowed:
+            raise InvalidRecordError(
+                f"column {name!r} is of type {types[name].simpleString()}, expected "
+                f"{' or '.join(allowed)}; cast it"
+            )
+
+
+def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
+    """Return Spark's columns as those of `RECORD_SCHEMA`.
+
+    Missing ones are null, missing timestamps ``now_us`` (microseconds since the epoch).
+    """
+    names = batch.schema.names
+    rows = batch.num_rows
+
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        return batch.column(name).cast(kind) if name in names else pa.nulls(rows, kind)
+
+    timestamps = (
+        _from_seconds(batch.column("timestamp"))
+        if "timestamp" in names and pa.types.is_floating(batch.schema.field("timestamp").type)
+        else column("timestamp", TIMESTAMP_TYPE)
+    )
+    if timestamps.null_count:
+        timestamps = pc.fill_null(timestamps, pa.scalar(now_us, TIMESTAMP_TYPE))
+    arrays = [
+        column("key", pa.binary()),
+        column("value", pa.binary()),
+        column("headers", HEADERS_TYPE),
+        timestamps,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
+def _from_seconds(seconds: pa.Array) -> pa.Array:
+    """Return doubles as timestamps, as Spark casts them: what is no number is null."""
+    finite = pc.if_else(pc.is_finite(seconds), seconds, None)
+    microseconds = pc.trunc(pc.multiply(finite, 1e6))
+    return microseconds.cast(pa.int64()).cast(TIMESTAMP_TYPE)

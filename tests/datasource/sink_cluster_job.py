@@ -1,0 +1,126 @@
+"""A Spark program whose sink tasks die while they write; see `test_sink_on_cluster`.
+
+    python sink_cluster_job.py MASTER ROOT DIRECTORY
+
+What a task needs lies in this file: as the program's ``__main__`` it is sent along by Spark.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_log.datasource import SparkLogDataSource
+from spark_log.datasource.batch_writer import LogBatchWriter
+from spark_log.datasource.options import parse_write_options
+from spark_log.log import PartitionLog
+
+ROWS = 8_000
+TASKS = 4
+PARTITIONS = 4
+
+
+def first_time(path):
+    """Whether nobody was here before: once for all processes."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def executor_pid():
+    """The executor's process: the nearest Java above this one."""
+    pid = os.getpid()
+    while "java" not in Path(f"/proc/{pid}/comm").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if pid <= 1:
+            raise RuntimeError("no executor above this process")
+    return pid
+
+
+class DyingWriter(LogBatchWriter):
+    """In two of the tasks it dies, once each, when it has appended to some partitions."""
+
+    def __init__(self, schema, options, directory, whom):
+        super().__init__(schema, options)
+        self._directory, self._whom = directory, whom
+
+    def write(self, iterator):
+        number = TaskContext.get().partitionId()
+        append_segment = PartitionLog.append_segment
+        appended = 0
+
+        def dying(log, segment, **options):
+            nonlocal appended
+            info = append_segment(log, segment, **options)
+            appended += 1
+            mark = f"{self._directory}/{self._whom}-{number}"
+            if number % 2 and appended == 1 + number and first_time(mark):
+                os.kill(os.getpid() if self._whom == "worker" else executor_pid(), signal.SIGKILL)
+            return info
+
+        PartitionLog.append_segment = dying
+        try:
+            return super().write(iterator)
+        finally:
+            PartitionLog.append_segment = append_segment
+
+
+class DyingSource(SparkLogDataSource):
+    @classmethod
+    def name(cls):
+        return "spark_log_dying"
+
+    def writer(self, schema, overwrite):
+        options = dict(self.options)
+        directory, whom = options.pop("directory"), options.pop("whom")
+        return DyingWriter(schema, parse_write_options(options), directory, whom)
+
+
+def dying_udf(directory):
+    """A function over Arrow batches whose process dies once, in the middle of a task's rows."""
+
+    def run(batches):
+        for ordinal, batch in enumerate(batches):
+            if ordinal == 1 and first_time(f"{directory}/udf"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    return run
+
+
+def main():
+    master, root, directory = sys.argv[1:]
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.cores", "1")
+        .config("spark.excludeOnFailure.enabled", "false")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.dataSource.register(DyingSource)
+    rows = spark.range(ROWS, numPartitions=TASKS).select(
+        F.col("id").cast("string").alias("key"),
+        F.rpad(F.col("id").cast("string"), 700, ".").alias("value"),
+    )
+    for whom in ("worker", "executor"):
+        writing = rows.write.format("spark_log_dying").mode("append")
+        summary = f"{directory}/{whom}.json"
+        writing.options(directory=directory, whom=whom, topic=whom, summaryPath=summary).save(root)
+    dying = rows.mapInArrow(dying_udf(directory), rows.schema)
+    dying.write.format("spark_log").mode("append").option("topic", "udf").save(root)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What the tests of the streaming source share: topics filled by hand, and a store that counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pyarrow as pa
+
+from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.clock import ManualClock
+from spark_log.datasource.micro_batches import MicroBatches
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.log.file_names import StartMarker
+from spark_log.metadata import Cluster
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage.local import LocalStore
+
+BASE_US = 1_372_896_000_000_000
+
+
+def append(
+    root: str, topic: str, partition: int, values: Iterable[object], timestamp_us: int = BASE_US
+) -> None:
+    """Append records with these values, each one second after the one before."""
+    texts = [str(value).encode() for value in values]
+    cluster = Cluster(root)
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    size = len(texts)
+    times = pa.array([timestamp_us + number * 1_000_000 for number in range(size)], pa.int64())
+    log.append(
+        pa.RecordBatch.from_arrays(
+            [
+                pa.nulls(size, pa.binary()),
+                pa.array(texts, pa.binary()),
+                pa.nulls(size, HEADERS_TYPE),
+                times.cast(TIMESTAMP_TYPE),
+            ],
+            schema=RECORD_SCHEMA,
+        )
+    )
+
+
+def topic_id(root: str, topic: str) -> str:
+    return Cluster(root).topic(topic).topic_id
+
+
+def add_partitions(root: str, topic: str, count: int) -> None:
+    """Give a topic partitions up to ``count`` of them, as ``create_partitions`` will."""
+    from spark_log.metadata.records import PartitionRecord
+
+    cluster = Cluster(root)
+    found = cluster.topic(topic)
+    cluster.metadata.commit(
+        lambda image: [
+            PartitionRecord(topic_id=found.topic_id, partition_id=number)
+            for number in range(image.topic(topic).num_partitions, count)
+        ]
+    )
+
+
+def create_again(root: str, topic: str, partitions: int) -> None:
+    admin = Admin(root)
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, num_partitions=partitions)])
+
+
+def delete_records(root: str, topic: str, partition: int, start: int, segment: int) -> None:
+    """Set the log start offset; ``segment`` is the base of the segment that it lies in."""
+    found = Cluster(root).topic(topic)
+    path = f"{found.partition_directory(partition)}/{StartMarker(start, segment).name}"
+    Cluster(root).store.put_if_absent(path, b"")
+
+
+def batches(root: str, clock: ManualClock, **options: str) -> MicroBatches:
+    """Return the planning of a query on ``t``, from the earliest offsets unless options differ."""
+    given = {"path": root, "startingOffsets": "earliest", **options}
+    if not given.keys() & {"subscribePattern", "assign"}:
+        given.setdefault("subscribe", "t")
+    return MicroBatches(parse_read_options(given, is_stream=True), clock)
+
+
+def at(root: str, *offsets: int, topic: str = "t") -> StreamOffset:
+    """Return the offsets of a topic as it is now, its partitions in order."""
+    numbered = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
+    return StreamOffset(numbered, {topic: topic_id(root, topic)})
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
+    """Count what is asked of local stores, by operation and directory."""
+    calls: Counter[tuple[str, str]] = Counter()
+    with mock.patch.multiple(LocalStore, **{name: _counting(name, calls) for name in _READS}):
+        yield calls
+
+
+_READS = ("read", "read_tail", "open_buffer", "list", "head")
+
+
+def _counting(name: str, calls: Counter[tuple[str, str]]):
+    original = getattr(LocalStore, name)
+
+    def counting(self: LocalStore, path: str, *args: object):
+        directory = path if name == "list" else path.rpartition("/")[0]
+        calls[name, directory] += 1
+        return original(self, path, *args)
+
+    return counting

@@ -1,0 +1,150 @@
+"""A task that writes to many partitions: bounded in memory, in open files, and in segment size."""
+
+import os
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_log import Admin, NewTopic, StorageFullError
+from spark_log.datasource import record_buffers
+from spark_log.datasource.partition_share import PartitionShare
+from spark_log.datasource.record_buffers import RecordBuffers
+from tests.datasource.sink_support import attempt, numbers, rows, segment_sizes
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def wide(root):
+    """The root, with a topic `wide` of 60 partitions with segments as small as they may be."""
+    config = {"segment.bytes": MIB}
+    Admin(root).create_topics([NewTopic("wide", num_partitions=60, topic_configs=config)])
+    return root
+
+
+def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
+    """Rows for partitions in random order; and what each partition has to hold in the end."""
+    draw = random.Random(seed)
+    expected = [[] for _ in range(partitions)]
+    batches = []
+    for start in range(0, total, cut):
+        chosen = [draw.randrange(partitions) for _ in range(cut)]
+        batch = rows(range(start, start + cut), padding=padding)
+        batches.append(batch.set_column(1, "partition", pa.array(chosen, pa.int32())))
+        for number, part in enumerate(chosen, start):
+            expected[part].append(number)
+    return batches, expected
+
+
+@pytest.mark.parametrize("max_open", [0, 7, 60])
+@pytest.mark.parametrize("max_waiting_bytes", [1, 300_000, 64 * MIB])
+def test_each_partition_gets_its_rows_in_order_whatever_has_to_be_spilled(
+    wide, max_open, max_waiting_bytes
+):
+    batches, expected = mixed(10_000)
+    buffers = RecordBuffers(max_waiting_bytes=max_waiting_bytes, max_open=max_open)
+
+    attempt(wide, batches, topic="wide", buffers=buffers)
+
+    assert numbers(wide, "wide") == expected
+    assert (buffers.spilled_bytes > 0) == (max_waiting_bytes < 10 * MIB)
+
+
+def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypatch):
+    batches, expected = mixed(16_000, partitions=12, padding=1500)
+    buffers = RecordBuffers(max_waiting_bytes=16 * MIB, max_open=5)
+    open_at_once, waiting_bytes = [], []
+    write = PartitionShare.write
+
+    def watched(share, records):
+        write(share, records)
+        waiting_bytes.append(sum(each.size_bytes for each in buffers._waiting.values()))
+        if buffers._waiting:
+            open_at_once.append(sum(each.is_open for each in buffers._waiting))
+
+    monkeypatch.setattr(PartitionShare, "write", watched)
+    attempt(wide, batches, topic="wide", buffers=buffers)
+
+    assert numbers(wide, "wide")[:12] == expected
+    assert 5 <= max(open_at_once) <= 6  # and the one that is being written out in the end
+    assert max(waiting_bytes) < 17 * MIB
+
+
+def test_what_is_let_go_frees_whole_batches_also_where_one_partition_is_quiet(root):
+    """A quiet partition's few rows would hold every batch that they came with."""
+    buffers = RecordBuffers(max_waiting_bytes=2 * MIB)
+    most = 0
+
+    def batches():
+        nonlocal most
+        for start in range(0, 100_000, 1000):
+            batch = rows(range(start, start + 1000), padding=500)
+            parts = pa.array([1] + [0] * 999, pa.int32())
+            yield batch.set_column(1, "partition", parts)
+            most = max(most, pa.total_allocated_bytes() - before)
+
+    before = pa.total_allocated_bytes()
+    attempt(root, batches(), buffers=buffers)
+
+    assert most < 12 * MIB, "of 50 MiB that went through"
+    assert [len(found) for found in numbers(root)] == [99_900, 100, 0, 0]
+
+
+def test_no_segment_is_larger_than_segment_bytes(wide):
+    batches, expected = mixed(6_000, partitions=2, padding=2000, cut=3000)
+
+    attempt(wide, batches, topic="wide")
+
+    assert numbers(wide, "wide")[:2] == expected[:2]
+    sizes = segment_sizes(wide, "wide")[:2]
+    assert all(max(found) <= MIB for found in sizes)
+    assert all(min(found[:-1]) > MIB // 3 for found in sizes), "and none is needlessly small"
+
+
+def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
+    wide, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    seen = []
+    spill = record_buffers._Spill.write
+
+    def watched(self, share, records):
+        spill(self, share, records)
+        seen.append(os.readlink(f"/proc/self/fd/{self._file.fileno()}"))
+
+    monkeypatch.setattr(record_buffers._Spill, "write", watched)
+    batches, _ = mixed(1_000)
+    attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_waiting_bytes=1))
+
+    assert all(Path(path).parent == tmp_path for path in seen)
+    assert all(path.endswith("(deleted)") for path in seen)
+
+
+def test_a_full_disk_for_temporary_files_leaves_nothing_behind(wide, monkeypatch, tmp_path):
+    full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - the buffers close it
+    monkeypatch.setattr(record_buffers.tempfile, "TemporaryFile", lambda dir: full)
+    batches, _ = mixed(1_000)
+
+    with pytest.raises(StorageFullError):
+        attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_waiting_bytes=1))
+
+    assert numbers(wide, "wide") == [[]] * 60
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_partition_that_was_quiet_and_becomes_busy_keeps_its_order(root):
+    """What was spilled of it comes before what could be written at once."""
+    batches = [
+        rows(range(start, start + 500), partition, padding=2000)
+        for start, partition in zip(range(0, 10_000, 500), [0, 1, 2, 3] + [0] * 16, strict=True)
+    ]
+    buffers = RecordBuffers(max_waiting_bytes=4_000_000)
+
+    attempt(root, batches, buffers=buffers)
+
+    first, *others = numbers(root)
+    assert buffers.spilled_bytes > 0
+    assert first == [*range(500), *range(2000, 10_000)]
+    assert others == [list(range(start, start + 500)) for start in (500, 1000, 1500)]

@@ -1,0 +1,64 @@
+"""Tasks that die while they write, on a Spark standalone cluster of real processes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spark_log import Admin, NewTopic
+from spark_log.testing.standalone import StandaloneCluster
+from tests.datasource import sink_cluster_job as job
+from tests.datasource.sink_support import numbers
+
+pytestmark = pytest.mark.spark
+
+_JOB_S = 300
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Where the job left its marks and summaries, and the root that it wrote to."""
+    directory = tmp_path_factory.mktemp("sink")
+    root = str(directory / "root")
+    topics = ("worker", "executor", "udf")
+    Admin(root).create_topics([NewTopic(name, num_partitions=job.PARTITIONS) for name in topics])
+    (directory / "conf").mkdir()  # an empty one: the cluster knows nothing of Delta
+    with StandaloneCluster(workers=2, memory="1g") as cluster:
+        subprocess.run(
+            [sys.executable, job.__file__, cluster.url, root, str(directory)],
+            env=os.environ
+            | {
+                "SPARK_CONF_DIR": str(directory / "conf"),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+            },
+            timeout=_JOB_S,
+            check=True,
+        )
+    return directory, root
+
+
+@pytest.mark.parametrize("whom", ["worker", "executor", "udf"])
+def test_every_row_is_there_once_whatever_died(written: tuple[Path, str], whom: str) -> None:
+    directory, root = written
+    marks = sorted(path.name for path in directory.glob(f"{whom}*") if not path.suffix)
+    assert marks == (["udf"] if whom == "udf" else [f"{whom}-1", f"{whom}-3"]), "they did die"
+
+    counts = Counter(number for part in numbers(root, whom) for number in part)
+
+    assert counts == Counter(range(job.ROWS))
+
+
+@pytest.mark.parametrize("whom", ["worker", "executor"])
+def test_the_summary_tells_what_had_been_appended_before(
+    written: tuple[Path, str], whom: str
+) -> None:
+    directory, _ = written
+    summary = json.loads((directory / f"{whom}.json").read_text())
+
+    assert summary["records"] == job.ROWS
+    assert 0 < summary["repeatedRecords"] <= job.ROWS // 2

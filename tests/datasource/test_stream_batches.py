@@ -1,0 +1,590 @@
+"""Where micro-batches begin and end, without Spark: every question that it asks is asked here."""
+
+import logging
+import shutil
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from spark_log import Admin, DataLossError, NewTopic, TopicPartition, UnknownTopicOrPartitionError
+from spark_log.datasource.log_watch import LOOK_INTERVAL_MS, METADATA_INTERVAL_MS
+from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.metadata import Cluster
+from tests.datasource.streams import (
+    BASE_US,
+    add_partitions,
+    append,
+    at,
+    batches,
+    counted_calls,
+    create_again,
+    delete_records,
+    topic_id,
+)
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root with the topic ``t`` of two partitions."""
+    url = str(tmp_path / "root")
+    Admin(url).create_topics([NewTopic("t", num_partitions=2)])
+    return url
+
+
+@pytest.fixture
+def later(clock):
+    """Let so much time pass that everything is looked at again."""
+    return lambda: clock.advance_ms(METADATA_INTERVAL_MS)
+
+
+def forgetful(root, clock, limit=ALL):
+    """Return a planning after one batch whose listings have come of age, and that batch's end."""
+    planned = batches(root, clock)
+    start = planned.next_end(planned.initial(), limit)
+    planned._reader._tails.clear()
+    clock.advance_ms(LOOK_INTERVAL_MS)
+    return planned, start
+
+
+def ranges(splits):
+    return [(each.topic, each.partition, each.start_offset, each.end_offset) for each in splits]
+
+
+class TestAQueryStarts:
+    def test_at_the_earliest_offsets(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        assert planned.initial() == at(root, 0, 0)
+        assert planned.next_end(planned.initial(), ALL) == at(root, 5, 0)
+
+    @pytest.mark.parametrize(
+        "options", [{"startingOffsets": "latest"}, {"startingOffsets": '{"t":{"0":-1,"1":-1}}'}]
+    )
+    def test_at_the_end_which_stays_where_it_was_whatever_comes(self, root, clock, later, options):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock, **options)
+        start = planned.initial()
+        append(root, "t", 0, range(5))
+        later()
+        assert planned.initial() == start == at(root, 5, 0)
+        assert planned.next_end(start, ALL) == start, "the first batch puts it into the checkpoint"
+        assert planned.next_end(start, ALL) == at(root, 10, 0), "and the second one reads"
+
+    def test_at_the_end_by_default(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock, startingOffsets="latest")
+        assert planned.initial() == at(root, 5, 0)
+
+    def test_at_given_offsets(self, root, clock):
+        append(root, "t", 0, range(5))
+        append(root, "t", 1, range(5))
+        planned = batches(root, clock, startingOffsets='{"t":{"0":3,"1":-2}}')
+        assert planned.initial() == at(root, 3, 0)
+        assert planned.next_end(at(root, 3, 0), ALL) == at(root, 5, 5)
+
+    def test_at_a_time(self, root, clock):
+        append(root, "t", 0, range(5))
+        append(root, "t", 1, range(5))
+        time_ms = str(BASE_US // 1000 + 2_500)
+        assert batches(root, clock, startingTimestamp=time_ms).initial() == at(root, 3, 3)
+
+    def test_not_on_a_topic_that_does_not_exist(self, root, clock):
+        with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
+            batches(root, clock, subscribe="tt").initial()
+        with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
+            batches(root, clock, subscribe="tt").next_end(StreamOffset({}), ALL)
+
+    def test_on_a_pattern_that_nothing_matches_yet(self, root, clock, later):
+        planned = batches(root, clock, subscribePattern="u.*")
+        assert planned.initial() == planned.next_end(planned.initial(), ALL) == StreamOffset({})
+        Admin(root).create_topics([NewTopic("u1")])
+        append(root, "u1", 0, range(3))
+        later()
+        assert planned.next_end(StreamOffset({}), ALL) == at(root, 3, topic="u1")
+
+    def test_beyond_the_end_and_fails(self, root, clock):
+        planned = batches(root, clock, startingOffsets='{"t":{"0":3,"1":0}}')
+        with pytest.raises(DataLossError, match="t-0 ends at offset 0, before offset 3"):
+            planned.next_end(planned.initial(), ALL)
+
+    def test_again_on_its_first_batch_at_an_end_that_has_moved(self, root, clock):
+        """A crash between the first entry in the checkpoint and its commit: run it again."""
+        append(root, "t", 0, range(5))
+        first_batch = at(root, 5, 0)
+        append(root, "t", 0, range(3))
+        planned = batches(root, clock, startingOffsets="latest")
+        assert planned.splits(planned.initial(), first_batch) == []
+        assert planned.next_end(first_batch, ALL) == at(root, 8, 0), "nothing was left out"
+
+    def test_again_on_its_first_batch_and_then_reads_what_there_is(self, root, clock):
+        append(root, "t", 1, range(3))
+        planned = batches(root, clock, startingOffsets='{"t":{"0":-1,"1":-2}}')
+        planned.stop_at_end()
+        start = planned.initial()
+        assert planned.splits(start, start) == []
+        assert planned.next_end(start, ALL) == at(root, 0, 3)
+
+
+class TestABatch:
+    def test_is_read_by_one_task_for_each_partition_that_has_something(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        assert ranges(planned.splits(at(root, 1, 0), at(root, 4, 0))) == [("t", 0, 1, 4)]
+        assert planned.splits(at(root, 4, 0), at(root, 4, 0)) == []
+
+    def test_is_cut_into_more_tasks_when_that_is_asked_for(self, root, clock):
+        append(root, "t", 0, range(10))
+        for options in ({"minPartitions": "5"}, {"maxRecordsPerPartition": "2"}):
+            splits = batches(root, clock, **options).splits(at(root, 0, 0), at(root, 10, 0))
+            assert len(splits) == 5
+            assert sum(each.end_offset - each.start_offset for each in splits) == 10
+
+    def test_takes_the_most_that_is_allowed(self, root, clock):
+        append(root, "t", 0, range(50))
+        append(root, "t", 1, range(20))
+        planned = batches(root, clock, maxOffsetsPerTrigger="30")
+        assert planned.next_end(at(root, 0, 0), ReadMaxRows(30)) == at(root, 21, 8)
+
+    def test_takes_everything_when_spark_says_so_whatever_the_options(self, root, clock):
+        append(root, "t", 0, range(50))
+        planned = batches(root, clock, maxOffsetsPerTrigger="30", minOffsetsPerTrigger="20")
+        planned.next_end(at(root, 0, 0), ALL)
+        append(root, "t", 1, range(2))
+        clock.advance_ms(LOOK_INTERVAL_MS)
+        assert planned.next_end(at(root, 0, 0), ALL) == at(root, 50, 2)
+
+    def test_waits_for_the_least(self, root, clock):
+        append(root, "t", 0, range(16))
+        planned = batches(root, clock, minOffsetsPerTrigger="15", maxTriggerDelay="5s")
+        start = planned.next_end(at(root, 0, 0), ReadMinRows(15))
+        assert start == at(root, 16, 0), "the first one is not held back"
+        append(root, "t", 1, range(6))
+        clock.advance_ms(LOOK_INTERVAL_MS)
+        assert planned.next_end(start, ReadMinRows(15)) == start
+        append(root, "t", 0, range(9))
+        clock.advance_ms(LOOK_INTERVAL_MS)
+        start = planned.next_end(start, ReadMinRows(15))
+        assert start == at(root, 25, 6)
+        append(root, "t", 1, range(1))
+        clock.advance_ms(4_999)
+        assert planned.next_end(start, ReadMinRows(15)) == start
+        clock.advance_ms(1)
+        assert planned.next_end(start, ReadMinRows(15)) == at(root, 25, 7)
+
+    def test_waits_for_the_least_and_then_takes_the_most(self, root, clock):
+        append(root, "t", 0, range(21))
+        append(root, "t", 1, range(11))
+        planned = batches(root, clock, minOffsetsPerTrigger="15", maxOffsetsPerTrigger="20")
+        limit = ReadMaxRows(20)
+        start = planned.next_end(at(root, 0, 0), limit)
+        assert start == at(root, 13, 6)
+        assert planned.next_end(start, limit) == start, "13 are left, less than 15"
+        append(root, "t", 1, range(20))
+        clock.advance_ms(LOOK_INTERVAL_MS)
+        assert planned.next_end(start, limit) == at(root, 17, 21)
+
+    def test_of_control_records_and_gaps_counts_offsets(self, root, clock):
+        planned = batches(root, clock, maxOffsetsPerTrigger="10")
+        append(root, "t", 0, range(100))
+        assert planned.next_end(at(root, 95, 0), ReadMaxRows(10)) == at(root, 100, 0)
+
+
+class TestNewPartitions:
+    def test_are_read_from_their_beginning(self, root, clock, later):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(7))
+        clock.advance_ms(LOOK_INTERVAL_MS)
+        assert planned.next_end(start, ALL) == start, "metadata is not looked at as often"
+        later()
+        end = planned.next_end(start, ALL)
+        assert end == at(root, 5, 0, 7)
+        assert ranges(planned.splits(start, end)) == [("t", 2, 0, 7)]
+
+    def test_share_the_most_with_the_others(self, root, clock, later):
+        append(root, "t", 0, range(50))
+        planned = batches(root, clock, maxOffsetsPerTrigger="30")
+        planned.next_end(at(root, 0, 0), ALL)
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(20))
+        later()
+        assert planned.next_end(at(root, 0, 0), ReadMaxRows(30)) == at(root, 21, 0, 8)
+
+    def test_are_those_of_a_new_topic_that_the_pattern_matches(self, root, clock, later):
+        planned = batches(root, clock, subscribePattern="^[tu]$")
+        start = planned.next_end(planned.initial(), ALL)
+        Admin(root).create_topics([NewTopic("u"), NewTopic("v")])
+        append(root, "u", 0, range(2))
+        later()
+        end = planned.next_end(start, ALL)
+        assert end.offsets == {**start.offsets, TopicPartition("u", 0): 2}
+        assert end.topic_ids["u"] == topic_id(root, "u")
+
+    def test_that_begin_late_may_have_lost_records(self, root, clock, caplog):
+        append(root, "t", 0, range(5))
+        append(root, "t", 1, range(5))
+        delete_records(root, "t", 1, 2, 0)
+        start = StreamOffset({TopicPartition("t", 0): 5}, at(root).topic_ids)
+        with pytest.raises(DataLossError, match="t-1 begins at offset 2 instead of 0"):
+            batches(root, clock).splits(start, at(root, 5, 5))
+        lenient = batches(root, clock, failOnDataLoss="false")
+        assert ranges(lenient.splits(start, at(root, 5, 5))) == [("t", 1, 2, 5)]
+        assert "t-1 begins at offset 2 instead of 0" in caplog.text
+
+
+class TestAssignedPartitions:
+    def test_are_all_that_is_read_even_when_there_are_more(self, root, clock, later):
+        planned = batches(root, clock, assign='{"t":[1]}')
+        start = planned.initial()
+        assert start.offsets == {TopicPartition("t", 1): 0}
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(7))
+        later()
+        assert planned.next_end(start, ALL) == start
+
+    def test_that_another_run_read_may_not_just_vanish(self, root, clock):
+        append(root, "t", 0, range(5))
+        with pytest.raises(DataLossError, match="t-0 is gone, or not read any more"):
+            batches(root, clock, assign='{"t":[1]}').next_end(at(root, 5, 0), ALL)
+
+
+class TestIdlePolling:
+    def test_costs_one_probe_for_each_partition_in_a_tenth_of_a_second(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        directories = [Cluster(root).topic("t").partition_directory(number) for number in (0, 1)]
+        with counted_calls() as calls:
+            for _ in range(1_000):  # as Spark does: about every 11 ms, for 11 seconds
+                clock.advance_ms(11)
+                assert planned.next_end(start, ALL) == start
+                planned.latest()
+        for directory in directories:
+            asked = sum(count for (_, where), count in calls.items() if where == directory)
+            assert 90 <= asked <= 110
+            assert not calls["list", directory]
+        metadata = sum(count for (_, where), count in calls.items() if "metadata" in where)
+        assert metadata <= 11 * 3
+        assert sum(calls.values()) == sum(
+            count for (_, where), count in calls.items()
+            if where in directories or "metadata" in where
+        )  # fmt: skip
+
+    def test_finds_a_record_within_that_time(self, root, clock):
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        append(root, "t", 1, range(3))
+        clock.advance_ms(LOOK_INTERVAL_MS - 1)
+        assert planned.next_end(start, ALL) == start
+        clock.advance_ms(1)
+        assert planned.next_end(start, ALL) == at(root, 0, 3)
+
+
+class TestAvailableNow:
+    def test_stops_where_the_log_ended_when_it_began(self, root, clock, later):
+        append(root, "t", 0, range(10))
+        planned = batches(root, clock, maxOffsetsPerTrigger="6")
+        planned.stop_at_end()
+        start, ends = planned.initial(), []
+        for _ in range(4):
+            append(root, "t", 0, range(10))
+            add_partitions(root, "t", 3)
+            later()
+            start = planned.next_end(start, ReadMaxRows(6))
+            ends.append(start)
+        assert ends == [at(root, 6, 0), at(root, 10, 0), at(root, 10, 0), at(root, 10, 0)]
+
+    def test_leaves_nothing_back_for_want_of_the_least(self, root, clock):
+        append(root, "t", 0, range(10))
+        options = {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "8"}
+        planned = batches(root, clock, **options)
+        planned.stop_at_end()
+        start = planned.next_end(at(root, 0, 0), ReadMaxRows(8))
+        assert start == at(root, 8, 0)
+        assert planned.next_end(start, ReadMaxRows(8)) == at(root, 10, 0)
+
+    def test_from_the_end_reads_nothing_and_ends(self, root, clock, later):
+        planned = batches(root, clock, startingOffsets="latest")
+        planned.stop_at_end()
+        append(root, "t", 0, range(10))
+        start = planned.initial()
+        for _ in range(3):
+            later()
+            assert planned.next_end(start, ALL) == start
+
+    def test_fails_when_a_topic_is_replaced_before_it_was_read(self, root, clock, later):
+        append(root, "t", 0, range(15))
+        planned = batches(root, clock, maxOffsetsPerTrigger="5")
+        planned.stop_at_end()
+        start = planned.next_end(planned.initial(), ReadMaxRows(5))
+        create_again(root, "t", 3)
+        append(root, "t", 0, range(15))
+        later()
+        with pytest.raises(DataLossError, match="10 records of the former one had not been read"):
+            planned.next_end(start, ReadMaxRows(5))
+
+    def test_or_ends_and_leaves_the_new_topic_to_the_next_run(self, root, clock, later):
+        append(root, "t", 0, range(15))
+        options = {"maxOffsetsPerTrigger": "5", "failOnDataLoss": "false"}
+        planned = batches(root, clock, **options)
+        planned.stop_at_end()
+        start = planned.next_end(planned.initial(), ReadMaxRows(5))
+        create_again(root, "t", 2)
+        append(root, "t", 0, range(8))
+        later()
+        assert planned.next_end(start, ReadMaxRows(5)) == start
+        following = batches(root, clock)
+        following.stop_at_end()
+        end = following.next_end(start, ALL)
+        assert end == at(root, 8, 0)
+        assert ranges(following.splits(start, end)) == [("t", 0, 0, 8)]
+
+    def test_runs_a_batch_again_that_was_planned_before_partitions_were_added(self, root, clock):
+        append(root, "t", 0, range(7))
+        start, end = at(root, 0, 0), at(root, 7, 0)
+        add_partitions(root, "t", 3)
+        planned = batches(root, clock)
+        planned.stop_at_end()
+        assert ranges(planned.splits(start, end)) == [("t", 0, 0, 7)]
+        assert planned.next_end(end, ALL) == at(root, 7, 0, 0)
+
+
+class TestATopicThatWasCreatedAgain:
+    @pytest.mark.parametrize("new_records", [3, 5, 30])
+    def test_is_read_from_its_beginning_with_no_alarm(
+        self, root, clock, later, caplog, new_records
+    ):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        create_again(root, "t", 2)
+        append(root, "t", 0, range(new_records))
+        later()
+        end = planned.next_end(start, ALL)
+        assert end == at(root, new_records, 0), "fewer, as many or more: it is another topic"
+        assert end.topic_ids != start.topic_ids
+        assert ranges(planned.splits(start, end)) == [("t", 0, 0, new_records)]
+        assert "deleted and created again" in caplog.text, "but not silently"
+        assert "all that was seen of the former one had been read" in caplog.text
+
+    def test_is_recognised_after_a_restart(self, root, clock, caplog):
+        append(root, "t", 0, range(5))
+        start = at(root, 5, 0)
+        create_again(root, "t", 2)
+        append(root, "t", 0, range(9))
+        planned = batches(root, clock)
+        assert planned.next_end(start, ALL) == at(root, 9, 0)
+        assert "cannot be told any more" in caplog.text
+
+    def test_is_the_same_topic_to_a_restart_where_nothing_happened(self, root, clock, caplog):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        assert planned.next_end(at(root, 3, 0), ALL) == at(root, 5, 0)
+        assert ranges(planned.splits(at(root, 3, 0), at(root, 5, 0))) == [("t", 0, 3, 5)]
+        assert not caplog.records
+
+    def test_lost_what_had_been_seen_of_the_former_one_and_not_been_read(
+        self, root, clock, later, caplog
+    ):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock, maxOffsetsPerTrigger="2")
+        start = planned.next_end(planned.initial(), ReadMaxRows(2))
+        assert start == at(root, 2, 0)
+        create_again(root, "t", 2)
+        later()
+        with pytest.raises(DataLossError, match="3 records of the former one"):
+            planned.next_end(start, ReadMaxRows(2))
+
+    def test_may_have_fewer_partitions(self, root, clock, later):
+        append(root, "t", 1, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        create_again(root, "t", 1)
+        append(root, "t", 0, range(2))
+        later()
+        end = planned.next_end(start, ALL)
+        assert end == at(root, 2)
+        assert ranges(planned.splits(start, end)) == [("t", 0, 0, 2)]
+
+    def test_shares_the_most_by_what_the_new_one_has(self, root, clock, later):
+        append(root, "t", 0, range(50))
+        planned = batches(root, clock, maxOffsetsPerTrigger="30")
+        start = planned.next_end(planned.initial(), ALL)
+        create_again(root, "t", 2)
+        append(root, "t", 0, range(50))
+        append(root, "t", 1, range(20))
+        later()
+        assert planned.next_end(start, ReadMaxRows(30)) == at(root, 21, 8)
+
+    def test_is_not_read_for_a_batch_that_was_planned_on_the_former_one(self, root, clock, caplog):
+        append(root, "t", 0, range(5))
+        start, end = at(root, 1, 0), at(root, 4, 0)
+        create_again(root, "t", 2)
+        append(root, "t", 0, range(5))
+        with pytest.raises(DataLossError, match="offsets 1 to 3 of this batch are gone"):
+            batches(root, clock).splits(start, end)
+        assert batches(root, clock, failOnDataLoss="false").splits(start, end) == []
+        assert "offsets 1 to 3 of this batch are gone" in caplog.text
+
+
+class TestATopicThatIsGone:
+    def test_and_was_read_to_its_end_is_waited_for(self, root, clock, later, caplog):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        Admin(root).delete_topics(["t"])
+        for _ in range(3):
+            later()
+            assert planned.next_end(start, ALL) == start
+        assert len(caplog.records) == 2, "once that it is missing, once what that means"
+        Admin(root).create_topics([NewTopic("t", num_partitions=2)])
+        append(root, "t", 0, range(1))
+        later()
+        assert planned.next_end(start, ALL) == at(root, 1, 0)
+
+    def test_and_was_not_read_to_its_end_is_a_loss(self, root, clock, later, caplog):
+        append(root, "t", 0, range(5))
+        for fails in ("true", "false"):
+            planned = batches(root, clock, failOnDataLoss=fails, maxOffsetsPerTrigger="2")
+            if fails == "true":
+                strict, start = planned, planned.next_end(planned.initial(), ReadMaxRows(2))
+        lenient = planned
+        lenient.next_end(start, ReadMaxRows(2))
+        Admin(root).delete_topics(["t"])
+        later()
+        with pytest.raises(DataLossError, match=r"t-0, t-1 is gone.* failOnDataLoss to false"):
+            strict.next_end(start, ReadMaxRows(2))
+        assert lenient.next_end(start, ReadMaxRows(2)) == start
+        assert "t-0, t-1 is gone" in caplog.text
+
+    def test_of_a_pattern_is_so_too(self, root, clock, later):
+        Admin(root).create_topics([NewTopic("u")])
+        append(root, "u", 0, range(3))
+        planned = batches(root, clock, subscribePattern="t|u", failOnDataLoss="false")
+        start = planned.next_end(planned.initial(), ALL)
+        Admin(root).delete_topics(["u"])
+        append(root, "t", 0, range(4))
+        later()
+        end = planned.next_end(start, ALL)
+        assert end.offsets == {**at(root, 4, 0).offsets, TopicPartition("u", 0): 3}
+        assert ranges(planned.splits(start, end)) == [("t", 0, 0, 4)]
+
+    def test_does_not_keep_others_from_being_read(self, root, clock, later):
+        Admin(root).create_topics([NewTopic("u")])
+        planned = batches(root, clock, subscribe="t,u")
+        start = planned.next_end(planned.initial(), ALL)
+        Admin(root).delete_topics(["u"])
+        append(root, "t", 0, range(4))
+        later()
+        end = planned.next_end(start, ALL)
+        assert end.offsets[TopicPartition("t", 0)] == 4
+
+    def test_only_since_the_last_look_raises_no_false_alarm(self, root, clock):
+        """Its files are deleted, the metadata was read before: its end seems to have gone back."""
+        append(root, "t", 0, range(5))
+        planned, start = forgetful(root, clock)
+        assert start == at(root, 5, 0)
+        Admin(root).delete_topics(["t"])
+        assert planned.next_end(start, ALL) == start
+
+    def test_only_since_the_last_look_raises_a_true_alarm(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned, start = forgetful(root, clock, limit=ReadMaxRows(2))
+        assert start == at(root, 2, 0)
+        Admin(root).delete_topics(["t"])
+        with pytest.raises(DataLossError, match="t-0, t-1 is gone"):
+            planned.next_end(start, ReadMaxRows(2))
+
+    def test_and_is_being_deleted_just_now_is_not_taken_for_damaged(self, root, clock, tmp_path):
+        for number in range(3):
+            append(root, "t", 0, [number])
+        planned, start = forgetful(root, clock)
+        directory = tmp_path / "root" / Cluster(root).topic("t").partition_directory(0)
+        shutil.copytree(directory, tmp_path / "copy")
+        Admin(root).delete_topics(["t"])
+        directory.mkdir(parents=True)
+        for name in (1, 2):  # the first one is gone: a hole
+            shutil.copy(tmp_path / "copy" / f"{name:020}.log", directory)
+        assert planned.next_end(start, ALL) == start
+
+
+class TestRecordsThatAreNotRetained:
+    def test_fail_the_query(self, root, clock):
+        append(root, "t", 0, range(10))
+        delete_records(root, "t", 0, 4, 0)
+        with pytest.raises(DataLossError, match="offsets 0 to 3 are not retained any more"):
+            batches(root, clock).splits(at(root, 0, 0), at(root, 10, 0))
+
+    def test_are_passed_over_if_the_query_shall_not_fail(self, root, clock, caplog):
+        append(root, "t", 0, range(10))
+        delete_records(root, "t", 0, 4, 0)
+        lenient = batches(root, clock, failOnDataLoss="false")
+        assert ranges(lenient.splits(at(root, 0, 0), at(root, 10, 0))) == [("t", 0, 4, 10)]
+        assert lenient.splits(at(root, 0, 0), at(root, 2, 0)) == []
+        assert "offsets 0 to 3 are not retained any more; the log starts at 4" in caplog.text
+
+    def test_of_a_log_that_ends_before_the_checkpoint(self, root, clock, caplog):
+        append(root, "t", 0, range(3))
+        with pytest.raises(DataLossError, match="t-0 ends at offset 3, before offset 1000"):
+            batches(root, clock).next_end(at(root, 1000, 0), ALL)
+        lenient = batches(root, clock, failOnDataLoss="false")
+        assert lenient.next_end(at(root, 1000, 0), ALL) == at(root, 3, 0)
+        assert lenient.splits(at(root, 1000, 0), at(root, 3, 0)) == []
+        assert "begins at offset 1000 and ends before it" in caplog.text
+
+
+class TestACheckpointOfKafkasSource:
+    def test_is_read_on_from_and_gets_the_topics_id(self, root, clock, caplog):
+        append(root, "t", 0, range(5))
+        kafkas = StreamOffset.from_document({"t": {"0": 2, "1": 0}})
+        planned = batches(root, clock)
+        end = planned.next_end(kafkas, ALL)
+        assert end == at(root, 5, 0)
+        assert ranges(planned.splits(kafkas, end)) == [("t", 0, 2, 5)]
+        assert not caplog.records
+
+    def test_whose_last_batch_was_not_finished_is_run_again(self, root, clock):
+        append(root, "t", 0, range(5))
+        start = StreamOffset.from_document({"t": {"0": 2, "1": 0}})
+        end = StreamOffset.from_document({"t": {"0": 4, "1": 0}})
+        assert ranges(batches(root, clock).splits(start, end)) == [("t", 0, 2, 4)]
+
+
+class TestLag:
+    def test_is_how_old_the_first_unread_record_is(self, root, clock):
+        now_us = clock.time_us()
+        append(root, "t", 0, range(10), timestamp_us=now_us - 60_000_000)
+        append(root, "t", 1, range(1), timestamp_us=now_us)
+        planned = batches(root, clock, maxOffsetsPerTrigger="4")
+        assert planned.latest() is None
+        planned.next_end(at(root, 0, 1), ReadMaxRows(4))
+        document = planned.latest()
+        assert document is not None
+        assert "t@lag_ms[0:56000]" in document
+        assert document["t"] == {"0": 10, "1": 1}
+
+    def test_costs_a_look_only_when_a_position_moves(self, root, clock):
+        append(root, "t", 0, range(10))
+        planned = batches(root, clock, minOffsetsPerTrigger="50", maxOffsetsPerTrigger="60")
+        start = planned.next_end(at(root, 0, 0), ReadMaxRows(4))
+        planned.latest()
+        with counted_calls() as calls:
+            for _ in range(100):
+                assert planned.next_end(start, ReadMaxRows(4)) == start
+                planned.latest()
+        assert not calls
+
+    def test_is_nothing_where_all_is_read(self, root, clock):
+        append(root, "t", 0, range(10))
+        planned = batches(root, clock)
+        planned.next_end(at(root, 0, 0), ALL)
+        assert planned.latest() == at(root, 10, 0).to_document()
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_seen(caplog):
+    caplog.set_level(logging.WARNING, logger="spark_log")
