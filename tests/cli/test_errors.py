@@ -34,12 +34,15 @@ FAILURES = [
     errors.AlreadyExistsError,
     errors.CommitFailedError,
     errors.CorruptRecordError,
+    errors.DataLossError,
     errors.InvalidProducerEpochError,
     errors.LogEndOffsetMismatchError,
     errors.NotFoundError,
+    errors.NotRepeatableError,
     errors.OutOfOrderSequenceError,
     errors.StorageError,
     errors.StorageFullError,
+    errors.StorageTimeoutError,
     errors.UnknownOutcomeError,
 ]
 

@@ -20,12 +20,27 @@ def blocks(language: str) -> list[str]:
 
 
 def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
-    (code,) = (block for block in blocks("python") if "spark_log" in block and "df" in block)
+    (code,) = (block for block in blocks("python") if "df.write" in block)
     Admin(root).create_topics([NewTopic("flights")])
 
     exec(code.replace("/data/log", root), {"df": spark.sql("SELECT 'a' AS value"), "spark": spark})
 
     assert Admin(root).describe_topics(["flights"])[0].partitions[0].log_end_offset == 1
+
+
+def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path) -> None:
+    (code,) = (block for block in blocks("python") if "readStream" in block)
+    admin = Admin(root)
+    admin.create_topics([NewTopic("flights"), NewTopic("copy")])
+    rows = spark.sql("SELECT 'k' AS key, 'a' AS value")
+    rows.write.format("spark_log").mode("append").option("topic", "flights").save(root)
+    names = {"spark": spark}
+
+    exec(code.replace("/data/log", root).replace("/data", str(tmp_path)), names)
+    names["copy"].awaitTermination()  # type: ignore[attr-defined]
+
+    copied = spark.read.format("spark_log").option("subscribe", "copy").load(root)
+    assert [(row.key, row.value) for row in copied.collect()] == [(b"k", b"a")]
 
 
 def test_its_admin_works(root: str) -> None:
