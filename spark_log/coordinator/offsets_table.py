@@ -92,7 +92,7 @@ class OffsetsTable:
         *,
         generation: int = 0,
         member_id: str = "",
-        timeout_s: float = _COMMIT_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> None:
         """Commit positions, all of them or none; durable on return.
 
@@ -102,7 +102,7 @@ class OffsetsTable:
             generation: of the member that commits; without membership the group's current one
                 (`generation`), else a position of an earlier member would go before this one.
             member_id: empty without membership.
-            timeout_s: how long to try again after other commits that came first.
+            timeout_s: how long to try again after other commits that came first; None: a minute.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was committed.
@@ -116,7 +116,7 @@ class OffsetsTable:
             for attempt in Retrying(
                 retry=retry_if_exception(_may_succeed_later),
                 wait=wait_random_exponential(multiplier=0.01, max=1),
-                stop=stop_after_delay(timeout_s),
+                stop=stop_after_delay(_COMMIT_TIMEOUT_S if timeout_s is None else timeout_s),
                 reraise=True,
             ):
                 with attempt:

@@ -24,9 +24,9 @@ from tests.faults import streaming_copy_job as job
 
 pytestmark = pytest.mark.spark
 
-_KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "2"))
+_KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "1"))
 _PARTITIONS = 3
-_RECORDS = 8_000 * (_KILLS + 1)
+_RECORDS = 6_000 * (_KILLS + 1)
 _START_S = 300
 
 
