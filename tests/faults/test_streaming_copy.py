@@ -2,7 +2,7 @@
 
 Every kill is a SIGKILL to the whole program, Java and Python, some drawn while after some drawn
 number of records more has been copied; the seed is printed. ``SPARK_LOG_DRIVER_KILLS`` says how
-often (2, where it is not set), ``SPARK_LOG_SEED`` repeats one run's draws.
+often (once, where it is not set), ``SPARK_LOG_SEED`` repeats one run's draws.
 """
 
 import os
