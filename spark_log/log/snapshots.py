@@ -40,13 +40,17 @@ class Snapshots:
         self._segment_count = 0
 
     def newest(self, view: LogView) -> Snapshot | None:
-        """Return the newest readable snapshot that a listing shows, None if there is none."""
+        """Return the newest sound snapshot that a listing shows, None if there is none.
+
+        Raises:
+            StorageError: the storage does not answer: whether there is one is not known.
+        """
         for offset in reversed(view.live.snapshots):
             if offset > view.log_end_offset:
                 continue
             if self._read is not None and self._read.offset == offset:
                 return self._read
-            with suppress(StorageError, ValueError):  # deleted since, or damaged
+            with suppress(NotFoundError, ValueError):  # deleted since, or damaged
                 self._read = Snapshot.from_buffer(
                     self._directory.store.open_buffer(self._path(offset)),
                     topic_id=self._directory.topic_id,
@@ -232,7 +236,9 @@ class Snapshots:
     def _learn(self, view: LogView) -> None:
         """Read the newest snapshot, if there is anything in the view that it might tell of."""
         if any(segment.name not in self._known for segment in view.live.segments):
-            snapshot = self.newest(view)
+            snapshot = None
+            with suppress(StorageError):  # then segments tell, at a higher cost
+                snapshot = self.newest(view)
             if snapshot is not None:
                 self._known = {each.name: each for each in snapshot.segments} | self._known
 

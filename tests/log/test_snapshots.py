@@ -317,6 +317,32 @@ class TestProducersBehindTheStart:
         )
         assert again.base_offset == 0
 
+    def test_are_not_taken_for_unknown_while_their_snapshot_cannot_be_read(
+        self, store, inner, clock
+    ):
+        """What was deleted could else be appended again (found by the simulator, seed 88853)."""
+        append_as = ProducerAppend(7, 0, 0)
+        log = open_log(inner, clock=clock)
+        first = log.append(numbered(0, 2), producer=append_as)
+        append(log)
+        log.write_snapshot()
+        move_start(inner, 2, 2)
+        free(inner, SegmentName(0))
+        again = open_log(store, clock=clock)
+
+        def fail(path, call):
+            if path.endswith(".snapshot"):
+                raise StorageError("it does not answer", path=path)
+            return call()
+
+        store.on("open_buffer", fail)
+        with pytest.raises(StorageError, match="does not answer"):
+            again.append(numbered(0, 2), producer=append_as)
+        assert again.offset_for_time(0) is not None, "lookups do without"
+        store.hooks.clear()
+        assert again.append(numbered(0, 2), producer=append_as) == first
+        assert len(values(log)) == 1
+
     def test_are_unknown_when_no_snapshot_covers_the_start(self, inner):
         log = open_log(inner)
         log.append(numbered(0, 2), producer=ProducerAppend(7, 0, 0))
