@@ -104,14 +104,9 @@ class Snapshots:
             NotFoundError: it is gone, or may be.
             CorruptRecordError: it is damaged.
         """
-        known = self._known_of(segment)
-        if known is not None:
-            return known
-        reader = self._directory.open_listed(segment, observed_ms)
-        summary = SegmentSummary.of_stored(segment.name, reader)
-        self._directory.check_unchanged(reader, observed_ms)
-        self._known[segment.name] = summary
-        return summary
+        if self._known_of(segment) is None:
+            self._headers(segment, observed_ms)
+        return self._known[segment.name]
 
     def producers(
         self, view: LogView, state: ProducerState | None = None
@@ -322,7 +317,10 @@ class Snapshots:
     def _headers(
         self, segment: LiveSegment, observed_ms: float
     ) -> tuple[int, Sequence[BatchHeader]]:
-        """Return where a listed segment ends, and its headers; opens it unless they were noted."""
+        """Return where a listed segment ends, and its headers; opens it unless they were noted.
+
+        What it holds is known from then on.
+        """
         known, noted = self._known_of(segment), self._noted.get(segment.name)
         if known is not None and noted is not None:
             return known.end_offset, noted

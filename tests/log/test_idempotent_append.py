@@ -15,7 +15,6 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.merger import merge
 from tests.log.support import (
     DIRECTORY,
-    HookedStore,
     done_but,
     failing,
     file_names,
@@ -29,21 +28,6 @@ from tests.record.samples import numbered
 HALF_DELAY_MS = 30_000
 LOST = UnknownOutcomeError("the answer was lost")
 DOWN = StorageError("the storage does not answer")
-
-
-@pytest.fixture
-def inner(memory_store):
-    return memory_store
-
-
-@pytest.fixture
-def store(inner):
-    return HookedStore(inner)
-
-
-@pytest.fixture
-def log(store, clock):
-    return open_log(store, clock=clock)
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ BATCHES, ROWS = 6, 50
 
 
 @pytest.fixture
-def inner(memory_store):
-    return memory_store
-
-
-@pytest.fixture
 def store(inner, monkeypatch):
     """One whose ranges are so small that each batch is a read of its own."""
     monkeypatch.setattr(segment_file, "TAIL_BYTES", 4_096)
@@ -38,11 +33,6 @@ def store(inner, monkeypatch):
     monkeypatch.setattr(segment_file, "_FIRST_RANGE_BYTES", 1)
     monkeypatch.setattr(segment_file, "_PROBE_BYTES", 1)
     return HookedStore(inner, is_mapped=False)
-
-
-@pytest.fixture
-def log(store, clock):
-    return open_log(store, clock=clock)
 
 
 @pytest.fixture

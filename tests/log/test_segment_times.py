@@ -13,11 +13,6 @@ COUNT, IN_SNAPSHOT = 40, 30
 
 
 @pytest.fixture
-def inner(memory_store):
-    return memory_store
-
-
-@pytest.fixture
 def store(inner):
     """Of a log of forty segments of one record each, of which a snapshot knows thirty."""
     log = open_log(inner)
@@ -26,11 +21,6 @@ def store(inner):
         if second + 1 == IN_SNAPSHOT:
             log.write_snapshot()
     return HookedStore(inner)
-
-
-@pytest.fixture
-def log(store, clock):
-    return open_log(store, clock=clock)
 
 
 def second(at):

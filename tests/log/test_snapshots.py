@@ -41,16 +41,6 @@ EXAMPLE = Snapshot(
 )
 
 
-@pytest.fixture
-def inner(memory_store):
-    return memory_store
-
-
-@pytest.fixture
-def store(inner):
-    return HookedStore(inner)
-
-
 def snapshots(store):
     return [name for name in file_names(store) if name.endswith(".snapshot")]
 

@@ -29,16 +29,6 @@ HALF_DELAY_MS = 30_000
 
 
 @pytest.fixture
-def inner(memory_store):
-    return memory_store
-
-
-@pytest.fixture
-def store(inner):
-    return HookedStore(inner)
-
-
-@pytest.fixture
 def others(inner):
     return open_log(inner)
 
