@@ -382,8 +382,8 @@ class Appender:
             for _, headers in winner.all_headers():
                 self._producers.take_in(winner.base_offset, headers, self._clock.time_us())
         if winner.batch_count == 1:  # else whoever writes a snapshot had better open it
-            summary = SegmentSummary.of_stored(SegmentName(winner.base_offset), winner)
-            self._snapshots.note(summary, winner.headers(0))
+            name, headers = SegmentName(winner.base_offset), winner.headers(0)
+            self._snapshots.note(SegmentSummary.of_headers(name, winner, headers), headers)
 
     def _count_anothers(self, count: int) -> None:
         """Count segments of others towards the next snapshot: who makes it due writes it."""

@@ -96,17 +96,6 @@ class SegmentSummary:
         )
 
     @classmethod
-    def of_stored(cls, name: SegmentName, segment: SegmentReader) -> SegmentSummary:
-        """Return the summary of a stored segment, from its headers.
-
-        Raises:
-            CorruptRecordError: a header is damaged.
-        """
-        return cls.of_headers(
-            name, segment, [header for _, found in segment.all_headers() for header in found]
-        )
-
-    @classmethod
     def of_headers(
         cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
     ) -> SegmentSummary:
