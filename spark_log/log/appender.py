@@ -223,25 +223,25 @@ class Appender:
             unknown: the offsets where it may be.
 
         Raises:
-            UnknownOutcomeError: it has no producer, and the place was rewritten, or fell behind
-                the log's start, since.
+            UnknownOutcomeError: it has no producer, or was fenced since, and the place was
+                rewritten, or fell behind the log's start.
             StorageError: the store does not answer.
         """
         if segment.producer is not None:
             tail = self._look(segment)
-            return self._find(segment), tail
+            offset = self._find(segment)
+            if offset is not None or not self._is_fenced(segment):
+                return offset, tail
+            # Of older epochs the producer state remembers nothing: only the place itself tells.
         while True:
             view = self._directory.observe()
             try:
-                found = [self._is_at(segment, offset, view) for offset in sorted(unknown)]
+                here = {offset: self._is_at(segment, offset, view) for offset in sorted(unknown)}
             except NotFoundError:
                 continue  # rewritten and freed since
-            if None not in found:
+            if None not in here.values():
                 break  # else the listing left out what appeared during it
-        tail = self._remember(view)
-        return next(
-            (at for at, here in zip(sorted(unknown), found, strict=True) if here), None
-        ), tail
+        return next((offset for offset in here if here[offset]), None), self._remember(view)
 
     def _is_at(self, segment: StagedSegment, offset: int, view: LogView) -> bool | None:
         """Return whether a segment stands at an offset of a view; None if the view cannot tell.
@@ -355,6 +355,11 @@ class Appender:
         assert self._producers is not None
         assert segment.producer is not None
         return self._producers.find(segment.producer, segment.record_count)
+
+    def _is_fenced(self, segment: StagedSegment) -> bool:
+        assert self._producers is not None
+        assert segment.producer is not None
+        return self._producers.is_fenced(segment.producer)
 
     def _repeated(self, segment: StagedSegment) -> LogAppendInfo | None:
         """Return where an idempotent append is that stands in the log already."""

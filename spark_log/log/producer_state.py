@@ -172,6 +172,11 @@ class ProducerState:
                 return offset
         return None
 
+    def is_fenced(self, append: ProducerAppend) -> bool:
+        """Return whether a newer epoch of the producer has written."""
+        entry = self._entries.get(append.producer_id)
+        return entry is not None and append.producer_epoch < entry.epoch
+
     def check(self, append: ProducerAppend, *, now_us: int, expiration_ms: int, where: str) -> None:
         """Check that an append which is not a repeat may come next (``ProducerAppendInfo``).
 
@@ -187,7 +192,7 @@ class ProducerState:
         if entry is None or now_us - entry.appended_us >= expiration_ms * 1000:
             return
         producer_id, epoch = append.producer_id, append.producer_epoch
-        if epoch < entry.epoch:
+        if self.is_fenced(append):
             raise InvalidProducerEpochError(
                 f"{where}: producer {producer_id} writes in epoch {epoch}, but epoch "
                 f"{entry.epoch} has written: a newer instance took its place; stop this one",

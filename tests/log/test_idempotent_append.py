@@ -246,6 +246,54 @@ class TestLostAnswer:
         assert append(log, 0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0, 0)
 
+    @pytest.mark.parametrize("lose", [done_but(LOST), done_but(AlreadyExistsError("exists"))])
+    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_place(
+        self, store, clock, log, others, lose
+    ):
+        """The state knows the newer epoch only: that is no reason to call the append refused."""
+        append(log, 0)
+
+        def lose_and_be_fenced(path, call):
+            try:
+                lose(path, call)
+            finally:
+                append(others, 0, epoch=1)
+                clock.advance_ms(HALF_DELAY_MS)
+
+        store.once("put_if_absent", lose_and_be_fenced)
+        assert append(log, 2) == LogAppendInfo(2, 3)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 4)
+        assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
+
+    def test_of_a_fenced_producer_that_is_not_there_is_a_refusal(self, store, log, others):
+        append(log, 0)
+
+        def be_fenced_and_lose(path, call):
+            append(others, 0, epoch=1)
+            raise LOST
+
+        store.once("put_if_absent", be_fenced_and_lose)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
+
+    def test_of_a_fenced_producer_whose_place_was_rewritten_stays_unknown(
+        self, store, inner, log, others
+    ):
+        append(log, 0)
+
+        def lose_and_be_fenced(path, call):
+            call()
+            append(others, 0, epoch=1)
+            merge_all(others)
+            raise LOST
+
+        store.once("put_if_absent", lose_and_be_fenced)
+        with pytest.raises(UnknownOutcomeError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
+
 
 class TestLateSuccess:
     def test_under_a_name_that_was_freed_is_put_again_where_it_counts(

@@ -178,6 +178,13 @@ class _DoesNotFence(Appender):
             super()._check_producer(segment)
 
 
+class _AsksTheProducerStateAlone(Appender):
+    """Takes a lost append of an epoch that is not the newest any more for refused."""
+
+    def _is_fenced(self, segment: StagedSegment) -> bool:
+        return False
+
+
 class _DoesNotMindGaps(Appender):
     def _check_producer(self, segment: StagedSegment) -> None:
         with suppress(OutOfOrderSequenceError):
@@ -339,6 +346,7 @@ RULES: dict[str, Variant] = {
     "what was passed at once was looked at lately": _appending(_CatchesUpLate),
     "a repeat is answered": _appending(_ForgetsRepeats),
     "an older epoch is fenced": _appending(_DoesNotFence),
+    "who was fenced looks at the place of a lost append": _appending(_AsksTheProducerStateAlone),
     "a gap in the sequence is refused": _appending(_DoesNotMindGaps),
     "a rewritten segment goes before a plain one": _seeing(_PlainFirst),
     "a plain segment counts at its exact base": _seeing(_SticksOut),

@@ -221,12 +221,13 @@ class TrueLog:
                 f"and is at {self._values.get(records[0].value)}"
             )
 
-    def check_refused(self, records: list[Record]) -> None:
-        """Check, now and for ever, that what was refused is not in the log."""
+    def check_refused(self, records: list[Record], *, is_final: bool = True) -> None:
+        """Check that what was refused is not in the log; for ever where nobody tries it again."""
         for record in records:
             if record.value in self._values:
                 raise ViolationError(f"{record.value!r} was refused, and is in the log")
-            self._refused.add(record.value)
+            if is_final:
+                self._refused.add(record.value)
 
     def check_fenced(self, append: ProducerAppend) -> None:
         """Check that a producer that was told so is fenced."""

@@ -129,6 +129,7 @@ class IdempotentWriter:
         self._given = producer
         self._producer = producer
         self._is_zombie = False
+        self._begun: set[int] = set()
 
     def run(self) -> None:
         """Append until the simulation ends, or this producer is fenced."""
@@ -167,13 +168,17 @@ class IdempotentWriter:
         scheduler, true_log = self._world.scheduler, self._world.true_log
         if scheduler.random.random() < (0.5 if self._is_zombie else _GAP_CHANCE):
             self._leave_a_gap(log, append)
-        is_own, may_be_there = self._given is None, False
+        is_own = self._given is None
+        may_be_there = not is_own and base_sequence in self._begun  # before a crash
+        self._begun.add(base_sequence)
         while True:
             try:
                 info = log.append(split(records, self._world), producer=append)
             except InvalidProducerEpochError as error:
                 scheduler.note(f"append {records[0].value!r}: fenced by {error.current_epoch}")
                 true_log.check_fenced(append)
+                if not may_be_there:
+                    true_log.check_refused(records, is_final=is_own)
                 self._is_zombie = not is_own and scheduler.random.random() < _ZOMBIE_CHANCE
                 return self._is_zombie
             except OutOfOrderSequenceError as error:
