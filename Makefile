@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka clean s3-server test-stores simulate bench-log
+.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-streams bench-reads clean s3-server test-stores simulate bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS g
 
 bench-kafka: java venv ## Compare with a real Kafka broker (needs Maven); ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_kafka $(ARGS)
+
+bench-streams: java venv ## Compare streaming with Kafka: a copy, and a micro-batch of one record
+	@$(BIN)/python -m benchmarks.spark_streams_vs_kafka $(ARGS)
+
+bench-reads: java venv ## Compare reads of some columns, and of one day of thirty, with Parquet
+	@$(BIN)/python -m benchmarks.spark_reads_vs_parquet $(ARGS)
 
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
 	@$(BIN)/python -m benchmarks.log_all $(ARGS)

@@ -30,7 +30,7 @@ from benchmarks.kafka_broker import (
     fetch_jars,
     find_java,
 )
-from benchmarks.workload import PARTITIONS, Case, measure, noop, prepare, session
+from benchmarks.workload import PARTITIONS, VALUE_BYTES, Case, measure, noop, prepare, session
 
 # Spark's connector by Maven and each jar alone: the connector's 4.2.0 asks for a token provider
 # of 4.2.0 that does not resolve, by Maven or by spark.jars.packages; 4.0.0 of it does and fits.
@@ -48,14 +48,17 @@ WARMUPS = 2  # the broker's JVM and the connector are still being compiled in th
 
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
-    parser = _parser()
-    options = parser.parse_args()
-    if options.records < 1 or options.repeats < 1:
-        parser.error("--records and --repeats must be at least 1")
-    if options.directory and not options.directory.is_dir():
-        parser.error(f"--directory {options.directory} is not a directory")
+    arguments = parser("spark_vs_kafka", __doc__)
+    arguments.add_argument("--only", choices=("kafka", "spark_log"), help="leave the other one out")
+    options = arguments.parse_args()
     try:
-        run(options.records, options.repeats, options.only, options.directory)
+        run(
+            options.records,
+            options.repeats,
+            options.only,
+            options.directory,
+            value_bytes=options.value_bytes,
+        )
     except ToolMissingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -65,7 +68,14 @@ def main() -> int:
     return 0
 
 
-def run(n: int, repeats: int, only: str | None, directory: Path | None) -> None:
+def run(
+    n: int,
+    repeats: int,
+    only: str | None,
+    directory: Path | None,
+    *,
+    value_bytes: int = VALUE_BYTES,
+) -> None:
     """Measure ``n`` records on both peers, or on ``only`` one; print the table and write JSON.
 
     Everything written lies in a temporary directory under ``directory`` that is removed at the
@@ -77,12 +87,11 @@ def run(n: int, repeats: int, only: str | None, directory: Path | None) -> None:
         work = Path(stack.enter_context(temporary))
         jars: list[Path] = []
         if only != "spark_log":
-            connector = fetch_jars("connector", CONNECTOR_ARTIFACTS, transitive=False)
-            jars = sorted(connector.glob("*.jar"))
+            jars = connector_jars()
             broker = stack.enter_context(KafkaBroker(work))
         spark = session(jars=jars)
         stack.callback(spark.stop)
-        df = prepare(spark, work, n)
+        df = prepare(spark, work, n, value_bytes)
         peers: list[list[Case]] = []
         if only != "spark_log":
             peers.append(kafka_cases(spark, df, broker))
@@ -100,7 +109,13 @@ def run(n: int, repeats: int, only: str | None, directory: Path | None) -> None:
         name = "spark_vs_kafka" + (f"-{only}" if only else "")
         versions = {"kafka": KAFKA_VERSION, "kafka_connector": CONNECTOR_VERSION}
         result = measure(
-            name, n, peers, repeats, warmups=WARMUPS, versions=versions if jars else None
+            name,
+            n,
+            peers,
+            repeats,
+            warmups=WARMUPS,
+            versions=versions if jars else None,
+            value_bytes=value_bytes,
         )
     result.print()
     print(f"written: {os.path.relpath(result.write_json())}")
@@ -131,19 +146,44 @@ def kafka_cases(spark: SparkSession, df: DataFrame, broker: KafkaBroker) -> list
     ]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark_vs_kafka",
-        description=__doc__,
+def connector_jars() -> list[Path]:
+    """Return the jars of Spark's Kafka connector; see `fetch_jars`."""
+    return sorted(fetch_jars("connector", CONNECTOR_ARTIFACTS, transitive=False).glob("*.jar"))
+
+
+def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what the comparisons with Kafka have in common."""
+    arguments = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--records", type=int, default=2_000_000, help="how many (2000000)")
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="measured runs, after two that warm up (3)"
+    arguments.add_argument("--records", type=_positive, default=2_000_000, help="(2000000)")
+    arguments.add_argument(
+        "--repeats", type=_positive, default=3, help="measured runs, after two that warm up (3)"
     )
-    parser.add_argument("--only", choices=("kafka", "spark_log"), help="leave the other one out")
-    parser.add_argument("--directory", type=Path, help="where the logs lie meanwhile ($TMPDIR)")
-    return parser
+    arguments.add_argument(
+        "--value-bytes",
+        type=_positive,
+        default=VALUE_BYTES,
+        help="of a record; its key has 8 (100)",
+    )
+    arguments.add_argument(
+        "--directory", type=_directory, help="where the logs lie meanwhile ($TMPDIR)"
+    )
+    return arguments
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return int(text)
+
+
+def _directory(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a directory")
+    return Path(text)
 
 
 if __name__ == "__main__":

@@ -64,24 +64,29 @@ def records(
 ) -> DataFrame:
     """Return ``n`` records: ``key string`` and ``value binary``, of exactly the sizes given.
 
+    Beside them ``id``, the record's number; they come in its order.
+
     The bytes are hashes of the record's number: the same in every run, however Spark splits them,
     and of no use to a compressor or a dictionary, so no format gains by its encoding.
     """
     files = CORES * ceil(n * (value_bytes + key_bytes) / (CORES * _FILE_BYTES))
     return spark.range(0, n, 1, max(CORES, files)).select(
+        "id",
         F.substring(F.sha2(F.concat(F.lit("key"), F.col("id")), 512), 1, key_bytes).alias("key"),
         _hash_bytes("value", value_bytes),
     )
 
 
-def prepare(spark: SparkSession, directory: Path, n: int) -> DataFrame:
+def prepare(
+    spark: SparkSession, directory: Path, n: int, value_bytes: int = VALUE_BYTES
+) -> DataFrame:
     """Write ``n`` records to Parquet under ``directory`` and return them read back.
 
     So making them is not measured, and what is measured starts with a plain scan of at least two
     even input splits, for every peer alike.
     """
     path = str(directory / f"records-{n}")
-    records(spark, n).write.mode("overwrite").parquet(path)
+    records(spark, n, value_bytes).drop("id").write.mode("overwrite").parquet(path)
     return spark.read.parquet(path)
 
 
@@ -123,6 +128,7 @@ class Result:
     against: Mapping[str, Sequence[str]] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, object] = field(default_factory=dict)
+    value_bytes: int = VALUE_BYTES
 
     def rate(self, case: str) -> float:
         """Return the records per second of the median repeat."""
@@ -137,6 +143,7 @@ class Result:
         """Print a table: rate (median, and from slowest to fastest) and ratios of each case."""
         table = Table(title=self.name, box=SIMPLE_HEAD)
         table.caption = f"million records/s, median of {self._repeats} runs of {self.n:,} records"
+        table.caption += f" of {KEY_BYTES + self.value_bytes} bytes"
         for name, value in self.notes.items():
             table.caption += f"\n{name}: {value}"
         table.add_column("case", no_wrap=True)
@@ -150,9 +157,10 @@ class Result:
         (console or Console()).print(table)
 
     def write_json(self, directory: Path = RESULTS) -> Path:
-        """Write figures and machine to ``<directory>/<name>-<n>.json`` and return that path."""
+        """Write figures and machine to a file named after the run, and return its path."""
         directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"{self.name}-{self.n}.json"
+        record_bytes = KEY_BYTES + self.value_bytes
+        path = directory / f"{self.name}-{self.n}x{record_bytes}.json"
         cases = {
             case: {
                 "records_per_s": round(self.rate(case)),
@@ -165,7 +173,7 @@ class Result:
         content = {
             "name": self.name,
             "records": self.n,
-            "record_bytes": {"key": KEY_BYTES, "value": VALUE_BYTES},
+            "record_bytes": {"key": KEY_BYTES, "value": self.value_bytes},
             "repeats": self._repeats,
             "machine": machine() | dict(self.versions),
             "notes": dict(self.notes),
@@ -187,6 +195,7 @@ def measure(
     *,
     warmups: int = 1,
     versions: Mapping[str, str] | None = None,
+    value_bytes: int = VALUE_BYTES,
 ) -> Result:
     """Run every case ``warmups`` times unmeasured, then ``repeats`` times, the peers taking turns.
 
@@ -201,6 +210,7 @@ def measure(
         repeats: How many runs are measured.
         warmups: How many runs before them are not; a peer behind a JVM of its own wants two.
         versions: Of what else is compared, for the report.
+        value_bytes: How large the values are, for the report.
     """
     cases = [case for peer in peers for case in peer]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -220,7 +230,7 @@ def measure(
             for case in peer:
                 case.after(topic)
     against = {case.name: case.against for case in cases}
-    return Result(name, n, seconds, against, versions or {})
+    return Result(name, n, seconds, against, versions or {}, value_bytes=value_bytes)
 
 
 def machine() -> dict[str, str | int]:

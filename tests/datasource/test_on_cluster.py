@@ -1,4 +1,4 @@
-"""Tasks that die while they write, on a Spark standalone cluster of real processes."""
+"""Tasks that die, or run twice, on a Spark standalone cluster of real processes."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from spark_log import Admin, NewTopic
 from spark_log.testing.standalone import StandaloneCluster
-from tests.datasource import sink_cluster_job as job
+from tests.datasource import cluster_job as job
 from tests.datasource.sink_support import numbers
 
 pytestmark = pytest.mark.spark
@@ -22,9 +22,9 @@ _JOB_S = 300
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Where the job left its marks and summaries, and the root that it wrote to."""
-    directory = tmp_path_factory.mktemp("sink")
+    directory = tmp_path_factory.mktemp("cluster")
     root = str(directory / "root")
-    topics = ("worker", "executor", "udf")
+    topics = ("worker", "executor", "udf", "speculative")
     Admin(root).create_topics([NewTopic(name, num_partitions=job.PARTITIONS) for name in topics])
     (directory / "conf").mkdir()  # an empty one: the cluster knows nothing of Delta
     with StandaloneCluster(workers=2, memory="1g") as cluster:
@@ -42,11 +42,14 @@ def written(tmp_path_factory):
     return directory, root
 
 
-@pytest.mark.parametrize("whom", ["worker", "executor", "udf"])
-def test_every_row_is_there_once_whatever_died(written: tuple[Path, str], whom: str) -> None:
+@pytest.mark.parametrize("whom", ["worker", "executor", "udf", "speculative"])
+def test_every_row_is_written_once_whatever_died_or_ran_twice(
+    written: tuple[Path, str], whom: str
+) -> None:
     directory, root = written
     marks = sorted(path.name for path in directory.glob(f"{whom}*") if not path.suffix)
-    assert marks == (["udf"] if whom == "udf" else [f"{whom}-1", f"{whom}-3"]), "they did die"
+    has_one = whom in ("udf", "speculative")
+    assert marks == ([whom] if has_one else [f"{whom}-1", f"{whom}-3"]), "it did take place"
 
     counts = Counter(number for part in numbers(root, whom) for number in part)
 
@@ -62,3 +65,12 @@ def test_the_summary_tells_what_had_been_appended_before(
 
     assert summary["records"] == job.ROWS
     assert 0 < summary["repeatedRecords"] <= job.ROWS // 2
+
+
+def test_every_row_is_read_once_although_an_executor_died(written: tuple[Path, str]) -> None:
+    directory, _ = written
+    assert (directory / "read").exists(), "it did die"
+
+    keys = (directory / "read.txt").read_text().split()
+
+    assert Counter(map(int, keys)) == Counter(range(job.ROWS))

@@ -1,6 +1,6 @@
-"""A Spark program whose sink tasks die while they write; see `test_sink_on_cluster`.
+"""A Spark program whose tasks die while they write or read, or run twice; see `test_on_cluster`.
 
-    python sink_cluster_job.py MASTER ROOT DIRECTORY
+    python cluster_job.py MASTER ROOT DIRECTORY
 
 What a task needs lies in this file: as the program's ``__main__`` it is sent along by Spark.
 """
@@ -8,6 +8,7 @@ What a task needs lies in this file: as the program's ``__main__`` it is sent al
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -22,6 +23,12 @@ from spark_log.log import PartitionLog
 ROWS = 8_000
 TASKS = 4
 PARTITIONS = 4
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "200ms",
+}
 
 
 def first_time(path):
@@ -94,9 +101,36 @@ def dying_udf(directory):
     return run
 
 
-def main():
-    master, root, directory = sys.argv[1:]
-    spark = (
+def dying_executor(directory):
+    """A function over Arrow batches whose executor dies once, in the middle of a task's rows."""
+
+    def run(batches):
+        for ordinal, batch in enumerate(batches):
+            if ordinal == 1 and first_time(f"{directory}/read"):
+                os.kill(executor_pid(), signal.SIGKILL)
+            yield batch
+
+    return run
+
+
+def slow_at_first(directory):
+    """A function over Arrow batches: one task's first attempt waits until there is a second one."""
+
+    def run(batches):
+        context = TaskContext.get()
+        mark = Path(directory, "speculative")
+        if context.partitionId() == 0 and context.attemptNumber() > 0:
+            mark.touch()
+        for ordinal, batch in enumerate(batches):
+            yield batch
+            while context.partitionId() == 0 and ordinal == 1 and not mark.exists():
+                time.sleep(0.01)
+
+    return run
+
+
+def session(master, **settings):
+    builder = (
         SparkSession.builder.master(master)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -106,19 +140,36 @@ def main():
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
-    spark.dataSource.register(DyingSource)
-    rows = spark.range(ROWS, numPartitions=TASKS).select(
+    return builder.config(map=settings).getOrCreate()
+
+
+def rows(spark):
+    return spark.range(ROWS, numPartitions=TASKS).select(
         F.col("id").cast("string").alias("key"),
         F.rpad(F.col("id").cast("string"), 700, ".").alias("value"),
     )
+
+
+def main():
+    master, root, directory = sys.argv[1:]
+    spark = session(master)
+    spark.dataSource.register(DyingSource)
     for whom in ("worker", "executor"):
-        writing = rows.write.format("spark_log_dying").mode("append")
+        writing = rows(spark).write.format("spark_log_dying").mode("append")
         summary = f"{directory}/{whom}.json"
         writing.options(directory=directory, whom=whom, topic=whom, summaryPath=summary).save(root)
-    dying = rows.mapInArrow(dying_udf(directory), rows.schema)
+    dying = rows(spark).mapInArrow(dying_udf(directory), rows(spark).schema)
     dying.write.format("spark_log").mode("append").option("topic", "udf").save(root)
+
+    read = spark.read.format("spark_log").option("subscribe", "udf").load(root).select("key")
+    keys = read.mapInArrow(dying_executor(directory), read.schema).collect()
+    Path(directory, "read.txt").write_text(" ".join(row.key.decode() for row in keys))
+    spark.stop()
+
+    spark = session(master, **SPECULATION)
+    slow = rows(spark).mapInArrow(slow_at_first(directory), rows(spark).schema)
+    slow.write.format("spark_log").mode("append").option("topic", "speculative").save(root)
     spark.stop()
 
 

@@ -1,0 +1,113 @@
+"""Reading part of a log beside Parquet: some columns, and one day out of thirty.
+
+    python -m benchmarks.spark_reads_vs_parquet --records 10000000 --repeats 3
+
+Records of thirty days, appended in the order of time. The same records as Parquet are in random
+order, as a table is whose rows were shuffled when it was written: every row group then has records
+of every day, and its statistics prune nothing. Parquet in the order of time stands beside.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.workload import PARTITIONS, Case, measure, noop, records, session
+from spark_log import Admin, NewTopic
+
+_DAYS = 30
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_TOPIC = "t"
+_COLUMNS = ["key", "value", "timestamp"]
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark_reads_vs_parquet",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--records", type=int, default=10_000_000, help="how many (10000000)")
+    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
+    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
+    options = parser.parse_args()
+    spark = session()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
+        run(spark, options.records, options.repeats, Path(work))
+    spark.stop()
+
+
+def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
+    """Measure, print the table, and write JSON."""
+    root, ordered, shuffled = str(work / "root"), str(work / "ordered"), str(work / "shuffled")
+    _write(spark, n, root, ordered, shuffled)
+
+    def log(*columns: str) -> DataFrame:
+        schema = ", ".join(f"{name} {_TYPES[name]}" for name in columns)
+        reader = spark.read.format("spark_log").schema(schema).option("subscribe", _TOPIC)
+        return reader.load(root)
+
+    def parquet(path: str, *columns: str) -> DataFrame:
+        return spark.read.parquet(path).select(*columns)
+
+    day = (F.col("timestamp") >= F.lit(_BEGIN + timedelta(days=14))) & (
+        F.col("timestamp") < F.lit(_BEGIN + timedelta(days=15))
+    )
+    for frame in (log(*_COLUMNS), parquet(shuffled, *_COLUMNS)):
+        found, expected = frame.where(day).count(), n // _DAYS
+        assert abs(found - expected) <= 1, f"{found} records of a day, expected {expected}"
+
+    def case(name: str, frame: DataFrame, where: Column | None = None, *against: str) -> list[Case]:
+        wanted = frame if where is None else frame.where(where)
+        return [Case(name, lambda _: noop(wanted), against=against)]
+
+    peers = [
+        case("Parquet, all columns", parquet(shuffled, *_COLUMNS)),
+        case("Spark Log, all columns", log(*_COLUMNS), None, "Parquet, all columns"),
+        case("Parquet, value only", parquet(shuffled, "value")),
+        case("Spark Log, value only", log("value"), None, "Parquet, value only"),
+        case("Parquet shuffled, a day", parquet(shuffled, *_COLUMNS), day),
+        case("Parquet by time, a day", parquet(ordered, *_COLUMNS), day),
+        case(
+            "Spark Log, a day",
+            log(*_COLUMNS),
+            day,
+            "Parquet shuffled, a day",
+            "Parquet by time, a day",
+        ),
+    ]
+    result = measure("spark_reads_vs_parquet", n, peers, repeats)
+    result.print()
+    print(f"written: {os.path.relpath(result.write_json())}")
+
+
+_TYPES = {"key": "binary", "value": "binary", "timestamp": "timestamp"}
+
+
+def _write(spark: SparkSession, n: int, root: str, ordered: str, shuffled: str) -> None:
+    made = records(spark, n).select(
+        F.col("key").cast("binary").alias("key"),
+        "value",
+        F.timestamp_micros(
+            F.col("id") * (_DAYS * 86_400_000_000 // n) + int(_BEGIN.timestamp()) * 1_000_000
+        ).alias("timestamp"),
+    )
+    made.write.parquet(ordered)
+    spark.read.parquet(ordered).orderBy(F.xxhash64("value")).write.parquet(shuffled)
+    Admin(root).create_topics(
+        [NewTopic(_TOPIC, PARTITIONS, topic_configs={"flush.on.append": "false"})]
+    )
+    by_time = spark.read.parquet(ordered)
+    by_time.write.format("spark_log").mode("append").option("topic", _TOPIC).save(root)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
