@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-streams bench-reads clean s3-server test-stores simulate bench-log
+.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench-streams: java venv ## Compare streaming with Kafka: a copy, and a micro-ba
 bench-reads: java venv ## Compare reads of some columns, and of one day of thirty, with Parquet
 	@$(BIN)/python -m benchmarks.spark_reads_vs_parquet $(ARGS)
 
+bench-clients: java venv ## Compare Producer and Consumer with confluent-kafka and a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.clients_kafka $(ARGS)
+
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
 	@$(BIN)/python -m benchmarks.log_all $(ARGS)
 
@@ -70,7 +73,7 @@ venv: .venv/.installed ## Make .venv with pinned dependencies; PYTHON=python3.12
 	    "as '$(PYTHON)': name another with make PYTHON=…" >&2; exit 2; }
 	@echo "Installing into .venv: 1.2 GB, a minute or more the first time"
 	@$(PYTHON) -m venv .venv
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,s3]'
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,s3,bench]'
 	@touch $@
 
 clean: ## Remove what runs and tests leave behind (.venv stays)

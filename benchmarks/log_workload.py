@@ -56,14 +56,15 @@ def local_stores(under: Path | None) -> Iterator[Callable[[], LocalStore]]:
 def _wait_for_quick_creation(directory: Path) -> None:
     os.sync()
     for waits in range(_WAITS + 1):
-        took_us = median(_creation_us(directory / f"{waits}-{number}") for number in range(50))
+        took_us = median(creation_us_of(directory / f"{waits}-{number}") for number in range(50))
         if took_us < _QUICK_US or waits == _WAITS:
             break
         Console(stderr=True).print(f"creating a file takes {took_us:.0f} µs: waiting", style="dim")
         time.sleep(_WAIT_S)
 
 
-def _creation_us(path: Path) -> float:
+def creation_us_of(path: Path) -> float:
+    """Return how long it takes to create an empty file, microseconds."""
     start = time.perf_counter()
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     return (time.perf_counter() - start) * 1e6

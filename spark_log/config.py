@@ -10,10 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 
 from spark_log.errors import (
@@ -24,6 +34,37 @@ from spark_log.errors import (
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
+
+
+def split_list(value: object) -> object:
+    """Return the parts of a text with commas, as a list key's value is given in files.
+
+    For fields of type ``Annotated[tuple[…, ...], BeforeValidator(split_list)]``.
+    """
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def offset_reset(value: str) -> timedelta | Literal["earliest", "latest", "none"]:
+    """Return what a value of ``auto.offset.reset`` means: a word, or how long ago (KIP-1106).
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if value in ("earliest", "latest", "none"):
+        return value  # type: ignore[return-value]
+    word, _, text = value.partition(":")
+    if word == "by_duration" and text.startswith("P"):
+        duration = TypeAdapter(timedelta).validate_python(text)
+        if duration >= timedelta(0):
+            return duration
+    raise ValueError("not a known reset policy")
+
+
+def _checked_offset_reset(value: str) -> str:
+    offset_reset(value)
+    return value
 
 
 class _ConfigModel(BaseModel):
@@ -145,10 +186,117 @@ class ProducerConfig(_ConfigModel):
 
     title: ClassVar[str] = "Producer"
 
+    acks: Literal["all", "1", "0"] = Field(
+        default="all",
+        description="Whether a record is acknowledged when it is in the log. `0`: as soon as its "
+        "append begins, without offset and without retries. With one root `1` and `all` are the "
+        "same. `-1` is `all`.",
+    )
+    batch_size: int = Field(
+        default=16_384,
+        ge=0,
+        le=_INT_MAX,
+        description="Bytes of a partition's records that are sent without lingering for more. All "
+        "that came in the meantime is appended with them. 0: each record is a batch of its own.",
+    )
+    buffer_memory: int = Field(
+        default=33_554_432,
+        ge=0,
+        le=_LONG_MAX,
+        description="Bytes of records that may wait to be acknowledged; then `send` blocks.",
+    )
+    client_id: str = Field(
+        default="",
+        description="A name for the producer in logs and metrics. Empty: one is made up.",
+    )
     compression_type: Literal["none", "lz4", "zstd"] = Field(
         default="none",
         description="Compression that the writer uses where the topic says `producer`.",
     )
+    delivery_timeout_ms: int = Field(
+        default=120_000,
+        ge=0,
+        le=_INT_MAX,
+        description="Within this time after `send` a record is acknowledged or has failed, retries "
+        "included. Also how long the end of the process waits for records that were not flushed.",
+    )
+    enable_idempotence: bool = Field(
+        default=True,
+        description="Whether a retry can never double or reorder records. Needs `acks=all` and "
+        "`retries` above 0: given explicitly with others it is refused, else it is switched off.",
+    )
+    flush_on_exit: bool = Field(
+        default=True,
+        description="Whether the end of the process sends what was not flushed: a regular one, and "
+        "SIGTERM where nothing else handles it. Not in Kafka.",
+    )
+    linger_ms: int = Field(
+        default=5,
+        ge=0,
+        le=_LONG_MAX,
+        description="How long a record waits for others to be appended with it (KIP-1030: 5).",
+    )
+    max_block_ms: int = Field(
+        default=60_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="How long `send` and `partitions_for` may block: for room in the buffer, or "
+        "for a storage that does not answer.",
+    )
+    max_in_flight_requests_per_connection: int = Field(
+        default=5,
+        ge=1,
+        le=_INT_MAX,
+        description="How many appends may be under way at once. Of one partition it is always one, "
+        "so that order is kept whatever this is.",
+    )
+    max_request_size: int = Field(
+        default=1_048_576,
+        ge=0,
+        le=_INT_MAX,
+        description="Largest record: key, value and headers, before compression. The topic's "
+        "`max.message.bytes` counts as well.",
+    )
+    metadata_max_age_ms: int = Field(
+        default=300_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="How long the partitions of a topic are taken as known before they are looked "
+        "up again. That a topic was deleted is seen at once.",
+    )
+    partitioner_ignore_keys: bool = Field(
+        default=False,
+        description="Whether the default partitioner treats all records as if they had no key.",
+    )
+    retries: int = Field(
+        default=_INT_MAX,
+        ge=0,
+        le=_INT_MAX,
+        description="How often an append is tried again. `delivery.timeout.ms` bounds the time.",
+    )
+    retry_backoff_max_ms: int = Field(
+        default=1_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="Longest pause between two tries.",
+    )
+    retry_backoff_ms: int = Field(
+        default=100,
+        ge=0,
+        le=_LONG_MAX,
+        description="First pause between two tries; it doubles with each, give or take a fifth "
+        "(KIP-580).",
+    )
+
+    @field_validator("acks", mode="before")
+    @classmethod
+    def _acks_text(cls, value: object) -> object:
+        return {0: "0", 1: "1", -1: "all", "-1": "all"}.get(value, value)
+
+    @field_validator("compression_type", mode="before")
+    @classmethod
+    def _no_compression(cls, value: object) -> object:
+        return "none" if value is None else value
 
 
 class ConsumerConfig(_ConfigModel):
@@ -156,9 +304,156 @@ class ConsumerConfig(_ConfigModel):
 
     title: ClassVar[str] = "Consumer"
 
+    client_id: str = Field(
+        default="",
+        description="A name for the consumer: in its log lines and its thread's name.",
+    )
+    auto_offset_reset: Annotated[str, AfterValidator(_checked_offset_reset)] = Field(
+        default="latest",
+        description="Where to begin where nothing is committed, or what was is not there any "
+        "more; `none` is an error. `by_duration:` and an ISO 8601 duration: at the first record "
+        "that is no older (KIP-1106).",
+        examples=["earliest", "latest", "none", "by_duration:PT1H"],
+    )
+    enable_auto_commit: bool = Field(
+        default=True,
+        description="Whether what was consumed is committed in the background, by a consumer with "
+        "a group id.",
+    )
+    auto_commit_interval_ms: int = Field(
+        default=5000,
+        ge=0,
+        le=_INT_MAX,
+        description="How often it is, at most; nothing is committed twice.",
+    )
+    fetch_min_bytes: int = Field(
+        default=1,
+        ge=0,
+        le=_INT_MAX,
+        description="So much has to be there before records are handed out, unless they wait "
+        "longer than `fetch.max.wait.ms`.",
+    )
+    fetch_max_wait_ms: int = Field(
+        default=500,
+        ge=0,
+        le=_INT_MAX,
+        description="How long records wait, at most, until there are `fetch.min.bytes`.",
+    )
+    fetch_max_bytes: int = Field(
+        default=52_428_800,
+        ge=0,
+        le=_INT_MAX,
+        description="How much is fetched ahead of all partitions together, as it is in memory. One "
+        "record batch may exceed it.",
+    )
+    max_partition_fetch_bytes: int = Field(
+        default=1_048_576,
+        ge=0,
+        le=_INT_MAX,
+        description="How much is fetched ahead of one partition; likewise.",
+    )
+    max_poll_records: int = Field(
+        default=500,
+        ge=1,
+        le=_INT_MAX,
+        description="How many records one `poll` returns at most. `poll_table` is bounded by "
+        "bytes.",
+    )
+    consumer_timeout_ms: int = Field(
+        default=-1,
+        ge=-1,
+        le=_INT_MAX,
+        description="Iterating ends when no record came for so long; -1: never. kafka-python's.",
+    )
+    isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
+        default="read_uncommitted",
+        description="Whether records of open and aborted transactions are seen. There are no "
+        "transactions yet: both see all records.",
+    )
+    exclude_internal_topics: bool = Field(
+        default=True,
+        description="Whether a subscribed pattern leaves out internal topics.",
+    )
     check_crcs: bool = Field(
         default=True,
         description="Whether the checksum of every record batch is checked when it is read.",
+    )
+    metadata_max_age_ms: int = Field(
+        default=300_000,
+        ge=0,
+        le=_INT_MAX,
+        description="How often new topics and partitions are looked for, at least. On a local root "
+        "they are seen at once.",
+    )
+    retry_backoff_ms: int = Field(
+        default=100,
+        ge=0,
+        le=_INT_MAX,
+        description="How long to wait before reading again from a storage that failed.",
+    )
+    group_instance_id: str | None = Field(
+        default=None,
+        description="Makes the consumer a static member of its group (KIP-345): a process that "
+        "comes back with the same one within `session.timeout.ms` has its partitions again, and "
+        "the others notice nothing.",
+    )
+    client_rack: str = Field(
+        default="",
+        description="Where the consumer runs: assignors prefer replicas in the same rack.",
+    )
+    session_timeout_ms: int = Field(
+        default=45_000,
+        ge=1,
+        le=_INT_MAX,
+        description="How long a member of a group may be silent until the others share its "
+        "partitions.",
+    )
+    heartbeat_interval_ms: int = Field(
+        default=3000,
+        ge=1,
+        le=_INT_MAX,
+        description="How often a member of a group gives a sign of life; at most a third of "
+        "`session.timeout.ms` is good.",
+    )
+    max_poll_interval_ms: int = Field(
+        default=300_000,
+        ge=1,
+        le=_INT_MAX,
+        description="A member of a group that does not poll for so long leaves it.",
+    )
+    partition_assignment_strategy: Annotated[
+        tuple[Literal["range", "roundrobin", "sticky", "cooperative-sticky"], ...],
+        BeforeValidator(split_list),
+    ] = Field(
+        default=("range", "cooperative-sticky"),
+        min_length=1,
+        description="How a group shares partitions, what is liked best first; all members need one "
+        "in common.",
+    )
+
+
+class GroupConfig(_ConfigModel):
+    """Limits of consumer groups. In Kafka settings of the broker; here of who joins."""
+
+    title: ClassVar[str] = "Group"
+
+    group_max_size: int = Field(
+        default=_INT_MAX,
+        ge=1,
+        le=_INT_MAX,
+        description="How many members a group may have.",
+    )
+    group_min_session_timeout_ms: int = Field(
+        default=6000,
+        ge=0,
+        le=_INT_MAX,
+        description="The least `session.timeout.ms` that a member may have.",
+    )
+    group_max_session_timeout_ms: int = Field(
+        default=1_800_000,
+        ge=0,
+        le=_INT_MAX,
+        description="The greatest.",
     )
 
 
@@ -180,7 +475,13 @@ class ToolConfig(_ConfigModel):
     )
 
 
-MODELS: tuple[type[_ConfigModel], ...] = (TopicConfig, ProducerConfig, ConsumerConfig, ToolConfig)
+MODELS: tuple[type[_ConfigModel], ...] = (
+    TopicConfig,
+    ProducerConfig,
+    ConsumerConfig,
+    GroupConfig,
+    ToolConfig,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +525,9 @@ def load_properties(path: str | Path) -> tuple[ToolConfig, dict[str, str]]:
 
 
 def to_text(value: object) -> str:
-    """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case."""
+    """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case, ``a,b``."""
+    if isinstance(value, tuple):
+        return ",".join(map(to_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -264,11 +567,14 @@ def _keys_of(model: type[_ConfigModel]) -> Iterator[ConfigKey]:
 def _type_name(field: FieldInfo) -> str:
     names = {bool: "boolean", int: "int"}
     annotation: Any = field.annotation
-    return names.get(annotation, "string")
+    return "list" if get_origin(annotation) is tuple else names.get(annotation, "string")
 
 
 def _allowed(field: FieldInfo) -> str:
-    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    annotation = field.annotation
+    of_one = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+    choices = [choice for choice in get_args(of_one) if isinstance(choice, str)]
+    choices = choices or field.examples or []
     if choices:
         return ", ".join(f"`{choice}`" for choice in choices)
     if field.annotation is bool:
@@ -280,6 +586,18 @@ def _allowed(field: FieldInfo) -> str:
     return ", ".join(parts)
 
 
+def unknown_key_error(model: type[_ConfigModel], name: str) -> InvalidConfigurationError:
+    """Return the error for a key that a model does not have; it names the nearest one."""
+    keys = model.keys()
+    close = nearest(name, keys)
+    hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
+    return InvalidConfigurationError(
+        f"unknown {model.title.lower()} config {name!r}; {hint}",
+        key=name,
+        nearest=close[0] if close else None,
+    )
+
+
 def _as_config_error(
     model: type[_ConfigModel], error: ValidationError
 ) -> InvalidConfigurationError:
@@ -287,13 +605,7 @@ def _as_config_error(
     name = str(first["loc"][0])
     keys = model.keys()
     if first["type"] in ("extra_forbidden", "invalid_key"):
-        close = nearest(name, keys)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
-        return InvalidConfigurationError(
-            f"unknown {model.title.lower()} config {name!r}; {hint}",
-            key=name,
-            nearest=close[0] if close else None,
-        )
+        return unknown_key_error(model, name)
     key = keys[name.replace("_", ".")]
     if key.name == "compression.type" and first["input"] in ("gzip", "snappy"):
         return UnsupportedCompressionTypeError(

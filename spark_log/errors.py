@@ -71,6 +71,12 @@ class StorageTimeoutError(StorageError):
     retriable = True
 
 
+class StorageUnavailableError(StorageError):
+    """The storage does not answer, or asks to come again later. Nothing was done."""
+
+    retriable = True
+
+
 class UnknownOutcomeError(StorageError):
     """The answer to a write was lost: it may or may not have taken effect.
 
@@ -330,6 +336,184 @@ class DataLossError(SparkLogError):
 
 class CommitFailedError(SparkLogError):
     """Offsets could not be committed; what was committed before still stands."""
+
+
+# --- clients -------------------------------------------------------------------------------------
+
+
+class IllegalStateError(SparkLogError):
+    """The client is not in a state for this: closed, or used the other way; nothing was done."""
+
+
+class KafkaTimeoutError(SparkLogError, TimeoutError):
+    """Something was not done in the time given for it (Kafka's TimeoutException).
+
+    Of a record: it was not acknowledged within ``delivery.timeout.ms``, and the message tells
+    whether it may be in the log all the same.
+    """
+
+    retriable = True
+
+
+class BufferExhaustedError(KafkaTimeoutError):
+    """No room in a producer's buffer within ``max.block.ms``; the record was not taken.
+
+    Attributes:
+        size_bytes: what there was no room for.
+        buffer_bytes: ``buffer.memory``.
+    """
+
+    def __init__(self, message: str, *, size_bytes: int = -1, buffer_bytes: int = -1) -> None:
+        super().__init__(message)
+        self.size_bytes = size_bytes
+        self.buffer_bytes = buffer_bytes
+
+
+class SerializationError(SparkLogError):
+    """A key or a value could not be made into bytes (Kafka's SerializationException).
+
+    Attributes:
+        topic: where the record was to go.
+    """
+
+    def __init__(self, message: str, *, topic: str = "") -> None:
+        super().__init__(message)
+        self.topic = topic
+
+
+class NoOffsetForPartitionError(SparkLogError):
+    """Nothing says where to begin: no position, no committed offset, no ``auto.offset.reset``.
+
+    Attributes:
+        topic: of the partition.
+        partition: its number.
+    """
+
+    def __init__(self, message: str, *, topic: str = "", partition: int = -1) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+
+
+class RecordDeserializationError(SparkLogError):
+    """A deserializer refused a record (Kafka's RecordDeserializationException, KIP-334, KIP-1036).
+
+    The consumer stays in front of the record: seek to ``offset + 1`` to leave it out.
+
+    Attributes:
+        topic: in which the record lies.
+        partition: likewise.
+        offset: of the record.
+        origin: ``KEY`` or ``VALUE``: which of them was refused.
+        key: the key's bytes; None without one.
+        value: the value's bytes; None without one.
+        headers: of the record: ``((name, bytes or None), …)``.
+        timestamp: of the record, milliseconds since the epoch.
+        reason: what the deserializer said.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        offset: int = -1,
+        origin: str = "",
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+        timestamp: int = -1,
+        reason: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.origin = origin
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp = timestamp
+        self.reason = reason
+
+
+class WakeupError(SparkLogError):
+    """`Consumer.wakeup` was called: what was waiting ends (Kafka's WakeupException)."""
+
+
+class ConcurrentModificationError(SparkLogError):
+    """Two threads used a consumer at once (``KafkaConsumer.acquire``); nothing was done."""
+
+
+class InvalidGroupIdError(SparkLogError):
+    """What was asked for needs a ``group_id``, and the consumer has none."""
+
+
+class UnknownMemberIdError(SparkLogError):
+    """The group does not have this member (any more): it left, or was expired. Join again.
+
+    Attributes:
+        group_id: the group's.
+        member_id: who is not in it.
+    """
+
+    def __init__(self, message: str, *, group_id: str = "", member_id: str = "") -> None:
+        super().__init__(message)
+        self.group_id = group_id
+        self.member_id = member_id
+
+
+class FencedInstanceIdError(UnknownMemberIdError):
+    """Another process has taken this static member's place (KIP-345). Do not join again.
+
+    Attributes:
+        instance_id: the ``group.instance.id`` that both have.
+    """
+
+    def __init__(
+        self, message: str, *, group_id: str = "", member_id: str = "", instance_id: str = ""
+    ) -> None:
+        super().__init__(message, group_id=group_id, member_id=member_id)
+        self.instance_id = instance_id
+
+
+class IllegalGenerationError(SparkLogError):
+    """A commit of an older generation than one that has begun; nothing was committed.
+
+    Attributes:
+        generation: of the commit.
+        current: the newest one that has begun.
+    """
+
+    def __init__(self, message: str, *, generation: int = -1, current: int = -1) -> None:
+        super().__init__(message)
+        self.generation = generation
+        self.current = current
+
+
+class InconsistentGroupProtocolError(SparkLogError):
+    """A member knows no assignor that all others of its group know; it did not join.
+
+    Attributes:
+        assignors: that it knows.
+        common: that all others know.
+    """
+
+    def __init__(
+        self, message: str, *, assignors: tuple[str, ...] = (), common: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.assignors = assignors
+        self.common = common
+
+
+class GroupMaxSizeReachedError(SparkLogError):
+    """The group has ``group.max.size`` members; nobody joined."""
+
+
+class InvalidSessionTimeoutError(SparkLogError):
+    """``session.timeout.ms`` is not within what groups allow; nobody joined."""
 
 
 def nearest(word: str, known: Iterable[str], limit: int = 1) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 
@@ -64,6 +65,29 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
+class OffsetAndTimestamp(NamedTuple):
+    """An offset that was looked up, with kafka-python's field names.
+
+    Attributes:
+        offset: -1 where there is no such record.
+        timestamp: of the record at that offset, milliseconds since the epoch; -1 where the offset
+            was not looked up by time.
+        leader_epoch: the leader epoch of the partition; -1 where there is no such record.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetSpec(IntEnum):
+    """What `Admin.list_offsets` is asked for, besides times (Kafka's ``OffsetSpec``)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to be created.
@@ -79,6 +103,13 @@ class NewTopic:
     num_partitions: int = 1
     replication_factor: int = 1
     topic_configs: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic shall have, those included that it has."""
+
+    total_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +134,130 @@ class TopicDescription:
     topic_id: str
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
+
+
+class ConfigResourceType(IntEnum):
+    """What has settings that are kept in the metadata log, with Kafka's numbers."""
+
+    TOPIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Whose settings are meant, and which of them.
+
+    Attributes:
+        resource_type: a `ConfigResourceType`, or its name in any case.
+        name: the topic's.
+        configs: to describe: names of keys; None for all of them. To alter: key → new value, or
+            key → ``(AlterConfigOp, value)``.
+    """
+
+    resource_type: ConfigResourceType | str
+    name: str
+    configs: Mapping[str, object] | Collection[str] | None = None
+
+
+class AlterConfigOp(IntEnum):
+    """What `Admin.alter_configs` does to a key (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that a key has, or would have if those before it were removed."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting as ``describe_configs`` answers it (Kafka's ``ConfigEntry``).
+
+    Attributes:
+        name: the key.
+        value: what counts; None where it is sensitive, or there is none.
+        source: ``DYNAMIC_TOPIC_CONFIG`` where the topic has a value of its own, ``DEFAULT_CONFIG``
+            where it has not.
+        default: what counts for topics that have no value of their own.
+        is_default: the source is ``DEFAULT_CONFIG``.
+        is_sensitive: values of such keys are never shown.
+        is_read_only: it can not be altered.
+        synonyms: all values that there are, the one that counts first.
+        type: ``BOOLEAN``, ``INT``, ``STRING`` or ``LIST``; an ``INT`` may be of any size. Of a key
+            that this version does not know: ``UNKNOWN``.
+        documentation: what it means.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    default: str | None
+    is_default: bool
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: str
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    """What ``delete_records`` left of a partition (Kafka's class of this name).
+
+    Attributes:
+        low_watermark: the first offset that can be read.
+    """
+
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """One replica in a log directory (Kafka's class of this name, and what describes it here).
+
+    Attributes:
+        topic: the topic's name.
+        partition: the partition's number.
+        size_bytes: of the segments that are part of the log.
+        offset_lag: how far its end is behind the high watermark.
+        is_future: it is a copy that will replace another one.
+        segments: how many files those bytes are in.
+        log_start_offset: the first offset that can be read.
+        log_end_offset: the next offset to be written.
+        path: its directory, as a path or URL.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+    segments: int
+    log_start_offset: int
+    log_end_offset: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A storage root and what lies in it, as ``describe_log_dirs`` answers it.
+
+    Attributes:
+        broker: its id.
+        log_dir: its path or URL.
+        replicas: in order of topics and partitions.
+    """
+
+    broker: int
+    log_dir: str
+    replicas: tuple[ReplicaInfo, ...]
 
 
 def random_id() -> str:

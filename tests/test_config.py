@@ -49,8 +49,42 @@ class TestTable:
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
         }
-        assert ProducerConfig.parse({}).dotted() == {"compression.type": "none"}
-        assert ConsumerConfig.parse({}).dotted() == {"check.crcs": True}
+        assert ProducerConfig.parse({}).dotted() == {
+            "acks": "all",
+            "batch.size": 16_384,
+            "buffer.memory": 33_554_432,
+            "client.id": "",
+            "compression.type": "none",
+            "delivery.timeout.ms": 120_000,
+            "enable.idempotence": True,
+            "flush.on.exit": True,
+            "linger.ms": 5,
+            "max.block.ms": 60_000,
+            "max.in.flight.requests.per.connection": 5,
+            "max.request.size": 1_048_576,
+            "metadata.max.age.ms": 300_000,
+            "partitioner.ignore.keys": False,
+            "retries": 2_147_483_647,
+            "retry.backoff.max.ms": 1_000,
+            "retry.backoff.ms": 100,
+        }
+        assert ConsumerConfig.parse({}).dotted() == {
+            "client.id": "",
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": True,
+            "auto.commit.interval.ms": 5000,
+            "fetch.min.bytes": 1,
+            "fetch.max.wait.ms": 500,
+            "fetch.max.bytes": 52_428_800,
+            "max.partition.fetch.bytes": 1_048_576,
+            "max.poll.records": 500,
+            "consumer.timeout.ms": -1,
+            "isolation.level": "read_uncommitted",
+            "exclude.internal.topics": True,
+            "check.crcs": True,
+            "metadata.max.age.ms": 300_000,
+            "retry.backoff.ms": 100,
+        }
         assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
 
     def test_the_page_in_docs_is_what_the_table_says(self):

@@ -70,9 +70,12 @@ class TestEveryError:
 
 def test_these_and_only_these_may_be_tried_again():
     assert {kind.__name__ for kind in ALL if kind.retriable} == {
+        "BufferExhaustedError",
+        "KafkaTimeoutError",
         "LogEndOffsetMismatchError",
         "StorageFullError",
         "StorageTimeoutError",
+        "StorageUnavailableError",
         "UnknownOutcomeError",
     }
 
@@ -85,6 +88,7 @@ def test_what_the_storage_does_can_be_caught_as_one():
         "AlreadyExistsError",
         "StorageFullError",
         "StorageTimeoutError",
+        "StorageUnavailableError",
         "UnknownOutcomeError",
         "UnsupportedStoreError",
         "RootNotFoundError",

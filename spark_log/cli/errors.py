@@ -25,14 +25,19 @@ CLOSED_PIPE: Final = 141
 """Nobody reads the output any more: 128 + SIGPIPE, as for ``cat`` in front of ``head``."""
 
 _MISTAKES = (
+    errors.InconsistentGroupProtocolError,
     errors.InvalidConfigurationError,
+    errors.InvalidGroupIdError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
+    errors.InvalidSessionTimeoutError,
     errors.InvalidTopicError,
+    errors.NoOffsetForPartitionError,
     errors.OffsetOutOfRangeError,
     errors.RootNotFoundError,
+    errors.SerializationError,
     errors.TopicAlreadyExistsError,
     errors.UnknownTopicOrPartitionError,
     errors.UnsupportedStoreError,

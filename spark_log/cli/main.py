@@ -8,13 +8,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from spark_log import __version__
-from spark_log.cli import topics
+from spark_log.cli import configs, offsets, topics
 from spark_log.cli.console_consumer import console_consumer
 from spark_log.cli.console_producer import console_producer
+from spark_log.cli.consumer_perf import consumer_perf
+from spark_log.cli.delete_records import delete_records
 from spark_log.cli.dump_log import dump_log
 from spark_log.cli.errors import run
 from spark_log.cli.log_dirs import log_dirs
 from spark_log.cli.output import print_text
+from spark_log.cli.producer_perf import producer_perf
 from spark_log.cli.verify import verify
 from spark_log.cli.version import version
 
@@ -51,15 +54,34 @@ def _spark_log(
 
 @topics.app.callback(invoke_without_command=True)
 def _topics(context: typer.Context) -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, alter and delete topics."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
+@configs.app.callback(invoke_without_command=True)
+def _configs(context: typer.Context) -> None:
+    """Describe and alter settings of topics."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
+@offsets.app.callback(invoke_without_command=True)
+def _offsets(context: typer.Context) -> None:
+    """Look up offsets of partitions."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 
 
 app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
+app.add_typer(offsets.app, name="offsets")
 app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
+app.command("consumer-perf")(consumer_perf)
+app.command("delete-records")(delete_records)
 app.command("dump-log")(dump_log)
 app.command("log-dirs")(log_dirs)
+app.command("producer-perf")(producer_perf)
 app.command("verify")(verify)
 app.command("version")(version)

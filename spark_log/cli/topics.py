@@ -1,12 +1,12 @@
-"""``spark-log topics``: create, list, describe and delete topics."""
+"""``spark-log topics``: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
+from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output, counted, print_json, print_note, print_table, print_text
 from spark_log.cli.progress import spinner
@@ -98,6 +98,34 @@ def describe_topics(
         _print_description(topic)
 
 
+@app.command("alter")
+@with_option_groups
+def alter_topics(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    root: Root,
+    output: Output,
+    partitions: Annotated[
+        int, typer.Option("--partitions", help="How many each shall have, more than it has.")
+    ],
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything and change nothing.")
+    ] = False,
+) -> None:
+    """Give topics more partitions. Settings: spark-log configs alter.
+
+    Records stay where they are; from now on, a key may go to another partition than before.
+    """
+    totals = root.admin().create_partitions(
+        dict.fromkeys(names, partitions), validate_only=validate_only
+    )
+    would = "would have" if validate_only else "has"
+    text = "\n".join(
+        f"Topic {name} {would} {counted(total, 'partition')}." for name, total in totals.items()
+    )
+    topics = [{"topic": name, "partition_count": total} for name, total in totals.items()]
+    output.answer(text, {"topics": topics, "validate_only": validate_only})
+
+
 @app.command("delete")
 @with_option_groups
 def delete_topics(
@@ -112,7 +140,8 @@ def delete_topics(
     """Delete topics and all their records; asks first, on a terminal."""
     image = root.cluster().image()
     doomed = _existing(image, names, if_exists)
-    if doomed and not yes and not _is_confirmed(doomed):
+    question = f"Delete {', '.join(doomed)} and all records in it?"
+    if doomed and not yes and not is_confirmed(question):
         print_note("Nothing was deleted.")
         raise typer.Exit(1)
     with spinner(f"Deleting {', '.join(doomed)}"):
@@ -141,20 +170,6 @@ def _delete(root: Root, names: list[str], if_exists: bool) -> list[str]:
             # Another process deleted one since we looked.
             names = _existing(root.cluster().image(), names, if_exists)
     return names
-
-
-def _is_confirmed(names: list[str]) -> bool:
-    if not sys.stdin.isatty():
-        return True
-    from rich.console import Console
-    from rich.prompt import Confirm
-
-    question = f"Delete {', '.join(names)} and all records in it?"
-    try:
-        return Confirm.ask(question, console=Console(stderr=True), default=False)
-    except EOFError:
-        print_note("")  # the cursor stands behind the question
-        return False
 
 
 def _print_description(topic: TopicDescription) -> None:

@@ -1,11 +1,12 @@
 """Committed offsets: rows of the Delta table ``__consumer_offsets`` (DESIGN.md, section 9).
 
 A commit appends rows and changes none; the position of a group is, per partition, its row with the
-highest generation, and among those the latest. delta-rs (``deltalake``) is the only committer: it
-is safe between processes, where Spark's own log stores are not. SQL reads it at any time::
+highest generation, and among those the latest; an offset of -1 says that there is none any more.
+SQL reads it at any time (docs/offsets-table.md)::
 
     SELECT topic, partition, max_by(offset, struct(generation, commit_timestamp)) AS offset
     FROM delta.`<root>/__consumer_offsets` WHERE `group` = 'g' GROUP BY topic, partition
+    HAVING offset >= 0
 
 A crash during a commit leaves either all of its rows or none, and perhaps a file that no version
 of the table names.
@@ -13,66 +14,40 @@ of the table names.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import (
-    DeltaError,
-    DeltaProtocolError,
-    SchemaMismatchError,
-    TableNotFoundError,
-)
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_delay,
-    wait_random_exponential,
-)
 
-from spark_log.errors import CommitFailedError, StorageError, UnknownOutcomeError
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.coordinator.offset_commits import OffsetCommits, Request
+from spark_log.coordinator.offset_rows import (
+    OFFSETS_SCHEMA,
+    TOMBSTONE,
+    CommittedOffset,
+    GroupPositions,
+    PartitionKey,
+    Row,
+)
+from spark_log.coordinator.offsets_maintenance import OffsetsMaintenance
+from spark_log.coordinator.offsets_store import DIRECTORY, OffsetsStore
+from spark_log.errors import InvalidGroupIdError, UnknownTopicOrPartitionError
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
-DIRECTORY = "__consumer_offsets"
-
-OFFSETS_SCHEMA = pa.schema(
-    [
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("leader_epoch", pa.int32(), nullable=False),
-        pa.field("metadata", pa.string(), nullable=False),
-        pa.field("generation", pa.int32(), nullable=False),
-        pa.field("member_id", pa.string(), nullable=False),
-        pa.field("commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
-    ]
-)
-"""One row for every partition of every commit. ``offset`` is that of the next record to read."""
+__all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
 
 _COMMIT_TIMEOUT_S = 60
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A group's position in one partition, and who committed it when."""
-
-    offset: int
-    metadata: str
-    leader_epoch: int
-    topic_id: str
-    generation: int
-    member_id: str
-    commit_timestamp_us: int
-
-
 class OffsetsTable:
-    """Commits and fetches the offsets of consumer groups of one cluster root."""
+    """Commits and fetches the offsets of consumer groups of one cluster root.
+
+    Safe to use from any thread. All of one process share what was read, and their commits that come
+    at the same time are one commit of the table, each with an outcome of its own.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         """Args: cluster: the opened root; the table is made by the first commit.
@@ -82,8 +57,9 @@ class OffsetsTable:
         """
         self._cluster = cluster
         self.url = cluster.store.directory_url(DIRECTORY)
-        self._storage_options = cluster.store.delta_options()
-        self._last_commit_us = 0
+        self._shared_table: _SharedTable | None = None
+
+    # --- positions -------------------------------------------------------------------------------
 
     def commit(
         self,
@@ -93,6 +69,7 @@ class OffsetsTable:
         generation: int = 0,
         member_id: str = "",
         timeout_s: float | None = None,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> None:
         """Commit positions, all of them or none; durable on return.
 
@@ -100,137 +77,232 @@ class OffsetsTable:
             group: the consumer group.
             offsets: by partition, the next offset to read.
             generation: of the member that commits; without membership the group's current one
-                (`generation`), else a position of an earlier member would go before this one.
+                (`generation`). It is the group's fence from now on.
             member_id: empty without membership.
             timeout_s: how long to try again after other commits that came first; None: a minute.
+            topic_ids: of the topics that the positions are in, where the caller knows them.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic does not exist; nothing was committed.
-            CommitFailedError: other commits kept coming first, or the table is damaged.
-            UnknownOutcomeError: the storage failed; committing the same again is harmless.
+            UnknownTopicOrPartitionError: a topic does not exist, or is another one by now;
+                nothing was committed.
+            IllegalGenerationError: a higher generation has begun; nothing was committed.
+            CommitFailedError: other commits kept coming first; nothing was committed.
+            UnknownOutcomeError: the answer was lost; committing the same again is harmless.
+            StorageError: the table cannot be read or written, is damaged, or is gone; nothing was
+                committed.
         """
         if not offsets:
             return
-        rows = self._rows(group, offsets, generation, member_id)
-        try:
-            for attempt in Retrying(
-                retry=retry_if_exception(_may_succeed_later),
-                wait=wait_random_exponential(multiplier=0.01, max=1),
-                stop=stop_after_delay(_COMMIT_TIMEOUT_S if timeout_s is None else timeout_s),
-                reraise=True,
-            ):
-                with attempt:
-                    write_deltalake(
-                        self.url, rows, mode="append", storage_options=self._storage_options
-                    )
-        except DeltaError as error:
-            raise CommitFailedError(
-                f"offsets of group {group!r} could not be committed to {self.url}: "
-                f"{_reason(error)}; the group stays where it was"
-            ) from None
-        except OSError as error:
-            raise UnknownOutcomeError(
-                f"whether offsets of group {group!r} were committed to {self.url} is unknown: "
-                f"{_reason(error)}; commit them again",
-                path=DIRECTORY,
-            ) from None
+        rows = self._rows(offsets, topic_ids or {})
+        self._submit(group, generation, member_id, lambda _: rows, timeout_s)
+
+    def fence(self, group: str, generation: int) -> None:
+        """Let no commit of a lower generation of this group take effect from now on.
+
+        Raises:
+            IllegalGenerationError: a higher generation has begun.
+            UnknownOutcomeError, StorageError, CommitFailedError: it may not have begun; call again.
+        """
+        self._submit(group, generation, "", lambda _: ())
+
+    def change(
+        self,
+        group: str,
+        decide: Callable[[Mapping[PartitionKey, CommittedOffset]], Iterable[Row]],
+        *,
+        generation: int,
+    ) -> None:
+        """Commit what is decided from the positions that the commit is made on, in one step.
+
+        Args:
+            group: the consumer group.
+            decide: called with the positions, again whenever others commit first; raises to refuse.
+                An offset of -1 forgets a position.
+            generation: that it is made in.
+
+        Raises:
+            IllegalGenerationError, CommitFailedError, UnknownOutcomeError, StorageError: see
+                `commit`; and what ``decide`` raises.
+        """
+
+        def rows(positions: GroupPositions) -> Iterable[Row]:
+            return decide(positions.positions())
+
+        self._submit(group, generation, "", rows, needs_positions=True)
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's position in every partition that it ever committed.
+        """Return the group's position in every partition that it has one in.
 
         Positions in topics that were deleted since, or created again under another id, are left
         out.
 
         Raises:
-            StorageError: the table cannot be read.
+            StorageError: the table cannot be read, is damaged, or is gone.
         """
         image = self._cluster.image()
         found = {}
-        for row in self._latest(group).to_pylist():
-            topic = image.find(row["topic"])
-            if topic is None or topic.topic_id != row["topic_id"]:
-                continue
-            found[TopicPartition(row["topic"], row["partition"])] = CommittedOffset(
-                offset=row["offset"],
-                metadata=row["metadata"],
-                leader_epoch=row["leader_epoch"],
-                topic_id=row["topic_id"],
-                generation=row["generation"],
-                member_id=row["member_id"],
-                commit_timestamp_us=row["commit_timestamp_us"],
-            )
+        for key, committed in self.positions(group).items():
+            topic = image.find(key.topic)
+            if topic is not None and topic.topic_id == key.topic_id:
+                found[TopicPartition(key.topic, key.partition)] = committed
         return found
 
-    def generation(self, group: str) -> int:
-        """Return the highest generation that anything was committed in; 0 if nothing was.
+    def positions(self, group: str) -> dict[PartitionKey, CommittedOffset]:
+        """Return the group's positions, also those in topics that are gone.
 
         Raises:
-            StorageError: the table cannot be read.
+            StorageError: see `fetch`.
         """
-        found = pc.max(self._rows_of(group, ["generation"]).column("generation")).as_py()
-        return int(found or 0)
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            return table.positions(group).positions()
 
-    def _rows_of(self, group: str, columns: list[str] | None = None) -> pa.Table:
-        try:
-            table = DeltaTable(self.url, storage_options=self._storage_options)
-            rows = table.to_pyarrow_dataset()
-            return rows.to_table(columns=columns, filter=pc.field("group") == group)
-        except TableNotFoundError:
-            return OFFSETS_SCHEMA.empty_table()
-        except OSError as error:
-            raise StorageError(
-                f"{self.url} cannot be read: {_reason(error)}", path=DIRECTORY
-            ) from None
+    def positions_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
+        """Return where the group stood at a time: after all commits up to it.
 
-    def _latest(self, group: str) -> pa.Table:
-        rows = self._rows_of(group)
+        Raises:
+            StorageError: see `fetch`.
+        """
+        rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
-        rows = rows.append_column("commit_timestamp_us", stamps)
-        ordered = rows.sort_by([("generation", "ascending"), ("commit_timestamp_us", "ascending")])
-        keys = ["topic", "topic_id", "partition"]
-        values = [name for name in ordered.column_names if name not in (*keys, "group")]
-        latest = ordered.group_by(keys, use_threads=False).aggregate(
-            [(name, "last") for name in values]
-        )
-        return latest.rename_columns([name.removesuffix("_last") for name in latest.column_names])
+        then = GroupPositions()
+        then.take(rows.filter(pa.compute.less_equal(stamps, time_us)))
+        return then.positions()
 
-    def _rows(
+    def history(self, group: str) -> pa.Table:
+        """Return the group's rows, of `OFFSETS_SCHEMA`: every commit that is kept, in no order.
+
+        Raises:
+            StorageError: see `fetch`.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            return table.rows_of(group)
+
+    _rows_of = history
+
+    def generation(self, group: str) -> int:
+        """Return the highest generation that anything was begun or committed in; 0 without one.
+
+        Raises:
+            StorageError: see `fetch`.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            return max(0, table.transaction(group).version)
+
+    def groups(self) -> list[str]:
+        """Return the ids of all groups that ever committed, sorted; some have no position any more.
+
+        Raises:
+            StorageError: see `fetch`.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            return sorted(table.transactions())
+
+    def retention_us(self) -> int:
+        """Return for how long superseded positions, and those of empty groups, are kept."""
+        shared = self._shared()
+        with shared.table.lock:
+            shared.table.refresh()
+            return shared.maintenance.retention_us()
+
+    def maintain(self) -> None:
+        """Do now, and on this thread, what is done in the background of commits now and then.
+
+        Raises:
+            StorageError: some of it was not done; harmless.
+        """
+        self._shared().maintenance.run(is_forced=True)
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _submit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         generation: int,
         member_id: str,
-    ) -> pa.Table:
+        decide: Callable[[GroupPositions], Iterable[Row]],
+        timeout_s: float | None = None,
+        *,
+        needs_positions: bool = False,
+    ) -> None:
+        _check_group_id(group)
+        timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
+        deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
+        self._shared().commits.submit(
+            Request(group, generation, member_id, decide, deadline_ms, needs_positions)
+        )
+
+    def _rows(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
+    ) -> tuple[Row, ...]:
         image = self._cluster.image()
-        # Two commits of one process never carry the same time: the later one must win.
-        self._last_commit_us = max(self._cluster.clock.time_us(), self._last_commit_us + 1)
-        rows = [
-            {
-                "group": group,
-                "topic": named.topic,
-                "topic_id": image.topic(named.topic).topic_id,
-                "partition": named.partition,
-                "offset": position.offset,
-                "leader_epoch": position.leader_epoch,
-                "metadata": position.metadata,
-                "generation": generation,
-                "member_id": member_id,
-                "commit_timestamp": self._last_commit_us,
-            }
-            for named, position in sorted(offsets.items())
-        ]
-        return pa.Table.from_pylist(rows, schema=OFFSETS_SCHEMA)
+        for name, topic_id in topic_ids.items():
+            if image.topic(name).topic_id != topic_id:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {name!r} was deleted and created again: positions in the old one mean "
+                    f"nothing in the new one",
+                    topic=name,
+                )
+        return tuple(
+            Row(
+                PartitionKey(topic, image.topic(topic).topic_id, partition),
+                position.offset,
+                position.metadata,
+                position.leader_epoch,
+            )
+            for (topic, partition), position in sorted(offsets.items())
+        )
+
+    def _shared(self) -> _SharedTable:
+        if self._shared_table is None or self._shared_table.pid != os.getpid():
+            self._shared_table = _shared_by_process(self._cluster)
+        return self._shared_table
 
 
-def _reason(error: Exception) -> str:
-    """Return what Delta says, without the requests' URLs: a query may hold a signature."""
-    return re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
+class _SharedTable:
+    """What all that commit to one table in one process share."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.pid = os.getpid()
+        self.table = OffsetsStore(cluster.store, cluster.clock)
+        self.commits = OffsetCommits(self.table)
+        self.maintenance = OffsetsMaintenance(self.table, self.commits)
+        self.table.maintain = self.maintenance.start
 
 
-def _may_succeed_later(error: BaseException) -> bool:
-    """Other commits may have come first; a damaged table or another schema stays what it is.
+_shared_tables: WeakValueDictionary[tuple[object, ...], _SharedTable] = WeakValueDictionary()
+_sharing = threading.Lock()
 
-    A commit whose answer was lost is harmless to repeat: equal rows name the same position.
-    """
-    lasting = (DeltaProtocolError, SchemaMismatchError)
-    return isinstance(error, DeltaError) and not isinstance(error, lasting)
+
+def _shared_by_process(cluster: Cluster) -> _SharedTable:
+    store = cluster.store
+    options = tuple(sorted(store.delta_options().items()))
+    key = (os.getpid(), store.directory_url(DIRECTORY), options, id(cluster.clock))
+    with _sharing:
+        shared = _shared_tables.get(key)
+        if shared is None:
+            shared = _shared_tables[key] = _SharedTable(cluster)
+        return shared
+
+
+def _after_fork() -> None:
+    """A thread that held the lock is not in the child."""
+    global _sharing
+    _sharing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _check_group_id(group: str) -> None:
+    try:
+        group.encode()
+    except UnicodeEncodeError:
+        raise InvalidGroupIdError(f"group id {group!r} is not Unicode text") from None

@@ -212,7 +212,7 @@ class PartitionLog:
         """
         batches: list[LogBatch] = []
         total_bytes = 0
-        for batch, next_offset in self._from_tail(offset, columns, check_crcs):
+        for batch, next_offset in self.read_on(offset, columns=columns, check_crcs=check_crcs):
             if batch is not None and not batch.is_control:
                 if batches and total_bytes + batch.stored_bytes > max_bytes:
                     break
@@ -220,6 +220,44 @@ class PartitionLog:
                 total_bytes += batch.stored_bytes
             offset = next_offset
         return batches, offset
+
+    def read_on(
+        self, offset: int, *, columns: Sequence[str] | None = None, check_crcs: bool = True
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield batches from ``offset`` on until the log ends, each with the offset after it.
+
+        Control batches are among them. None stands for the end of what was to be read of a
+        segment, which may lie behind its last record. It may be left waiting between two batches
+        for any time. At the tail it costs one look for the next segment's name.
+
+        Raises:
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: with file and position.
+        """
+        while True:
+            tail, is_new = self._tail, False
+            if tail is None or not tail.is_valid or not tail.holds(offset):
+                view, is_new = self.observe(), True
+                tail = self._tail = TailView(self._files, view)
+                for batch, next_offset in self._read(
+                    view, offset, view.log_end_offset, columns, check_crcs
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
+            found = tail.open_at(offset) if tail.holds(offset) else None
+            if found is not None:
+                try:
+                    for batch, next_offset in self._read_segment(
+                        found, offset, None, tail.observed_ms, columns, check_crcs
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+                except NotFoundError:
+                    self._tail = None
+            elif offset == tail.log_end_offset and (tail.is_valid or is_new):
+                return
+            else:
+                self._tail = None
 
     def scan(
         self,
@@ -277,39 +315,6 @@ class PartitionLog:
             if found is not None:
                 return found
         return None
-
-    def _from_tail(
-        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
-    ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield batches from ``offset`` on, until the log ends, each with the offset after it.
-
-        None stands for the end of what was to be read of a segment, which may lie behind its last
-        record.
-        """
-        while True:
-            tail, is_new = self._tail, False
-            if tail is None or not tail.is_valid or not tail.holds(offset):
-                view, is_new = self.observe(), True
-                tail = self._tail = TailView(self._files, view)
-                for batch, next_offset in self._read(
-                    view, offset, view.log_end_offset, columns, check_crcs
-                ):
-                    yield batch, next_offset
-                    offset = next_offset
-            found = tail.open_at(offset) if tail.holds(offset) else None
-            if found is not None:
-                try:
-                    for batch, next_offset in self._read_segment(
-                        found, offset, None, tail.observed_ms, columns, check_crcs
-                    ):
-                        yield batch, next_offset
-                        offset = next_offset
-                except NotFoundError:
-                    self._tail = None
-            elif offset == tail.log_end_offset and (tail.is_valid or is_new):
-                return
-            else:
-                self._tail = None
 
     def _read(
         self,

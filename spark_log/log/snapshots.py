@@ -123,6 +123,7 @@ class Snapshots:
             CorruptRecordError: a segment is damaged or missing.
         """
         hole: LiveSegment | None = None
+        ahead_of: int | None = None
         while True:
             state, view = self._begin(view, state)
             try:
@@ -139,6 +140,10 @@ class Snapshots:
                 if state.offset < view.log_end_offset and last is not None and last == hole:
                     raise self._directory.missing(last, state.offset)
                 hole = last
+                if state.offset > view.log_end_offset:
+                    if ahead_of == view.log_end_offset:
+                        state = None  # of a log that is gone: deleted with its topic, say
+                    ahead_of = view.log_end_offset
             view = self._directory.observe()
 
     def due_after(self, view: LogView) -> int:

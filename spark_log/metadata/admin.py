@@ -1,37 +1,60 @@
-"""`Admin`: create, list, describe and delete topics. No JVM, no server."""
+"""`Admin`: topics, their settings, offsets and records. No JVM, no server."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Literal, Self, TypeVar, get_args
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import TopicConfig, to_text
 from spark_log.errors import (
-    InvalidPartitionsError,
-    InvalidReplicationFactorError,
+    InvalidConfigurationError,
     RootNotFoundError,
     TopicAlreadyExistsError,
 )
+from spark_log.log import PartitionLog
+from spark_log.log.log_start import move_log_start
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
-from spark_log.metadata.records import (
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from spark_log.metadata.descriptions import describe_replica, describe_topic
+from spark_log.metadata.image import MetadataImage, TopicImage
+from spark_log.metadata.metadata_log import Decide
+from spark_log.metadata.new_topics import creation, growth, validate_new_topic
+from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
+from spark_log.metadata.topic_configs import alterations, config_entries, topic_of
 from spark_log.metadata.topic_names import validate_topic_name
+from spark_log.metadata.topic_offsets import check_spec, list_offset, offset_to_keep
 from spark_log.storage import StorageOptions
-from spark_log.types import NewTopic, PartitionDescription, TopicDescription, random_id
+from spark_log.types import (
+    ConfigEntry,
+    ConfigResource,
+    DeletedRecords,
+    LogDirDescription,
+    NewPartitions,
+    NewTopic,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    TopicDescription,
+    TopicPartition,
+    random_id,
+)
 
-MAX_PARTITIONS = 200_000
-"""Most partitions of one topic: what a typing error must not turn into metadata."""
+_REQUESTS_AT_ONCE = 16
+"""So many partitions of a remote root are looked at together."""
+
+ConfigFilter = Literal["all", "modified", "default"]
+"""Which settings of topics are described."""
+
+_Answer = TypeVar("_Answer")
 
 
 class Admin:
-    """Administers the topics of one cluster root. Names follow Kafka's admin client."""
+    """Administers one cluster root. Names follow Kafka's admin client.
+
+    What changes metadata is one append to the metadata log: all of it is done, or nothing. What it
+    answers can be had as Arrow tables, by the functions in `spark_log.metadata.tables`.
+    """
 
     def __init__(
         self,
@@ -52,6 +75,25 @@ class Admin:
         self._clock = clock
         self._opened: Cluster | None = None
 
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget what was read. There is no connection to close."""
+        self._opened = None
+
+    # --- topics ----------------------------------------------------------------------------------
+
     def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, str]:
@@ -69,7 +111,7 @@ class Admin:
             InvalidReplicationFactorError, InvalidConfigurationError: nothing was created.
         """
         for topic in new_topics:
-            _validate(topic)
+            validate_new_topic(topic)
         topic_ids = {topic.name: random_id() for topic in new_topics}
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
@@ -83,7 +125,7 @@ class Admin:
                     )
                 validate_topic_name(topic.name, names)
                 names.append(topic.name)
-                records += _creation(topic, topic_ids[topic.name])
+                records += creation(topic, topic_ids[topic.name])
             return records
 
         if validate_only:
@@ -93,7 +135,10 @@ class Admin:
         return topic_ids
 
     def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names of all topics, sorted.
+
+        What spark-log keeps for itself (metadata, committed offsets) are no topics here.
+        """
         return [topic.name for topic in self._cluster().image().topics()]
 
     def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
@@ -130,6 +175,209 @@ class Admin:
         for topic in doomed.values():
             cluster.store.delete_directory(topic.directory)
 
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+    ) -> dict[str, int]:
+        """Give topics more partitions, all of them or none.
+
+        Records stay where they are: a key whose records went to one partition may go to another
+        from now on. Who has a topic open sees the new ones when it looks at the metadata again.
+
+        Args:
+            topic_partitions: topic → how many it shall have in all.
+            validate_only: check everything and change nothing.
+
+        Returns:
+            How many partitions each topic has now (with ``validate_only``: would have).
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidPartitionsError: nothing was changed. The number
+                of partitions can only grow.
+        """
+        totals = {
+            name: count.total_count if isinstance(count, NewPartitions) else count
+            for name, count in topic_partitions.items()
+        }
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            return [
+                record
+                for name, total_count in totals.items()
+                for record in growth(image.topic(name), total_count)
+            ]
+
+        self._commit(decide, validate_only)
+        return totals
+
+    # --- settings --------------------------------------------------------------------------------
+
+    def alter_configs(
+        self, config_resources: Sequence[ConfigResource], *, validate_only: bool = False
+    ) -> None:
+        """Change settings of topics, all of them or none; keys that are not named stay (KIP-339).
+
+        Args:
+            config_resources: ``configs`` is a dict: key → new value, or key → ``(AlterConfigOp,
+                value)``. To delete goes back to the default. Only values of list keys can be
+                appended to and subtracted from, several at once with commas between them.
+            validate_only: check everything and change nothing.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidConfigurationError: nothing was changed.
+        """
+        changes = [(topic_of(resource), resource.configs) for resource in config_resources]
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            # The later of two that name one topic begins with what the earlier one makes of it.
+            overrides: dict[str, dict[str, str]] = {}
+            records: list[MetadataRecord] = []
+            for name, configs in changes:
+                own = overrides.setdefault(name, dict(image.topic(name).overrides))
+                given = configs if isinstance(configs, Mapping) else dict.fromkeys(configs or ())
+                for record in alterations(name, own, given):
+                    records.append(record)
+                    own.pop(record.name, None)
+                    own |= {} if record.value is None else {record.name: record.value}
+            return records
+
+        self._commit(decide, validate_only)
+
+    def describe_configs(
+        self,
+        config_resources: Sequence[ConfigResource],
+        *,
+        config_filter: ConfigFilter = "all",
+    ) -> dict[str, dict[str, dict[str, ConfigEntry]]]:
+        """Describe settings of topics: value, source, default, meaning.
+
+        Args:
+            config_resources: ``configs`` names the keys that are wanted; None for all of them.
+            config_filter: ``modified``: only what topics have of their own; ``default``: only what
+                they have not.
+
+        Returns:
+            ``{"topic": {name: {key: entry}}}``, as in kafka-python.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidConfigurationError: a topic, a key or the filter is
+                not known.
+        """
+        if config_filter not in get_args(ConfigFilter):
+            raise InvalidConfigurationError(
+                f"there is no config filter {config_filter!r}; expected "
+                f"{', '.join(get_args(ConfigFilter))}"
+            )
+        image = self._cluster().image()
+        described: dict[str, dict[str, ConfigEntry]] = {}
+        for resource in config_resources:
+            topic = image.topic(topic_of(resource))
+            keys = None if resource.configs is None else list(resource.configs)
+            entries = config_entries(topic.overrides, keys)
+            described[topic.name] = {
+                key: entry
+                for key, entry in entries.items()
+                if config_filter == "all" or entry.is_default == (config_filter == "default")
+            }
+        return {"topic": described}
+
+    # --- offsets and records ---------------------------------------------------------------------
+
+    def list_offsets(
+        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Look up offsets (``Admin.listOffsets``).
+
+        Args:
+            topic_partition_specs: partition → ``OffsetSpec.EARLIEST``, ``LATEST`` or
+                ``MAX_TIMESTAMP`` (of several records with the largest timestamp the first one,
+                KIP-734), or a time in milliseconds since the epoch: the first record at or after
+                it, in offset order.
+
+        Returns:
+            Offset and timestamp of each; offset -1 where there is no such record.
+
+        Raises:
+            UnknownTopicOrPartitionError: one of them does not exist.
+            InvalidTimestampError: a time is negative, or too far away.
+        """
+        specs = {TopicPartition(*key): int(s) for key, s in topic_partition_specs.items()}
+        for spec in specs.values():
+            check_spec(spec)
+        image = self._cluster().image()
+        logs = {key: self._log(image, key) for key in specs}
+        epochs = {
+            key: image.topic(key.topic).partitions[key.partition].leader_epoch for key in specs
+        }
+        found = self._of_each(
+            lambda key: list_offset(logs[key], specs[key], epochs[key]), list(specs)
+        )
+        return dict(zip(specs, found, strict=True))
+
+    def delete_records(
+        self, records_to_delete: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, DeletedRecords]:
+        """Delete all records before an offset (KIP-107).
+
+        They cannot be read any more when this returns, except by who has listed the log before,
+        for half of ``file.delete.delay.ms``. Their files are freed by a cleaner. Everything is
+        checked first; a storage that fails then may leave some partitions done. To do it again
+        does no harm.
+
+        Args:
+            records_to_delete: partition → the offset that it shall begin with; -1 deletes all
+                records there are. A partition that begins later stays as it is.
+
+        Returns:
+            Where each partition begins now.
+
+        Raises:
+            UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was deleted.
+            UnknownOutcomeError: whether the last one's were deleted could not be found out.
+        """
+        wanted = {TopicPartition(*key): offset for key, offset in records_to_delete.items()}
+        image = self._cluster().image()
+        logs = {key: self._log(image, key) for key in wanted}
+        offsets = {
+            key: offset_to_keep(log.observe(), wanted[key], str(key)) for key, log in logs.items()
+        }
+        return {key: DeletedRecords(move_log_start(log, offsets[key])) for key, log in logs.items()}
+
+    def describe_log_dirs(
+        self, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None = None
+    ) -> list[LogDirDescription]:
+        """Describe storage roots: which replicas lie in each, how large they are and how far.
+
+        Args:
+            topic_partitions: topic → partitions, or topics; None for all.
+
+        Raises:
+            UnknownTopicOrPartitionError: one of them does not exist.
+        """
+        image = self._cluster().image()
+        names = [topic.name for topic in image.topics()]
+        wanted = [
+            TopicPartition(name, number)
+            for name in dict.fromkeys(names if topic_partitions is None else topic_partitions)
+            for number in (
+                topic_partitions[name]
+                if isinstance(topic_partitions, Mapping)
+                else sorted(image.topic(name).partitions)
+            )
+        ]
+        logs = {key: self._log(image, key) for key in wanted}
+        views = self._of_each(lambda key: logs[key].observe(), wanted)
+        root = self._cluster().root
+        replicas = [
+            describe_replica(key, view, f"{root}/{logs[key].directory}")
+            for key, view in zip(wanted, views, strict=True)
+        ]
+        return [LogDirDescription(0, root, tuple(replicas))]
+
+    # --- how -------------------------------------------------------------------------------------
+
     def _cluster(self, create: bool = False) -> Cluster:
         if self._opened is None:
             self._opened = Cluster(
@@ -144,58 +392,31 @@ class Admin:
         except RootNotFoundError:
             return MetadataImage()
 
+    def _commit(self, decide: Decide, validate_only: bool) -> None:
+        """Change the metadata of a root that exists, or only decide what would change."""
+        metadata = self._cluster().metadata
+        if validate_only:
+            decide(metadata.image())
+        else:
+            metadata.commit(decide)
+
+    def _log(self, image: MetadataImage, key: TopicPartition) -> PartitionLog:
+        return self._cluster().partition_log(image.topic(key.topic), key.partition)
+
+    def _of_each(
+        self, look: Callable[[TopicPartition], _Answer], partitions: Sequence[TopicPartition]
+    ) -> list[_Answer]:
+        """Look at partitions: one after the other, where a look costs no request."""
+        if self._cluster().store.is_mapped or len(partitions) < 2:
+            return [look(partition) for partition in partitions]
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-admin") as pool:
+            return list(pool.map(look, partitions))
+
     def _describe(self, topic: TopicImage) -> TopicDescription:
-        partitions = []
-        for number, record in sorted(topic.partitions.items()):
-            view = self._cluster().partition_log(topic, number).observe()
-            partitions.append(
-                PartitionDescription(
-                    partition=number,
-                    leader=record.leader,
-                    replicas=record.replicas,
-                    isr=record.isr,
-                    log_start_offset=view.log_start_offset,
-                    log_end_offset=view.log_end_offset,
-                    size_bytes=sum(segment.file.size_bytes for segment in view.live.segments),
-                    segments=len(view.live.segments),
-                )
-            )
-        return TopicDescription(
-            topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides)
+        numbers = sorted(topic.partitions)
+        logs = {number: self._cluster().partition_log(topic, number) for number in numbers}
+        views = self._of_each(
+            lambda key: logs[key.partition].observe(),
+            [TopicPartition(topic.name, number) for number in numbers],
         )
-
-
-def _validate(topic: NewTopic) -> None:
-    validate_topic_name(topic.name)
-    if not 1 <= topic.num_partitions <= MAX_PARTITIONS:
-        raise InvalidPartitionsError(
-            f"topic {topic.name!r}: {topic.num_partitions} partitions; give 1 to {MAX_PARTITIONS}"
-        )
-    if topic.replication_factor != 1:
-        raise InvalidReplicationFactorError(
-            f"topic {topic.name!r}: replication factor {topic.replication_factor}, but 1 broker "
-            f"(storage root) is registered; give 1"
-        )
-    TopicConfig.parse(topic.topic_configs)
-
-
-def _creation(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
-    checked = TopicConfig.parse(topic.topic_configs)
-    values = checked.dotted()
-    named = [TopicConfig.model_fields[field].alias or field for field in checked.model_fields_set]
-    return [
-        TopicRecord(name=topic.name, topic_id=topic_id),
-        *(
-            PartitionRecord(topic_id=topic_id, partition_id=number)
-            for number in range(topic.num_partitions)
-        ),
-        *(
-            ConfigRecord(
-                resource_type=TOPIC_RESOURCE,
-                resource_name=topic.name,
-                name=key,
-                value=to_text(values[key]),
-            )
-            for key in sorted(named)
-        ),
-    ]
+        return describe_topic(topic, dict(zip(numbers, views, strict=True)))

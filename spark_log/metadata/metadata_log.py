@@ -76,11 +76,14 @@ class MetadataLog:
 
     def _replay_to_end(self) -> None:
         image, offset = None, self._offset
-        for batch in self._log.scan(self._offset):
+        while True:  # at the log's end this is one look for the next segment's name
+            batches, offset = self._log.fetch_from(offset)
+            if not batches:
+                break
             image = image or self._image.copy()
-            for value in batch.records.column("value").to_pylist():
-                image.replay(from_json(value))
-            offset = batch.base_offset + batch.records.num_rows
+            for batch in batches:
+                for value in batch.records.column("value").to_pylist():
+                    image.replay(from_json(value))
         if image is not None:
             self._image, self._offset = image, offset
 

@@ -351,16 +351,21 @@ def _sync_directory(directory: str) -> None:
 
 
 def _file_system(path: str) -> str:
-    """Return the type of the file system that ``path`` lies on, where Linux tells it."""
+    kind = file_system_type(path)
+    return f"a file system of {f'type {kind}' if kind else 'unknown type'}"
+
+
+def file_system_type(path: str) -> str:
+    """Return the type of the file system that ``path`` lies on, empty where nothing tells it."""
     try:
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             found = [line.split()[1:3] for line in mounts]
     except OSError:
-        return "a file system of unknown type"
+        return ""
     real = os.path.realpath(path)
     best = max(
         (pair for pair in found if real == pair[0] or real.startswith(pair[0].rstrip("/") + "/")),
         key=lambda pair: len(pair[0]),
-        default=["/", "unknown type"],
+        default=["/", ""],
     )
-    return f"a file system of type {best[1]}"
+    return best[1]

@@ -116,6 +116,8 @@ class Failure:
                 f"object store with conditional writes",
                 path=path,
             )
+        if self.may_succeed_later:
+            return errors.StorageUnavailableError(f"{path}: {self}; try again", path=path)
         is_denied = self.status in (401, 403) or "User" in self.code
         hint = "; check the credentials and their rights" if is_denied else ""
         return errors.StorageError(f"{path}: {self}{hint}", path=path)

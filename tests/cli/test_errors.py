@@ -14,17 +14,22 @@ from spark_log.cli.errors import run, verdict
 from tests.cli.support import append, environment, spark_log_process
 
 MISTAKES = [
+    errors.InconsistentGroupProtocolError,
     errors.InvalidConfigurationError,
+    errors.InvalidGroupIdError,
     errors.InvalidOptionError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
+    errors.InvalidSessionTimeoutError,
     errors.InvalidTimestampError,
     errors.InvalidTopicError,
+    errors.NoOffsetForPartitionError,
     errors.OffsetOutOfRangeError,
     errors.RecordTooLargeError,
     errors.RootNotFoundError,
+    errors.SerializationError,
     errors.TopicAlreadyExistsError,
     errors.UnknownTopicOrPartitionError,
     errors.UnsupportedCompressionTypeError,
@@ -32,18 +37,29 @@ MISTAKES = [
 ]
 FAILURES = [
     errors.AlreadyExistsError,
+    errors.BufferExhaustedError,
     errors.CommitFailedError,
+    errors.ConcurrentModificationError,
     errors.CorruptRecordError,
     errors.DataLossError,
+    errors.FencedInstanceIdError,
+    errors.GroupMaxSizeReachedError,
+    errors.IllegalGenerationError,
+    errors.IllegalStateError,
     errors.InvalidProducerEpochError,
+    errors.KafkaTimeoutError,
     errors.LogEndOffsetMismatchError,
     errors.NotFoundError,
     errors.NotRepeatableError,
     errors.OutOfOrderSequenceError,
+    errors.RecordDeserializationError,
     errors.StorageError,
     errors.StorageFullError,
     errors.StorageTimeoutError,
+    errors.StorageUnavailableError,
+    errors.UnknownMemberIdError,
     errors.UnknownOutcomeError,
+    errors.WakeupError,
 ]
 
 

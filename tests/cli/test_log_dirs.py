@@ -41,6 +41,8 @@ def test_json_says_the_same(shell, root):
         "topic": "weather",
         "partition": 0,
         "size_bytes": weather.stat().st_size,
+        "offset_lag": 0,
+        "is_future": False,
         "segments": 1,
         "log_start_offset": 0,
         "log_end_offset": 1,

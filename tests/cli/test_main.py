@@ -6,14 +6,21 @@ from spark_log import __version__
 from tests.cli.support import spark_log_process
 
 COMMANDS = [
+    "configs",
     "console-consumer",
     "console-producer",
+    "consumer-perf",
+    "delete-records",
     "dump-log",
     "log-dirs",
+    "offsets",
+    "producer-perf",
     "topics",
     "verify",
     "version",
 ]
+GROUPS = {"configs": "describe", "offsets": "list", "topics": "list"}
+"""Groups of commands, each with one of them."""
 
 
 class TestHelp:
@@ -24,16 +31,17 @@ class TestHelp:
         listed = outcome.out.partition("Commands:\n")[2].splitlines()
         assert sorted(line.split()[0] for line in listed) == COMMANDS
 
-    @pytest.mark.parametrize("argv", [[], ["topics"]], ids=["all", "topics"])
+    @pytest.mark.parametrize("argv", [[], *([group] for group in GROUPS)], ids=["all", *GROUPS])
     def test_does_not_cut_short_what_a_command_does(self, shell, argv):
         assert "..." not in shell(*argv).out.partition("Commands:\n")[2]
 
-    def test_of_a_group_is_what_its_name_alone_shows(self, shell):
-        assert shell("topics").out == shell("topics", "--help").out
+    @pytest.mark.parametrize("group", GROUPS)
+    def test_of_a_group_is_what_its_name_alone_shows(self, shell, group):
+        assert shell(group).out == shell(group, "--help").out
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_is_plain_text_that_names_the_output_option(self, shell, command):
-        argv = [command, "list"] if command == "topics" else [command]
+        argv = [command, GROUPS[command]] if command in GROUPS else [command]
         outcome = shell(*argv, "--help")
         assert outcome.status == 0
         assert "--output <text|json>" in outcome.out

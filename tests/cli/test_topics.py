@@ -1,4 +1,4 @@
-"""``spark-log topics``: create, list, describe, delete."""
+"""``spark-log topics``: create, list, describe, alter, delete."""
 
 import os
 import pty
@@ -161,6 +161,44 @@ class TestDescribe:
         outcome = shell("topics", "describe", "flight")
         assert (outcome.status, outcome.out) == (2, "")
         assert outcome.error == "there is no topic 'flight'; did you mean flights?"
+
+
+class TestAlter:
+    def test_gives_topics_more_partitions(self, shell, admin):
+        outcome = shell("topics", "alter", "flights", "weather", "--partitions", "3")
+        assert (outcome.status, outcome.err) == (0, "")
+        assert outcome.lines == [
+            "Topic flights has 3 partitions.",
+            "Topic weather has 3 partitions.",
+        ]
+        assert [len(topic.partitions) for topic in admin.describe_topics()] == [3, 3]
+
+    def test_can_only_check(self, shell, admin):
+        argv = ["topics", "alter", "flights", "--partitions", "3", "--validate-only"]
+        assert shell(*argv).out == "Topic flights would have 3 partitions.\n"
+        assert shell(*argv, "--json").document == {
+            "topics": [{"topic": "flights", "partition_count": 3}],
+            "validate_only": True,
+        }
+        assert len(admin.describe_topics(["flights"])[0].partitions) == 2
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            (["flights", "--partitions", "2"], "already has 2 partitions"),
+            (["weather", "flights", "--partitions", "2"], "already has 2 partitions"),
+            (["flights", "--partitions", "1"], "1 would not be an increase"),
+            (["flights", "--partitions", "200001"], "give 3 to 200000"),
+            (["flihgts", "--partitions", "3"], "did you mean flights?"),
+            (["flights"], "Missing option '--partitions'"),
+        ],
+        ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+    )
+    def test_refuses_mistakes_and_changes_nothing(self, shell, admin, argv, message):
+        outcome = shell("topics", "alter", *argv)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert message in outcome.error
+        assert [len(topic.partitions) for topic in admin.describe_topics()] == [2, 1]
 
 
 class TestDelete:

@@ -2,6 +2,7 @@
 
 from spark_log.metadata import Cluster
 from spark_log.metadata.metadata_log import DIRECTORY
+from tests.record.samples import numbered
 
 
 def metadata_files(root):
@@ -11,3 +12,11 @@ def metadata_files(root):
 
 def topic_names(root):
     return [topic.name for topic in Cluster(root).image().topics()]
+
+
+def append(root, topic, count, *, partition=0, first=0):
+    """Append numbered records to a partition, as one segment; return its log."""
+    cluster = Cluster(root)
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    log.append(numbered(first, count))
+    return log

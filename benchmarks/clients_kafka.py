@@ -1,0 +1,272 @@
+"""Our Producer and Consumer beside confluent-kafka and a real Kafka broker, in one run.
+
+    python -m benchmarks.clients_kafka --records 1000000 --repeats 3
+
+Values of 100 bytes, no keys, 4 partitions, acks=all, idempotent; each library is its own best on
+one machine: ours has no server, Kafka's broker runs beside its client. They take turns, and figures
+are medians of the repeats. Neither syncs to disk, which is Kafka's default; our synced figure
+stands beside. Latencies are of one record at a time, without lingering, one partition. Nothing is
+deleted before the end (see `log_workload.local_stores`): it takes 1 KB of disk per record and
+repeat.
+
+Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+"""
+
+import argparse
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+
+from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, ClientPeer, stamp_now
+from benchmarks.kafka_broker import KAFKA_VERSION, BrokerError, KafkaBroker, ToolMissingError
+from benchmarks.log_report import Figure, Report, parser, percentile
+from benchmarks.log_workload import creation_us_of
+from benchmarks.spark_log_client import SparkLogPeer
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_WARMUP_RECORDS = 200_000
+_WARMUPS = 200
+_WIDTH = 110  # so that what a figure is of stands in one line
+_PROJECT = Path(__file__).parent.parent
+_console = Console(stderr=True)
+
+
+def main() -> int:
+    """Run the benchmark as the command line says; return the exit status."""
+    options = parser("clients_kafka", __doc__)
+    options.add_argument("--records", type=int, default=1_000_000, help="of each pass (1000000)")
+    options.add_argument("--repeats", type=int, default=3, help="passes of each (3)")
+    options.add_argument("--latencies", type=int, default=2_000, help="records one by one (2000)")
+    options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
+    options.add_argument("--starts", type=int, default=7, help="new processes (7)")
+    options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
+    chosen = options.parse_args()
+    if min(chosen.records, chosen.repeats, chosen.latencies, chosen.starts) < 1:
+        options.error("--records, --repeats, --latencies and --starts must be at least 1")
+    try:
+        report = measure(chosen)
+    except ToolMissingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    report.print(Console(width=max(_WIDTH, Console().width)))
+    if chosen.json:
+        print(f"written: {report.write_json()}")
+    return 0
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure both, one figure after the other."""
+    with ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory)
+        work = Path(stack.enter_context(temporary))
+        ours = SparkLogPeer(str(work / "root"))
+        peers: list[ClientPeer] = [ours]
+        if not options.ours_only:
+            peers.append(_kafka(stack, options.directory))
+        synced = SparkLogPeer(str(work / "synced"), is_synced=True)
+        figures = throughput(peers, ours, synced, options)
+        creation_us = median(creation_us_of(work / f"created-{number}") for number in range(50))
+        figures += [
+            *latency(peers, options),
+            *end_to_end(peers, options),
+            *first_record(peers, options.starts),
+        ]
+    notes: dict[str, object] = {
+        "records": options.records,
+        "repeats": options.repeats,
+        "latencies of": options.latencies,
+        # Beyond about 60 µs an ext4 is busy with files deleted lately: see `local_stores`.
+        "creating a file, before latencies, µs": round(creation_us),
+    }
+    if not options.ours_only:
+        notes["Kafka"] = f"{KAFKA_VERSION}, confluent-kafka {version('confluent-kafka')}"
+    return Report("clients_kafka", figures, notes)
+
+
+def throughput(
+    peers: Sequence[ClientPeer],
+    ours: SparkLogPeer,
+    synced: SparkLogPeer,
+    options: argparse.Namespace,
+) -> list[Figure]:
+    """Return millions of records a second, sent and polled."""
+    count = options.records
+    sent_s: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    polled_s: dict[str, list[float]] = {name: [] for peer in peers for name in peer.pollers()}
+    table_s: dict[str, list[float]] = {"send": [], "poll": [], "synced": []}
+    for repeat in range(-1, options.repeats):
+        n = min(_WARMUP_RECORDS, count) if repeat < 0 else count
+        first = repeat % len(peers)
+        for peer in [*peers[first:], *peers[:first]]:
+            topic = _new_topic(peer, f"pass{repeat + 1}")
+            sent = peer.send_all(topic, n)
+            _check(peer, topic, n)
+            polled = {name: poll(topic, n) for name, poll in peer.pollers().items()}
+            _tell(f"sent {n / sent / 1e6:.2f} M/s, polled in {polled}")
+            if repeat >= 0:
+                sent_s[peer.name].append(sent)
+                for name, took_s in polled.items():
+                    polled_s[name].append(took_s)
+        topic = _new_topic(ours, f"tables{repeat + 1}")
+        as_tables = {"send": ours.send_table(topic, n), "poll": ours.poll_table(topic, n)}
+        _check(ours, topic, n)
+        topic = _new_topic(synced, f"synced{repeat + 1}")
+        as_tables["synced"] = synced.send_all(topic, n)
+        _check(synced, topic, n)
+        if repeat >= 0:
+            for name, took_s in as_tables.items():
+                table_s[name].append(took_s)
+    figures = _compared(
+        "send() record by record", _rates(sent_s, count), at_least=0.8, ratio_at_least=1
+    )
+    rate = count / median(table_s["synced"]) / 1e6
+    figures.append(Figure("send() record by record, synced", rate, "M records/s"))
+    rate = count / median(table_s["send"]) / 1e6
+    figures.append(Figure("send_table()", rate, "M records/s", at_least=5))
+    figures += _compared("poll() records", _rates(polled_s, count), at_least=1, ratio_at_least=3)
+    rate = count / median(table_s["poll"]) / 1e6
+    return [*figures, Figure("poll_table()", rate, "M records/s", at_least=10)]
+
+
+def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
+    """Return how long one record takes to be acknowledged, nothing else going on."""
+    took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    each = -(-options.latencies // options.repeats)
+    for repeat in range(options.repeats):
+        for peer in peers:
+            topic = _new_topic(peer, f"one{repeat}", 1)
+            send, close = peer.open_sender(topic)
+            for number in range(each + _WARMUPS):
+                start = time.perf_counter()
+                send(stamp_now())
+                if number >= _WARMUPS:
+                    took_ms[peer.name].append((time.perf_counter() - start) * 1000)
+            close()
+            _check(peer, topic, each + _WARMUPS)
+    return _percentiles("one record, send to acknowledged", took_ms, {50: 0.5, 99: 3})
+
+
+def end_to_end(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
+    """Return how long a record takes from `send` until another process has polled it."""
+    took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    each = -(-options.latencies // options.repeats)
+    for repeat in range(options.repeats):
+        for peer in peers:
+            topic = _new_topic(peer, f"follow{repeat}", 1)
+            took_ms[peer.name] += _followed(peer, topic, each, options.every_ms)
+    return _percentiles("produce to consume, another process", took_ms, {50: 2, 99: 6})
+
+
+def first_record(peers: Sequence[ClientPeer], starts: int) -> list[Figure]:
+    """Return how long a new process takes to import the library and have a record acknowledged."""
+    took_s: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    for peer in peers:
+        peer.create_topic(FIRST_RECORD_TOPIC, 1)
+    for number in range(-1, starts):  # the first one warms the caches
+        for peer in peers:
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", peer.first_record], cwd=_PROJECT, check=True)
+            if number >= 0:
+                took_s[peer.name].append(time.perf_counter() - start)
+    for peer in peers:
+        _check(peer, FIRST_RECORD_TOPIC, starts + 1)
+    goals = [0.5, None]
+    return [
+        Figure(f"import and first record, new process: {name}", median(seconds), "s", at_most=goal)
+        for (name, seconds), goal in zip(took_s.items(), goals, strict=False)
+    ]
+
+
+def _kafka(stack: ExitStack, directory: Path | None) -> ClientPeer:
+    try:
+        from benchmarks.kafka_client import KafkaPeer
+    except ImportError:
+        raise ToolMissingError(
+            "the client is missing: pip install -c constraints.txt confluent-kafka"
+        ) from None
+    return KafkaPeer(stack.enter_context(KafkaBroker(directory)))
+
+
+def _followed(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
+    theirs, own = _PROCESSES.Pipe()
+    arguments = (peer.address, topic, count + _WARMUPS, own)
+    reader = _PROCESSES.Process(target=peer.read_stamps, args=arguments, daemon=True)
+    reader.start()
+    own.close()  # so that a reader that fails is noticed here
+    send, close = peer.open_sender(topic)
+    theirs.recv()
+    pace = random.Random(0)
+    for _ in range(count + _WARMUPS):
+        time.sleep(pace.uniform(0, 2 * every_ms) / 1000)
+        send(stamp_now())
+    ages_ms: list[float] = theirs.recv()
+    reader.join()
+    close()
+    return ages_ms[_WARMUPS:]
+
+
+def _new_topic(peer: ClientPeer, topic: str, partitions: int = PARTITIONS) -> str:
+    peer.create_topic(topic, partitions)
+    os.sync()
+    return topic
+
+
+def _check(peer: ClientPeer, topic: str, count: int) -> None:
+    found = peer.record_count(topic)
+    if found != count:
+        raise BrokerError(f"{peer.name}: {found} records in {topic}, but {count} were sent")
+
+
+def _rates(seconds: dict[str, list[float]], count: int) -> dict[str, float]:
+    return {name: count / median(each) / 1e6 for name, each in seconds.items()}
+
+
+def _compared(
+    what: str, rates: dict[str, float], *, at_least: float, ratio_at_least: float
+) -> list[Figure]:
+    """Return ours with its goal, the other's, and the ratio with its goal."""
+    own, *others = rates.items()
+    figures = [Figure(f"{what}: {own[0]}", own[1], "M records/s", at_least=at_least)]
+    for name, rate in others:
+        figures.append(Figure(f"{what}: {name}", rate, "M records/s"))
+        ratio = own[1] / rate
+        figures.append(Figure(f"{what}: ours / {name}", ratio, at_least=ratio_at_least))
+    return figures
+
+
+def _percentiles(
+    what: str, took_ms: dict[str, list[float]], goals: dict[int, float]
+) -> list[Figure]:
+    own = next(iter(took_ms))
+    return [
+        Figure(
+            f"{what}, p{percent}: {name}",
+            percentile(each, percent),
+            "ms",
+            at_most=goal if name == own else None,
+        )
+        for percent, goal in goals.items()
+        for name, each in took_ms.items()
+    ]
+
+
+def _tell(text: str) -> None:
+    _console.print(text, style="dim", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""How fast a `Consumer` reads, how soon it sees an append, and what it costs while it waits.
+
+    python -m benchmarks.consumer --records 2000000 --appends 2000
+
+Reading: records of 100-byte values and 8-byte keys, in batches as a producer makes them (16 KB are
+a batch of Kafka's; ours are larger) and in large ones; cached by the system, uncompressed. Latency:
+one process appends 2 KB every few milliseconds, unsynced, another one polls. Waiting: processor
+time of a process whose consumer polls and gets nothing.
+"""
+
+import argparse
+import multiprocessing
+import random
+import struct
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from benchmarks.log_report import Figure, Report, parser, percentile, run
+from benchmarks.log_workload import SMALL_BATCH, VALUE_BYTES, records
+from spark_log import Admin, Consumer, NewTopic
+from spark_log.consumer import fetcher
+from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster
+from spark_log.storage.directory_watch import SilentWatch
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_STAMP = struct.Struct("<q")
+_WARMUPS = 100
+_TOPIC = "flights"
+_LARGE_BATCH = 16_384
+_MEDIUM_BATCH = 1_024
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = parser("consumer", __doc__)
+    options.add_argument("--records", type=int, default=2_000_000, help="to read (2,000,000)")
+    options.add_argument("--appends", type=int, default=2_000, help="to be seen (2000)")
+    options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
+    options.add_argument("--idle-s", type=float, default=10, help="how long to wait idly (10)")
+    run(options, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure everything."""
+    with TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
+        root = Path(directory)
+        figures = [*_reading(root / "reading", options.records)]
+        seen_ms = _seen_ms(str(root / "latency"), options)
+        for percent, goal in ((50, 2), (99, 6)):
+            figures.append(
+                Figure(
+                    f"append to polled in another process, p{percent}",
+                    percentile(seen_ms, percent),
+                    "ms",
+                    at_most=goal,
+                )
+            )
+        figures += _waiting(root, options.idle_s)
+    return Report("consumer", figures, {"records": options.records, "appends": options.appends})
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _reading(root: Path, count: int) -> list[Figure]:
+    Admin(root).create_topics(
+        [NewTopic(name, 2, topic_configs={"flush.on.append": "false"}) for name in ("m", "l")]
+    )
+    for name, rows in (("m", _MEDIUM_BATCH), ("l", _LARGE_BATCH)):
+        batch = records(rows)
+        for log in _logs(root, name):
+            for _ in range(count // rows // 2):
+                if name == "l":
+                    log.append([batch] * 1)
+                else:
+                    log.append(batch)
+    figures = []
+    for name, what in (("m", f"batches of {_MEDIUM_BATCH:,}"), ("l", f"of {_LARGE_BATCH:,}")):
+        polled = max(_rate(root, name, _poll) for _ in range(3))
+        tables = max(_rate(root, name, _poll_table) for _ in range(3))
+        figures += [
+            Figure(f"poll, {what}", polled / 1e6, "M records/s", at_least=1),
+            Figure(f"poll_table, {what}", tables / 1e6, "M records/s", at_least=10),
+        ]
+    return figures
+
+
+def _rate(root: Path, topic: str, poll: Callable[[Consumer], int]) -> float:
+    with Consumer(topic, root=root, auto_offset_reset="earliest") as consumer:
+        count = poll(consumer)
+        began = time.perf_counter()
+        while got := poll(consumer):
+            count += got
+            ended = time.perf_counter()
+    return count / (ended - began)
+
+
+def _poll(consumer: Consumer) -> int:
+    return sum(len(found) for found in consumer.poll(timeout_ms=500).values())
+
+
+def _poll_table(consumer: Consumer) -> int:
+    rows: int = consumer.poll_table(timeout_ms=500).num_rows
+    return rows
+
+
+def _logs(root: Path, topic: str) -> list[PartitionLog]:
+    cluster = Cluster(root)
+    image = cluster.topic(topic)
+    return [cluster.partition_log(image, number) for number in image.partitions]
+
+
+# --- latency -------------------------------------------------------------------------------------
+
+
+def _seen_ms(root: str, options: argparse.Namespace) -> list[float]:
+    """Append stamped batches at an uneven pace; return how long each took to be polled."""
+    Admin(root).create_topics([NewTopic(_TOPIC, topic_configs={"flush.on.append": "false"})])
+    (log,) = _logs(Path(root), _TOPIC)
+    count = options.appends + _WARMUPS
+    theirs, ours = _PROCESSES.Pipe()
+    reader = _PROCESSES.Process(target=_read, args=(root, count, ours), daemon=True)
+    reader.start()
+    theirs.recv()
+    pace = random.Random(0)
+    for _ in range(count):
+        time.sleep(pace.uniform(0, 2 * options.every_ms) / 1000)
+        log.append(_stamped(_STAMP.pack(time.monotonic_ns())))
+    seen: list[float] = theirs.recv()
+    reader.join()
+    return seen[_WARMUPS:]
+
+
+def _read(root: str, count: int, pipe: Connection) -> None:
+    took_ms: list[float] = []
+    with Consumer(_TOPIC, root=root, auto_offset_reset="earliest") as consumer:
+        consumer.poll(timeout_ms=10)
+        pipe.send("ready")
+        while len(took_ms) < count:
+            for found in consumer.poll(timeout_ms=1000).values():
+                now_ns = time.monotonic_ns()
+                for record in found:
+                    if record.offset % SMALL_BATCH == 0:
+                        assert isinstance(record.value, bytes)
+                        took_ms.append((now_ns - _STAMP.unpack_from(record.value)[0]) / 1e6)
+    pipe.send(took_ms)
+
+
+_BATCH = records(SMALL_BATCH)
+
+
+def _stamped(stamp: bytes) -> pa.RecordBatch:
+    values = pa.array([stamp.ljust(VALUE_BYTES, b"-")] * SMALL_BATCH, pa.binary())
+    columns = [_BATCH.column(0), values, *_BATCH.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=_BATCH.schema)
+
+
+# --- waiting -------------------------------------------------------------------------------------
+
+
+def _waiting(root: Path, idle_s: float) -> list[Figure]:
+    figures = []
+    for partitions, has_hints in ((1, True), (300, True), (1, False)):
+        path = root / f"idle-{partitions}"
+        if not path.exists():
+            Admin(path).create_topics([NewTopic(_TOPIC, partitions)])
+            for log in _logs(path, _TOPIC):
+                log.append(records(1))
+        theirs, ours = _PROCESSES.Pipe()
+        waiter = _PROCESSES.Process(target=_wait, args=(str(path), idle_s, has_hints, ours))
+        waiter.start()
+        share = theirs.recv()
+        waiter.join()
+        hints = "" if has_hints else ", no hints"
+        goal = 2 if has_hints else None
+        what = f"waiting, {partitions} partition{'s' if partitions > 1 else ''}{hints}"
+        figures.append(Figure(what, share * 100, "% of a core", at_most=goal))
+    return figures
+
+
+def _wait(root: str, idle_s: float, has_hints: bool, pipe: Connection) -> None:
+    if not has_hints:
+        fetcher.watch_directories = lambda store: SilentWatch()
+    with Consumer(_TOPIC, root=root) as consumer:
+        for _ in range(20):
+            consumer.poll(timeout_ms=100)
+        began, used = time.monotonic(), time.process_time()
+        while time.monotonic() - began < idle_s:
+            consumer.poll(timeout_ms=1000)
+        pipe.send((time.process_time() - used) / (time.monotonic() - began))
+
+
+if __name__ == "__main__":
+    main()

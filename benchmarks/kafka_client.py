@@ -1,0 +1,158 @@
+"""confluent-kafka and a real broker, as `clients_kafka` measures them."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.client_peer import (
+    FIRST_RECORD_TOPIC,
+    MAX_RECORDS,
+    PARTITIONS,
+    Poll,
+    Send,
+    age_ms,
+    values,
+)
+from benchmarks.kafka_broker import BrokerError, KafkaBroker
+
+_FIRST_RECORD = """
+from confluent_kafka import Producer
+p = Producer({{"bootstrap.servers": "{servers}", "acks": "all", "linger.ms": 0}})
+p.produce("{topic}", b"x" * 100)
+raise SystemExit(p.flush(30))
+"""
+_QUEUED = 1_000_000
+"""Messages that may wait to be sent: ten times the default, so that `produce` blocks less."""
+_MORE_AHEAD: dict[str, object] = {"queued.min.messages": 1_000_000}
+"""By default it fetches 100,000 messages ahead, and then pauses for a second."""
+_QUIET: dict[str, object] = {"log_level": 2}
+"""That the broker stops at the end is no news."""
+
+
+class KafkaPeer:
+    """See `ClientPeer`. Callbacks are left out: the client is as fast as it gets."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        """Args: broker: started."""
+        self._broker = broker
+        self.read_stamps = read_stamps
+        self._admin = AdminClient({"bootstrap.servers": self.address, **_QUIET})
+
+    @property
+    def address(self) -> str:
+        """See `ClientPeer`."""
+        return self._broker.bootstrap_servers
+
+    @property
+    def first_record(self) -> str:
+        """See `ClientPeer`."""
+        return _FIRST_RECORD.format(servers=self.address, topic=FIRST_RECORD_TOPIC)
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """See `ClientPeer`."""
+        for done in self._admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            done.result(30)
+
+    def record_count(self, topic: str) -> int:
+        """See `ClientPeer`."""
+        consumer = _consumer(self.address)
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+            for number in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ]
+        consumer.close()
+        return sum(ends)
+
+    def send_all(self, topic: str, count: int) -> float:
+        """See `ClientPeer`."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.address,
+                "acks": "all",
+                "enable.idempotence": True,
+                **_QUIET,
+                "queue.buffering.max.messages": _QUEUED,
+            }
+        )
+        produce = producer.produce
+        start = time.perf_counter()
+        for value in values(count):
+            while True:
+                try:
+                    produce(topic, value)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        left = producer.flush(60)
+        took_s = time.perf_counter() - start
+        if left:
+            raise BrokerError(f"{left} of {count} records were not acknowledged in 60 s")
+        return took_s
+
+    def pollers(self) -> dict[str, Poll]:
+        """See `ClientPeer`."""
+        return {
+            self.name: partial(self._poll_all, **_MORE_AHEAD),
+            f"{self.name}, defaults": self._poll_all,
+        }
+
+    def _poll_all(self, topic: str, count: int, **settings: object) -> float:
+        consumer = _consumer(self.address, **settings)
+        start = time.perf_counter()
+        consumer.assign(
+            [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
+        )
+        seen = size_bytes = 0
+        while seen < count:
+            for message in consumer.consume(min(MAX_RECORDS, count - seen), timeout=10):
+                size_bytes += len(message.value())
+                seen += 1
+        took_s = time.perf_counter() - start
+        consumer.close()
+        return took_s
+
+    def open_sender(self, topic: str) -> tuple[Send, Callable[[], None]]:
+        """See `ClientPeer`."""
+        producer = Producer(
+            {"bootstrap.servers": self.address, "acks": "all", "linger.ms": 0, **_QUIET}
+        )
+
+        def send(value: bytes) -> None:
+            producer.produce(topic, value)
+            producer.flush()
+
+        return send, producer.flush
+
+
+def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
+    """See `ClientPeer`."""
+    consumer = _consumer(address)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    consumer.poll(1)
+    pipe.send("waiting")
+    took_ms: list[float] = []
+    while len(took_ms) < count:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            took_ms.append(age_ms(message.value()))
+    consumer.close()
+    pipe.send(took_ms)
+
+
+def _consumer(address: str, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            **settings,
+            **_QUIET,
+            "bootstrap.servers": address,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )

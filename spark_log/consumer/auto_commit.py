@@ -1,0 +1,100 @@
+"""Committing what was consumed without being asked (``enable.auto.commit``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+from spark_log.clock import Clock
+from spark_log.consumer.committer import Committer
+from spark_log.consumer.subscription import Subscription
+from spark_log.errors import SparkLogError
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class AutoCommit:
+    """Commits positions at the beginning of a poll: all that was returned before is done by then.
+
+    Positions that stand where they were committed last are left out, so that a consumer that waits
+    makes no commits.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        committer: Committer | None,
+        interval_ms: float,
+        clock: Clock,
+    ) -> None:
+        """Begin.
+
+        Args:
+            subscription: has the positions.
+            committer: None: nothing is committed.
+            interval_ms: from one commit to the next.
+            clock: measures it.
+        """
+        self._subscription = subscription
+        self._committer = committer
+        self._interval_ms = interval_ms
+        self._clock = clock
+        self._due_ms = clock.monotonic_ms() + interval_ms
+        self._committed: dict[tuple[TopicPartition, str], int] = {}
+        self._pending: Future[None] | None = None
+
+    def commit_if_due(self) -> None:
+        """Commit in the background when the interval has passed; failures are logged."""
+        if self._committer is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._due_ms or (self._pending is not None and not self._pending.done()):
+            return
+        self._due_ms = now_ms + self._interval_ms
+        self._begin()
+
+    def commit_now(self, timeout_ms: float | None = None) -> None:
+        """Commit and wait for it; a failure is logged: what was consumed will come again."""
+        if self._committer is None:
+            return
+        future = self._begin()
+        if future is None:
+            return
+        try:
+            future.result(None if timeout_ms is None else timeout_ms / 1000)
+        except SparkLogError:
+            pass  # was logged
+        except FutureTimeoutError:
+            _log.warning("the last commit was not done within %s ms", timeout_ms)
+
+    def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Forget what is known of these: they are being committed by hand."""
+        for key in [key for key in self._committed if key[0] in offsets]:
+            del self._committed[key]
+
+    def _begin(self) -> Future[None] | None:
+        assert self._committer is not None
+        moved: dict[tuple[TopicPartition, str], int] = {}
+        for named, state in self._subscription.partitions.items():
+            key = named, state.topic.topic_id
+            if state.position is not None and self._committed.get(key) != state.position:
+                moved[key] = state.position
+        if not moved:
+            return None
+        offsets = {named: OffsetAndMetadata(at) for (named, _), at in moved.items()}
+        topic_ids = {named.topic: topic_id for named, topic_id in moved}
+        self._committed.update(moved)
+        self._pending = self._committer.commit(offsets, topic_ids)
+
+        def note_failure(done: Future[None]) -> None:
+            error = done.exception()
+            if error is not None:
+                for key in moved:
+                    self._committed.pop(key, None)
+                _log.warning("consumed offsets were not committed, trying again: %s", error)
+
+        self._pending.add_done_callback(note_failure)
+        return self._pending

@@ -1,0 +1,58 @@
+"""Which claims of members to own a partition count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_log.coordinator.assignors.assignor import Subscription
+from spark_log.types import TopicPartition
+
+
+def claims_in_force(
+    subscriptions: Mapping[str, Subscription],
+) -> dict[str, frozenset[TopicPartition]]:
+    """Return what each member claims to own, without what one of a newer generation claims too.
+
+    So a member that missed a rebalance loses what another one has got by it. Two of the same,
+    newest generation both keep their claim here: both may be at work on the partition.
+    """
+    newest: dict[TopicPartition, int] = {}
+    for subscription in subscriptions.values():
+        for partition in subscription.owned:
+            if subscription.generation >= newest.get(partition, subscription.generation):
+                newest[partition] = subscription.generation
+    return {
+        member: frozenset(each for each in it.owned if newest[each] == it.generation)
+        for member, it in subscriptions.items()
+    }
+
+
+def undisputed(
+    claims: Mapping[str, frozenset[TopicPartition]],
+) -> dict[str, set[TopicPartition]]:
+    """Return ``claims`` without what more than one member claims: there all of them lose."""
+    once: set[TopicPartition] = set()
+    again: set[TopicPartition] = set()
+    for claimed in claims.values():
+        again |= once & claimed
+        once |= claimed
+    return {member: set(claimed - again) for member, claimed in claims.items()}
+
+
+def former_owners(
+    subscriptions: Mapping[str, Subscription], members: list[str]
+) -> dict[TopicPartition, int]:
+    """Return who last owned a partition before the newest generation of all, by position.
+
+    Kafka's ``prevAssignment``: of several the one of the highest generation, then the first in
+    ``members``.
+    """
+    newest = max((each.generation for each in subscriptions.values()), default=-1)
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for position, member in enumerate(members):
+        subscription = subscriptions[member]
+        if subscription.generation < newest:
+            for partition in subscription.owned:
+                if partition not in found or found[partition][0] < subscription.generation:
+                    found[partition] = subscription.generation, position
+    return {partition: position for partition, (_, position) in found.items()}

@@ -1,0 +1,125 @@
+"""A sticky assignment where all members subscribed to the same topics."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from spark_log.coordinator.assignors.assignor import partitions_of
+from spark_log.coordinator.assignors.sticky_racks import StickyRacks
+from spark_log.types import TopicPartition
+
+
+class ConstrainedAssignment:
+    """Kafka's ``AbstractStickyAssignor.ConstrainedAssignmentBuilder``.
+
+    Every member gets ``n // m`` partitions, and ``n % m`` of them one more: first those that own
+    that many already. Members keep as much of what they own as their size allows, partitions with
+    low numbers first, and the rest goes to the members that have too few, in turn. With racks, what
+    is in the wrong rack is not kept, and is dealt out within racks before anything else.
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[str, int],
+        owned: list[set[TopicPartition]],
+        racks: StickyRacks,
+    ) -> None:
+        """Take what there is, topics in order, and what members own, by position."""
+        self._partitions = partitions
+        self._owned = owned
+        self._racks = racks
+        members = max(1, len(owned))
+        self._quota, self._larger_left = divmod(sum(partitions.values()), members)
+        self._assigned: list[list[TopicPartition]] = [[] for _ in owned]
+        self._below_quota: list[int] = []
+        self._at_quota: list[int] = []  # and may get one more
+
+    def build(self) -> list[list[TopicPartition]]:
+        """Return what each member gets."""
+        self._keep_owned()
+        kept = {partition for each in self._assigned for partition in each}
+        rest = [
+            partition
+            for topic, count in self._partitions.items()
+            for partition in partitions_of(topic, count)
+            if partition not in kept
+        ]
+        if self._racks.matter:
+            rest = self._deal_out_within_racks(self._racks.by_candidates(rest))
+        self._deal_out(rest)
+        return self._assigned
+
+    def _keep_owned(self) -> None:
+        for member, owned in enumerate(self._owned):
+            keep = sorted(
+                (each for each in owned if not self._racks.mismatch(member, each)),
+                key=lambda each: (each.partition, each.topic),
+            )
+            if len(keep) < self._quota:
+                self._below_quota.append(member)
+            elif len(keep) > self._quota and self._larger_left:
+                self._grow_over_quota()
+                del keep[self._quota + 1 :]
+            else:
+                del keep[self._quota :]
+                if self._larger_left:
+                    self._at_quota.append(member)
+            self._assigned[member] = keep
+
+    def _deal_out_within_racks(self, rest: list[TopicPartition]) -> list[TopicPartition]:
+        """Give what can be given within its racks; return what cannot."""
+        left, turn = [], 0
+        for partition in rest:
+            at = self._next_within_racks(partition, self._below_quota, turn)
+            if at is not None:
+                member = self._below_quota[at]
+                self._assigned[member].append(partition)
+                if len(self._assigned[member]) < self._quota:
+                    at += 1
+                else:
+                    del self._below_quota[at]
+                    if self._larger_left:
+                        self._at_quota.append(member)
+                turn = at % len(self._below_quota) if self._below_quota else 0
+                continue
+            at = self._next_within_racks(partition, self._at_quota, 0)
+            if at is None:
+                left.append(partition)
+                continue
+            self._assigned[self._at_quota.pop(at)].append(partition)
+            self._grow_over_quota()
+        return left
+
+    def _next_within_racks(
+        self, partition: TopicPartition, members: list[int], start: int
+    ) -> int | None:
+        """Return where in ``members``, from ``start`` on and round, one is in a right rack."""
+        racks, of_members = self._racks.of_partition(partition), self._racks.of_members
+        for part in (range(start, len(members)), range(start)):
+            for at in part:
+                if of_members[members[at]] in racks:
+                    return at
+        return None
+
+    def _deal_out(self, rest: list[TopicPartition]) -> None:
+        at_quota = deque(self._at_quota)
+        below_quota, turn = self._below_quota, 0
+        for partition in rest:
+            if not below_quota:
+                self._assigned[at_quota.popleft()].append(partition)
+                continue
+            turn %= len(below_quota)
+            member = below_quota[turn]
+            self._assigned[member].append(partition)
+            if len(self._assigned[member]) < self._quota:
+                turn += 1
+            else:
+                del below_quota[turn]
+                at_quota.append(member)
+
+    def _grow_over_quota(self) -> None:
+        """Count a member that has one more; after the last of them nobody may have."""
+        self._larger_left -= 1
+        if not self._larger_left:
+            self._at_quota.clear()

@@ -1,0 +1,145 @@
+"""What `Admin` answers, as Arrow tables: one row for each partition, setting, offset or replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_log.types import (
+    ConfigEntry,
+    LogDirDescription,
+    OffsetAndTimestamp,
+    TopicDescription,
+    TopicPartition,
+)
+
+_BROKERS = pa.list_(pa.int32())
+
+TOPICS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),
+        ("replicas", _BROKERS),
+        ("isr", _BROKERS),
+        ("log_start_offset", pa.int64()),
+        ("log_end_offset", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("segments", pa.int64()),
+    ]
+)
+CONFIGS_SCHEMA = pa.schema(
+    [
+        ("resource_type", pa.string()),
+        ("resource_name", pa.string()),
+        ("name", pa.string()),
+        ("value", pa.string()),
+        ("source", pa.string()),
+        ("default", pa.string()),
+        ("is_default", pa.bool_()),
+        ("is_sensitive", pa.bool_()),
+        ("is_read_only", pa.bool_()),
+        ("type", pa.string()),
+        ("documentation", pa.string()),
+    ]
+)
+OFFSETS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("leader_epoch", pa.int32()),
+    ]
+)
+LOG_DIRS_SCHEMA = pa.schema(
+    [
+        ("broker", pa.int32()),
+        ("log_dir", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("size_bytes", pa.int64()),
+        ("offset_lag", pa.int64()),
+        ("is_future", pa.bool_()),
+        ("segments", pa.int64()),
+        ("log_start_offset", pa.int64()),
+        ("log_end_offset", pa.int64()),
+        ("path", pa.string()),
+    ]
+)
+
+
+def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
+    """Return the partitions of `Admin.describe_topics` by `TOPICS_SCHEMA`."""
+    return _table(
+        TOPICS_SCHEMA,
+        (
+            {"topic": topic.name, "topic_id": topic.topic_id, **_fields(partition)}
+            for topic in topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def configs_table(
+    configs: Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]],
+) -> pa.Table:
+    """Return the settings of `Admin.describe_configs` by `CONFIGS_SCHEMA`."""
+    return _table(
+        CONFIGS_SCHEMA,
+        (
+            {"resource_type": kind, "resource_name": name, **_fields(entry)}
+            for kind, resources in configs.items()
+            for name, entries in resources.items()
+            for entry in entries.values()
+        ),
+    )
+
+
+def offsets_table(offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> pa.Table:
+    """Return the offsets of `Admin.list_offsets` by `OFFSETS_SCHEMA`.
+
+    Null where the answer has -1: there is no such record, or no time was asked for.
+    """
+    return _table(
+        OFFSETS_SCHEMA,
+        (
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "offset": _known(found.offset),
+                "timestamp": _known(found.timestamp),
+                "leader_epoch": _known(found.leader_epoch),
+            }
+            for partition, found in offsets.items()
+        ),
+    )
+
+
+def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
+    """Return the replicas of `Admin.describe_log_dirs` by `LOG_DIRS_SCHEMA`."""
+    return _table(
+        LOG_DIRS_SCHEMA,
+        (
+            {"broker": log_dir.broker, "log_dir": log_dir.log_dir, **_fields(replica)}
+            for log_dir in log_dirs
+            for replica in log_dir.replicas
+        ),
+    )
+
+
+def _table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    listed: Sequence[Mapping[str, Any]] = list(rows)
+    columns = [pa.array([row[field.name] for row in listed], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _known(number: int) -> int | None:
+    return None if number == -1 else number

@@ -1,0 +1,182 @@
+"""Settings of topics: described with their source, and altered (KIP-133, KIP-226, KIP-339).
+
+Pure functions of a topic's overrides and the table of keys in `config`; `Admin` reads and commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from spark_log.config import TopicConfig, to_text, unknown_key_error
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata.image import TOPIC_RESOURCE
+from spark_log.metadata.records import ConfigRecord
+from spark_log.types import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSynonym,
+)
+
+TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
+DEFAULT_SOURCE = "DEFAULT_CONFIG"
+
+_UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know what it means."
+
+
+def topic_of(resource: ConfigResource) -> str:
+    """Return the name of the topic whose settings are meant.
+
+    Raises:
+        InvalidConfigurationError: it is not a topic's.
+    """
+    kind = resource.resource_type
+    known = [each.name.lower() for each in ConfigResourceType]
+    if not isinstance(kind, ConfigResourceType) and str(kind).lower() not in known:
+        raise InvalidConfigurationError(
+            f"resource type {kind!r} has no settings in the metadata log; expected "
+            f"{', '.join(known)}"
+        )
+    return resource.name
+
+
+def config_entries(
+    overrides: Mapping[str, str],
+    keys: Collection[str] | None = None,
+    model: type[TopicConfig] = TopicConfig,
+) -> dict[str, ConfigEntry]:
+    """Return settings by key, in order of the keys.
+
+    Args:
+        overrides: what the topic has of its own.
+        keys: which; None for all of them.
+        model: the table of keys.
+
+    Raises:
+        InvalidConfigurationError: a key is not known.
+    """
+    wanted = {*model.keys(), *overrides} if keys is None else {key_name(k, model) for k in keys}
+    return {key: _entry(key, overrides.get(key), model) for key in sorted(wanted)}
+
+
+def alterations(
+    topic: str,
+    overrides: Mapping[str, str],
+    changes: Mapping[str, object],
+    model: type[TopicConfig] = TopicConfig,
+) -> list[ConfigRecord]:
+    """Return the records that change a topic's settings; of what stays as it is, none.
+
+    Args:
+        topic: its name.
+        overrides: what the topic has of its own.
+        changes: key → new value, or key → ``(AlterConfigOp, value)``. To append or subtract takes
+            several values in one, with commas between them.
+        model: the table of keys.
+
+    Raises:
+        InvalidConfigurationError: a key is not known, its value is not allowed, or it is no list
+            and was to be appended to or subtracted from.
+    """
+    altered = dict(overrides)
+    for key, change in changes.items():
+        name = key if key in overrides else key_name(key, model)
+        operation, value = _operation(key, change)
+        if operation is AlterConfigOp.DELETE:
+            altered.pop(name, None)
+        elif operation is AlterConfigOp.SET:
+            altered[name] = to_text(value)
+        else:
+            altered[name] = _list_altered(name, operation, to_text(value), altered, model)
+    known = model.keys()
+    checked = model.parse({key: value for key, value in altered.items() if key in known}).dotted()
+    altered |= {key: to_text(checked[key]) for key in altered if key in checked}
+    return [
+        ConfigRecord(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, name=key, value=altered.get(key)
+        )
+        for key in sorted({*overrides, *altered})
+        if altered.get(key) != overrides.get(key)
+    ]
+
+
+def key_name(key: str, model: type[TopicConfig] = TopicConfig) -> str:
+    """Return a key's Kafka name; ``snake_case`` is taken too.
+
+    Raises:
+        InvalidConfigurationError: there is no such key; names the nearest one.
+    """
+    name = key.replace("_", ".")
+    known = model.keys()
+    if name not in known:
+        raise unknown_key_error(model, key)
+    return name
+
+
+def _operation(key: str, change: object) -> tuple[AlterConfigOp, object]:
+    operation, value = change if isinstance(change, tuple) else (AlterConfigOp.SET, change)
+    if isinstance(operation, str) and operation.upper() in AlterConfigOp.__members__:
+        operation = AlterConfigOp[operation.upper()]
+    try:
+        operation = AlterConfigOp(operation)
+    except ValueError:
+        names = ", ".join(AlterConfigOp.__members__)
+        raise InvalidConfigurationError(
+            f"config {key!r}: there is no operation {operation!r}; expected {names}", key=key
+        ) from None
+    if value is None and operation is not AlterConfigOp.DELETE:
+        raise InvalidConfigurationError(
+            f"config {key!r}: {operation.name} takes a value; to go back to the default, DELETE it",
+            key=key,
+        )
+    return operation, value
+
+
+def _list_altered(
+    key: str,
+    operation: AlterConfigOp,
+    value: str,
+    overrides: Mapping[str, str],
+    model: type[TopicConfig],
+) -> str:
+    row = model.keys()[key]
+    if row.type != "list":
+        raise InvalidConfigurationError(
+            f"Can't {operation.name} to key {key} because its type is not LIST. SET it", key=key
+        )
+    # As in Kafka: what has no value yet begins with the default, and an empty list stays one.
+    before = _parts(overrides.get(key, _default(key, model)))
+    given = _parts(value)
+    if operation is AlterConfigOp.APPEND:
+        return ",".join(dict.fromkeys([*before, *given]))
+    return ",".join(part for part in before if part not in given)
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _entry(key: str, override: str | None, model: type[TopicConfig]) -> ConfigEntry:
+    row = model.keys().get(key)
+    default = _default(key, model)
+    synonyms = [] if override is None else [ConfigSynonym(key, override, TOPIC_SOURCE)]
+    if row is not None:
+        synonyms.append(ConfigSynonym(key, default, DEFAULT_SOURCE))
+    return ConfigEntry(
+        name=key,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        default=default,
+        is_default=synonyms[0].source == DEFAULT_SOURCE,
+        is_sensitive=False,  # no key of a topic is
+        is_read_only=False,
+        synonyms=tuple(synonyms),
+        type="UNKNOWN" if row is None else row.type.upper(),
+        documentation=_UNKNOWN_DOC if row is None else row.doc,
+    )
+
+
+def _default(key: str, model: type[TopicConfig]) -> str | None:
+    value = model().dotted().get(key)
+    return None if value is None else to_text(value)

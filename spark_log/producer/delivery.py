@@ -1,0 +1,183 @@
+"""Batches of one partition on their way into its log, by one append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import SparkLogError
+from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log.log_validator import LogValidator
+from spark_log.producer.producer_batch import RECORD_FIELDS, ProducerBatch
+from spark_log.producer.record_arrays import record_batch, times_us_of
+
+_PIECE_BYTES: Final = 1_048_576
+"""Batches are joined to Arrow batches of about this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An Arrow batch, and the producer's batches whose records it holds, one behind the other."""
+
+    records: pa.RecordBatch
+    batches: tuple[ProducerBatch, ...]
+
+
+class Delivery:
+    """What one append is to bring.
+
+    It is tried until it is acknowledged, has failed, or all of its batches' time is over. As long
+    as it is known that nothing of it was appended, batches may be left out and it may get another
+    sequence number. From the first try on whose outcome is unknown it stays as it is, so that the
+    log knows it again.
+
+    Attributes:
+        batches: that it is made of, in order.
+        producer: with which identity it was tried; None: not yet, or not idempotent.
+        tries: how many there were.
+        due_ms: when it is to be tried again.
+        is_unknown: one of the tries may have appended it.
+        error: of the last try.
+    """
+
+    def __init__(self, batches: Sequence[ProducerBatch]) -> None:
+        self.batches = list(batches)
+        self.producer: ProducerAppend | None = None
+        self.tries = 0
+        self.due_ms = 0.0
+        self.is_unknown = False
+        self.error: Exception | None = None
+        self._pieces: list[Piece] | None = None
+
+    @property
+    def record_count(self) -> int:
+        """How many records it appends."""
+        return sum(batch.record_count - batch.refused_count for batch in self.batches)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(batch.is_done for batch in self.batches)
+
+    def leave_out_done(self) -> None:
+        """Leave out the batches whose time is over, if nothing of them can have been appended."""
+        if not self.is_unknown and any(batch.is_done for batch in self.batches):
+            self.batches = [batch for batch in self.batches if not batch.is_done]
+            self._pieces = None
+
+    def pieces(self) -> list[Piece]:
+        """Return its records; empty when the topic takes none of them."""
+        if self._pieces is None:
+            groups = _grouped(self.batches)
+            self._pieces = [piece for group in groups if (piece := _joined(group)) is not None]
+        return self._pieces
+
+    def refuse(self, piece: Piece, validator: LogValidator) -> bool:
+        """Leave out the records of a piece that the topic does not take, each with its own error.
+
+        Returns whether there were any.
+        """
+        refused = 0
+        for batch in piece.batches:
+            records = _records_of(batch)
+            if records is None:
+                continue
+            skipped = {row for row, _ in batch.refused()}
+            rows = [row for row in range(batch.record_count) if row not in skipped]
+            errors: dict[int, Exception] = {}
+            for place, row in enumerate(rows):
+                try:
+                    validator.validate(records.slice(place, 1))
+                except SparkLogError as error:
+                    errors[row] = error
+            if errors:
+                batch.refuse(errors)
+                refused += len(errors)
+        self._pieces = None
+        return refused > 0
+
+    def acknowledge(self, info: LogAppendInfo, stamps_us: Sequence[int | None]) -> int:
+        """Tell the batches where they are.
+
+        Args:
+            info: where it was appended.
+            stamps_us: for each piece the timestamp that the log gave its records, None if none.
+
+        Returns:
+            How many records were acknowledged by this.
+        """
+        offset = info.base_offset
+        acknowledged = 0
+        for piece, stamp_us in zip(self.pieces(), stamps_us, strict=True):
+            times_us = times_us_of(piece.records)
+            if stamp_us is not None:
+                times_us = np.full(len(times_us), stamp_us)
+            row = 0
+            for batch in piece.batches:
+                count = batch.record_count - batch.refused_count
+                if batch.acknowledge(offset, times_us[row : row + count]):
+                    acknowledged += count
+                row += count
+                offset += count
+        for batch in self.batches:
+            if not batch.is_done:  # the topic took nothing of it
+                batch.fail(batch.refused()[0][1])
+        return acknowledged
+
+    def fail(self, error: Exception) -> int:
+        """Let all that waits for it fail; return how many records."""
+        return sum(
+            batch.record_count - batch.refused_count for batch in self.batches if batch.fail(error)
+        )
+
+
+def _grouped(batches: Iterable[ProducerBatch]) -> Iterable[list[ProducerBatch]]:
+    """Yield neighbours that make a piece together; a table's rows are one by themselves."""
+    group: list[ProducerBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        is_new = batch.table is not None or (group and group[0].table is not None)
+        if group and (is_new or size_bytes + batch.reserved_bytes > _PIECE_BYTES):
+            yield group
+            group, size_bytes = [], 0
+        group.append(batch)
+        size_bytes += batch.reserved_bytes
+    if group:
+        yield group
+
+
+def _joined(group: Sequence[ProducerBatch]) -> Piece | None:
+    if len(group) == 1:
+        records = _records_of(group[0])
+        return None if records is None else Piece(records, tuple(group))
+    flat: list[Any] = []
+    for batch in group:
+        flat += _taken(batch)
+    return Piece(record_batch(flat), tuple(group)) if flat else None
+
+
+def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:
+    """Return the records of one batch that the topic takes."""
+    refused = [row for row, _ in batch.refused()]
+    if len(refused) == batch.record_count:
+        return None
+    if batch.table is not None:
+        if not refused:
+            return batch.table
+        kept = np.delete(np.arange(batch.record_count), refused)
+        return batch.table.take(pa.array(kept))
+    return record_batch(_taken(batch))
+
+
+def _taken(batch: ProducerBatch) -> list[Any]:
+    """Return the records, flat, that the topic takes."""
+    if not batch.refused_count:
+        return batch.records
+    taken = list(batch.records)
+    for row, _ in reversed(batch.refused()):
+        del taken[row * RECORD_FIELDS : (row + 1) * RECORD_FIELDS]
+    return taken

@@ -1,0 +1,196 @@
+"""One try to append a delivery, and what an error of it says."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.config import ProducerConfig
+from spark_log.errors import (
+    InvalidRecordError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+    UnknownOutcomeError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, StagedSegment
+from spark_log.log.log_validator import LogValidator
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.producer.delivery import Delivery
+from spark_log.producer.topic_route import PartitionQueue
+
+_PASSING: Final = {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EINTR,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENFILE,
+    errno.ENODEV,
+    errno.ENOTCONN,
+    errno.ENXIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+"""What a file system says while its server, its disk or its mount is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A delivery that is in the log.
+
+    Attributes:
+        info: where; None when the topic took none of its records.
+        stamps_us: see `Delivery.acknowledge`.
+        size_bytes: of the segment.
+    """
+
+    info: LogAppendInfo | None
+    stamps_us: tuple[int | None, ...]
+    size_bytes: int
+
+
+class TopicGoneError(Exception):
+    """The topic was deleted: what was appended to it belongs to nobody."""
+
+
+class PartitionAppender:
+    """Appends deliveries; for any number of threads, each with another partition."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+
+    def append(
+        self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
+    ) -> Appended:
+        """Append a delivery to the log of a busy queue.
+
+        It is acknowledged only if the topic is there when it stands in the log: an append to a
+        directory that belongs to no topic, or to none of this root, is nobody's.
+
+        Raises:
+            TopicGoneError: the topic was deleted.
+            SparkLogError: see `PartitionLog.append`; `may_pass` and `UnknownOutcomeError` tell what
+                to make of it.
+        """
+        self._check_root()
+        if queue.log is None:
+            if self._is_gone(queue):
+                raise TopicGoneError
+            queue.log = self._cluster.partition_log(queue.route.topic, queue.partition)
+        appended = self._append(queue.log, delivery, producer)
+        if appended.info is None:
+            return appended
+        try:
+            self._check_root()
+            is_gone = self._is_gone(queue)
+        except (SparkLogError, OSError) as error:
+            raise UnknownOutcomeError(
+                f"{queue.topic}-{queue.partition}: appended, but whether the topic is still there "
+                f"cannot be seen: {error}"
+            ) from error
+        if is_gone:
+            with suppress(Exception):  # what the append made anew; nobody can find it
+                self._cluster.store.delete_directory(queue.route.topic.directory)
+            raise TopicGoneError
+        return appended
+
+    def may_pass(self, error: Exception) -> bool:
+        """Whether the same append may succeed later, without anyone changing what is sent."""
+        if isinstance(error, SparkLogError) and error.retriable:
+            return True
+        if isinstance(error, StorageError):
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _PASSING:
+                return True
+        # A root that is away looks like a log that is damaged, or not there.
+        return self._is_root_away()
+
+    def _append(
+        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
+    ) -> Appended:
+        while True:
+            staged, stamps_us = self._staged(log, delivery, producer)
+            if staged is not None:
+                break
+            if not delivery.pieces():
+                return Appended(None, (), 0)
+        try:
+            info = log.append_segment(staged)
+            return Appended(info, stamps_us, staged.size_bytes)
+        finally:
+            staged.staged.discard()
+
+    def _staged(
+        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
+    ) -> tuple[StagedSegment | None, tuple[int | None, ...]]:
+        """Encode a delivery. None: it is another one now, without records that are not taken."""
+        pieces = delivery.pieces()
+        if not pieces:
+            return None, ()
+        writer = log.segment_writer(self._config.compression_type, producer)
+        stamps_us: list[int | None] = []
+        try:
+            for piece in pieces:
+                try:
+                    header = writer.write(piece.records)
+                except InvalidRecordError:
+                    # Of a delivery that may be in the log, all records were taken before.
+                    validator = LogValidator(log.config, log.clock)
+                    if delivery.is_unknown or not delivery.refuse(piece, validator):
+                        raise
+                    writer.discard()
+                    return None, ()
+                stamps_us.append(header.max_timestamp_us if header.timestamp_type else None)
+            return writer.finish(), tuple(stamps_us)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _is_gone(self, queue: PartitionQueue) -> bool:
+        """Whether the queue's topic was deleted; at the metadata log's end this is one look."""
+        topic = self._cluster.image().find(queue.topic)
+        return topic is None or topic.topic_id != queue.route.topic.topic_id
+
+    def _check_root(self) -> None:
+        """Check that the root is there; a put would make its directories anew.
+
+        Raises:
+            StorageUnavailableError: it is not.
+        """
+        if self._is_root_away():
+            raise StorageUnavailableError(
+                f"the root {self._cluster.root} is not there just now (no {META_PROPERTIES}): "
+                f"mount it again, or move it back",
+                path=self._cluster.root,
+            )
+
+    def _is_root_away(self) -> bool:
+        if not self._cluster.store.is_mapped:
+            return False  # an object store answers, or does not; it has no directories to lose
+        try:
+            self._cluster.store.head(META_PROPERTIES)
+        except NotFoundError:
+            return True
+        except StorageError:
+            return False
+        return False
+
+
+def unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
+    """Return the error of records whose topic was deleted while they waited."""
+    return UnknownTopicOrPartitionError(
+        f"topic {topic!r} was deleted while records for it waited; they were not appended to any "
+        f"topic that exists",
+        topic=topic,
+    )

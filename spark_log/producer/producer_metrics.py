@@ -1,0 +1,80 @@
+"""What a producer counts, under the names of Kafka's producer metrics."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+WINDOW_MS: Final = 30_000
+"""Rates and averages are of so long (``metrics.sample.window.ms``)."""
+
+
+class ProducerMetrics:
+    """Counters; changed under the accumulator's lock."""
+
+    def __init__(self) -> None:
+        self._records = self._bytes = self._appends = 0
+        self._errors = self._retries = 0
+        self._batches = 0
+        self._latest: deque[tuple[float, int, int, float, float]] = deque()
+
+    def appended(
+        self,
+        now_ms: float,
+        *,
+        records: int,
+        size_bytes: int,
+        batches: int,
+        latency_ms: float,
+        queued_ms: float,
+    ) -> None:
+        """Count one append that was acknowledged."""
+        self._records += records
+        self._bytes += size_bytes
+        self._appends += 1
+        self._batches += batches
+        self._latest.append((now_ms, records, size_bytes, latency_ms, queued_ms))
+        self._forget(now_ms)
+
+    def failed(self, records: int) -> None:
+        """Count records that failed."""
+        self._errors += records
+
+    def retried(self) -> None:
+        """Count one more try of an append."""
+        self._retries += 1
+
+    @property
+    def failed_records(self) -> int:
+        """How many records failed."""
+        return self._errors
+
+    def values(self, now_ms: float) -> dict[str, float]:
+        """Return the metrics by name; rates are per second over the last `WINDOW_MS`."""
+        self._forget(now_ms)
+        latest = self._latest
+        seconds = max((now_ms - latest[0][0]) / 1000, 1.0) if latest else 1.0
+        count = max(len(latest), 1)
+        records = sum(each[1] for each in latest)
+        size_bytes = sum(each[2] for each in latest)
+        return {
+            "record-send-total": self._records,
+            "record-send-rate": records / seconds,
+            "record-error-total": self._errors,
+            "record-retry-total": self._retries,
+            "outgoing-byte-total": self._bytes,
+            "outgoing-byte-rate": size_bytes / seconds,
+            "request-total": self._appends,
+            "request-rate": len(latest) / seconds,
+            "request-size-avg": size_bytes / count,
+            "request-latency-avg": sum(each[3] for each in latest) / count,
+            "request-latency-max": max((each[3] for each in latest), default=0.0),
+            "record-queue-time-avg": sum(each[4] for each in latest) / count,
+            "record-queue-time-max": max((each[4] for each in latest), default=0.0),
+            "records-per-request-avg": records / count,
+            "batch-total": self._batches,
+        }
+
+    def _forget(self, now_ms: float) -> None:
+        while self._latest and self._latest[0][0] < now_ms - WINDOW_MS:
+            self._latest.popleft()

@@ -1,0 +1,152 @@
+"""Records that were sent one by one, and tables, as the Arrow batches that a log takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import InvalidRecordError
+from spark_log.producer.producer_batch import RECORD_FIELDS
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+
+PARTITION_COLUMN: Final = "partition"
+_TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}
+
+
+def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
+    """Return records as columns of `RECORD_SCHEMA`.
+
+    Args:
+        records: flat, see `producer_batch.RECORD_FIELDS`.
+    """
+    times_us = np.array(records[3::RECORD_FIELDS], np.int64) // 1000
+    return pa.RecordBatch.from_arrays(
+        [
+            _binary(records[0::RECORD_FIELDS]),
+            _binary(records[1::RECORD_FIELDS]),
+            _header_array(records[2::RECORD_FIELDS]),
+            pa.Array.from_buffers(TIMESTAMP_TYPE, len(times_us), [None, pa.py_buffer(times_us)]),
+        ],
+        schema=RECORD_SCHEMA,
+    )
+
+
+def times_us_of(records: pa.RecordBatch) -> np.ndarray:
+    """Return the timestamps, int64 microseconds."""
+    times: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
+    return times
+
+
+def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBatch:
+    """Return a user's table as one batch with the columns of `RECORD_SCHEMA`; zero-copy if it can.
+
+    Args:
+        table: columns ``value``, ``key`` (binary or text), ``headers`` and ``timestamp``; any may
+            be missing, but not both of key and value; ``partition`` is looked at by others.
+        now_us: the timestamp of rows that have none.
+
+    Raises:
+        InvalidRecordError: other columns, or of types that cannot be records.
+    """
+    known = {*_TYPES, PARTITION_COLUMN}
+    names = table.schema.names
+    unknown = [name for name in names if name not in known]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if unknown or doubled or not {"key", "value"} & {*names}:
+        what = (
+            f"columns {', '.join(unknown)} are not of a record"
+            if unknown
+            else f"columns {', '.join(doubled)} come twice"
+            if doubled
+            else "there is neither a column value nor a column key"
+        )
+        raise InvalidRecordError(
+            f"{what}; a table of records has some of the columns {', '.join(sorted(known))}: "
+            f"select and rename what is to be sent"
+        )
+    count = table.num_rows
+    columns = [_column(table, name, kind) for name, kind in _TYPES.items()]
+    if columns[3] is None:
+        columns[3] = pa.repeat(pa.scalar(now_us, TIMESTAMP_TYPE), count)
+    elif columns[3].null_count:
+        columns[3] = columns[3].fill_null(pa.scalar(now_us, TIMESTAMP_TYPE))
+    filled = [
+        pa.nulls(count, kind) if column is None else column
+        for column, kind in zip(columns, _TYPES.values(), strict=True)
+    ]
+    headers = filled[2]
+    if headers.null_count < count:
+        items = headers.flatten()
+        if items.null_count or items.field(0).null_count:
+            raise InvalidRecordError("a record header has no name; every header needs one")
+    return pa.RecordBatch.from_arrays(filled, schema=RECORD_SCHEMA)
+
+
+def partition_column(table: pa.Table | pa.RecordBatch, partitions: int) -> np.ndarray | None:
+    """Return the column ``partition`` as int32, -1 where it is null; None if there is none.
+
+    Raises:
+        InvalidRecordError: it holds what is not a partition.
+    """
+    if PARTITION_COLUMN not in table.schema.names:
+        return None
+    column = _column(table, PARTITION_COLUMN, pa.int64()).fill_null(-1)
+    chosen: np.ndarray = column.to_numpy(zero_copy_only=False)
+    valid = table.column(PARTITION_COLUMN).is_valid().to_numpy(zero_copy_only=False)
+    wrong = chosen[valid & ((chosen < 0) | (chosen >= partitions))]
+    if len(wrong):
+        raise InvalidRecordError(
+            f"column partition has {wrong[0]}, but the topic's partitions are 0 to {partitions - 1}"
+        )
+    return chosen.astype(np.int32)
+
+
+def _column(table: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> Any:
+    """Return a column as one array of a type, None if it is not there."""
+    if name not in table.schema.names:
+        return None
+    column = table.column(name)
+    try:
+        if not column.type.equals(kind):
+            column = column.cast(kind)
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        if isinstance(column, pa.ChunkedArray):
+            raise pa.ArrowInvalid("more than 2 GiB")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidRecordError(
+            f"column {name} of type {table.schema.field(name).type} cannot be made {kind}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+    return column
+
+
+def _binary(values: Sequence[bytes | None]) -> pa.Array:
+    """Return a column, by a tenth of what ``pa.array`` takes."""
+    count, nulls = len(values), values.count(None)
+    if nulls == count:
+        return pa.nulls(count, pa.binary())
+    validity = None
+    if nulls:
+        valid = np.fromiter((value is not None for value in values), np.bool_, count)
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        values = [b"" if value is None else value for value in values]
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])  # type: ignore[arg-type]
+    data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]
+    return pa.Array.from_buffers(
+        pa.binary(), count, [validity, pa.py_buffer(offsets), data], null_count=nulls
+    )
+
+
+def _header_array(headers: Sequence[list[tuple[str, bytes | None]] | None]) -> pa.Array:
+    if headers.count(None) == len(headers):
+        return pa.nulls(len(headers), HEADERS_TYPE)
+    made = [
+        None if items is None else [{"key": name, "value": value} for name, value in items]
+        for items in headers
+    ]
+    return pa.array(made, HEADERS_TYPE)

@@ -1,0 +1,149 @@
+"""The threads that a `Sender` works in."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from spark_log.clock import Clock
+from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.sender import Sender
+from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
+
+_logger = logging.getLogger(__name__)
+
+_WATCHES: Final = -1.0
+"""Until when a thread sleeps that may not take what is due: no due time is before this."""
+
+
+class SenderThreads:
+    """Threads that serve a `Sender`: one waits for what is due, the others append.
+
+    Who waits takes what is due itself, and another one waits in its place: what was sent is one
+    switch of threads away from its append. There is always one that waits, so that batches expire
+    even while every append hangs.
+    """
+
+    def __init__(
+        self, accumulator: Accumulator, sender: Sender, clock: Clock, *, name: str, max_appends: int
+    ) -> None:
+        """Starts nothing yet."""
+        self._accumulator = accumulator
+        self._sender = sender
+        self._clock = clock
+        self._name = name
+        self._max_threads = max_appends + 1
+        self._idle = threading.Condition(accumulator.lock)
+        self._idle_count = 0
+        self._thread_count = 1  # whoever starts the first does so once
+        self._has_leader = False
+        self._is_stopped = False
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a thread."""
+        return bool(self._threads)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the caller is one of them: in a callback, an interceptor, a serializer."""
+        return threading.current_thread() in self._threads
+
+    def start(self) -> None:
+        """Start one more thread.
+
+        Raises:
+            RuntimeError: the system gives no more, or the interpreter is about to end.
+        """
+        thread = threading.Thread(
+            target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True
+        )
+        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.remove(thread)
+            raise
+
+    def stop(self) -> None:
+        """Let the threads end as soon as they have nothing in hand."""
+        with self._accumulator.lock:
+            self._is_stopped = True
+            self._accumulator.work.notify_all()
+            self._idle.notify_all()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads to end, so long in all."""
+        until_ms = self._clock.monotonic_ms() + timeout_s * 1000
+        for thread in list(self._threads):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, (until_ms - self._clock.monotonic_ms()) / 1000))
+
+    def _run(self) -> None:
+        while (queue := self._next()) is not None:
+            self._sender.serve(queue)
+
+    def _next(self) -> PartitionQueue | None:
+        """Return a queue to serve; wait for one. None when there will be none any more."""
+        accumulator = self._accumulator
+        while True:
+            needs_thread = False
+            with accumulator.lock:
+                if self._is_stopped:
+                    return None
+                now_ms = self._clock.monotonic_ms()
+                if self._has_leader:
+                    queue = accumulator.take_due(now_ms)
+                    if queue is not None:
+                        return queue
+                    leader_wakes_ms = accumulator.leader_wakes_ms
+                    if accumulator.next_due_ms() < leader_wakes_ms or leader_wakes_ms == _WATCHES:
+                        accumulator.work.notify()
+                    self._idle_count += 1
+                    self._idle.wait()
+                    self._idle_count -= 1
+                    continue
+                if accumulator.next_expiry_ms() > now_ms:
+                    queue = accumulator.take_due(now_ms) if self._may_take else None
+                    if queue is not None:
+                        if self._idle_count:
+                            self._idle.notify()
+                            return queue
+                        needs_thread = True
+                        self._thread_count += 1
+                    else:
+                        self._lead(now_ms)
+                        continue
+            if needs_thread:
+                self._start_another()
+                assert queue is not None
+                return queue
+            self._sender.fail_expired()
+
+    @property
+    def _may_take(self) -> bool:
+        """Whether another thread will wait in this one's place."""
+        return self._idle_count > 0 or self._thread_count < self._max_threads
+
+    def _lead(self, now_ms: float) -> None:
+        accumulator = self._accumulator
+        wake_ms = accumulator.next_expiry_ms()
+        if self._may_take:
+            wake_ms = min(wake_ms, accumulator.next_due_ms())
+        accumulator.leader_wakes_ms = wake_ms if self._may_take else _WATCHES
+        self._has_leader = True
+        try:
+            accumulator.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
+        finally:
+            self._has_leader = False
+            accumulator.leader_wakes_ms = -NEVER_MS
+
+    def _start_another(self) -> None:
+        try:
+            self.start()
+        except RuntimeError as error:  # then this one waits again when it is done
+            _logger.info("no further thread: %s", error)
+            with self._accumulator.lock:
+                self._thread_count -= 1

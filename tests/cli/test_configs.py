@@ -1,0 +1,137 @@
+"""``spark-log configs``: settings of topics described and altered."""
+
+import pytest
+
+from spark_log import Admin
+
+
+@pytest.fixture
+def admin(root):
+    return Admin(root)
+
+
+def overrides(admin, name="flights"):
+    return admin.describe_topics([name])[0].configs
+
+
+class TestDescribe:
+    def test_shows_what_topics_have_of_their_own_and_where_from(self, shell, root):
+        outcome = shell("configs", "describe", "weather")
+        assert (outcome.status, outcome.err) == (0, "")
+        assert [line.split() for line in outcome.lines] == [
+            ["TOPIC", "KEY", "VALUE", "SOURCE", "DEFAULT", "TYPE"],
+            ["weather", "flush.on.append", "false", "DYNAMIC_TOPIC_CONFIG", "true", "BOOLEAN"],
+            ["weather", "index.interval.bytes", "1", "DYNAMIC_TOPIC_CONFIG", "4096", "INT"],
+        ]
+
+    def test_of_all_topics_where_none_is_named(self, shell, root):
+        configs = shell("configs", "describe", "--json").document["configs"]
+        assert [entry["topic"] for entry in configs] == ["flights"] * 2 + ["weather"] * 2
+
+    def test_with_all_shows_defaults_too(self, shell, root):
+        configs = shell("configs", "describe", "weather", "--all", "--json").document["configs"]
+        by_name = {entry["name"]: entry for entry in configs}
+        meaning = by_name["segment.bytes"].pop("documentation")
+        assert meaning.startswith("Largest size of a segment file in bytes")
+        assert by_name["segment.bytes"] == {
+            "topic": "weather",
+            "name": "segment.bytes",
+            "value": "1073741824",
+            "source": "DEFAULT_CONFIG",
+            "default": "1073741824",
+            "is_default": True,
+            "is_sensitive": False,
+            "is_read_only": False,
+            "type": "INT",
+        }
+        assert by_name["flush.on.append"]["source"] == "DYNAMIC_TOPIC_CONFIG"
+
+    def test_says_where_all_is_as_by_default(self, shell, root, admin):
+        shell("topics", "create", "plain")
+        outcome = shell("configs", "describe", "plain")
+        assert (outcome.status, outcome.out) == (0, "")
+        assert outcome.err == "All settings are as they are by default; --all shows them.\n"
+        assert shell("configs", "describe", "plain", "--json").document == {"configs": []}
+
+    def test_takes_the_names_of_kafka_configs(self, shell, root):
+        argv = ["configs", "describe", "--entity-type", "topics", "--entity-name", "weather"]
+        assert shell(*argv).out == shell("configs", "describe", "weather").out
+
+    def test_of_what_is_not_there_is_a_mistake(self, shell, root):
+        assert "did you mean weather?" in shell("configs", "describe", "wether").error
+        outcome = shell("configs", "describe", "--entity-type", "brokers")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert "'brokers' is not" in outcome.error
+
+
+class TestAlter:
+    def test_sets_and_deletes_at_once(self, shell, admin):
+        outcome = shell(
+            "configs",
+            "alter",
+            "flights",
+            "--add-config",
+            "compression.type=zstd,segment.bytes=2097152",
+            "--add-config",
+            "file.delete.delay.ms=5",
+            "--delete-config",
+            "index.interval.bytes",
+        )
+        assert (outcome.status, outcome.out, outcome.err) == (0, "Altered flights.\n", "")
+        assert overrides(admin) == {
+            "compression.type": "zstd",
+            "file.delete.delay.ms": "5",
+            "flush.on.append": "false",
+            "segment.bytes": "2097152",
+        }
+
+    def test_in_json_says_what_it_did_to_which(self, shell, admin):
+        argv = ["configs", "alter", "flights", "weather", "--delete-config"]
+        document = shell(*argv, "flush.on.append,index.interval.bytes", "--json").document
+        assert document == {
+            "topics": ["flights", "weather"],
+            "set": [],
+            "deleted": ["flush.on.append", "index.interval.bytes"],
+            "validate_only": False,
+        }
+        assert overrides(admin) == overrides(admin, "weather") == {}
+
+    def test_takes_a_file_and_the_names_of_kafka_configs(self, shell, admin, folder):
+        (folder / "new.properties").write_text("# faster\nindex.interval.bytes=2\n\n")
+        argv = ["--entity-type", "topics", "--entity-name", "flights"]
+        argv += ["--add-config-file", "new.properties"]
+        assert shell("configs", "alter", *argv).status == 0
+        assert overrides(admin)["index.interval.bytes"] == "2"
+
+    def test_can_only_check(self, shell, admin):
+        before = overrides(admin)
+        argv = ["configs", "alter", "flights", "--validate-only", "--add-config"]
+        assert shell(*argv, "segment.bytes=2097152").out == "Could alter flights.\n"
+        assert shell(*argv, "segment.bytes=1").status == 2
+        assert overrides(admin) == before
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            (["wether", "--add-config", "segment.bytes=2097152"], "did you mean weather?"),
+            (["flights", "--add-config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
+            (["flights", "--add-config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
+            (["flights", "--add-config", "segment.bytes"], "--add-config takes KEY=VALUE"),
+            (["flights", "--add-config", "compression.type=gzip"], "one of none, lz4, zstd"),
+            (["flights", "--add-config", "compression.type=[lz4,zstd]"], "is 'lz4,zstd', expected"),
+            (["flights", "--delete-config", "segment.byte"], "did you mean 'segment.bytes'?"),
+            (["flights"], "what to alter? Give --add-config or --delete-config"),
+            (["--delete-config", "segment.bytes"], "which topic?"),
+            (
+                ["flights", "--add-config", "segment.bytes=1", "--delete-config", "segment.bytes"],
+                "segment.bytes: to be set and to be deleted at once",
+            ),
+            (["flights", "--add-config-file", "no.properties"], "'no.properties' does not exist"),
+        ],
+    )
+    def test_refuses_mistakes_and_changes_nothing(self, shell, admin, argv, message):
+        before = overrides(admin)
+        outcome = shell("configs", "alter", *argv)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert message in outcome.error
+        assert overrides(admin) == before

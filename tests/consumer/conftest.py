@@ -1,0 +1,35 @@
+"""A root with topics, and consumers of it that are closed at the end."""
+
+import pytest
+
+from spark_log import Admin, Consumer, NewTopic
+
+UNSYNCED = {"flush.on.append": "false", "message.timestamp.after.max.ms": str(2**63 - 1)}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root with the topics ``t``, of one partition, and ``three``."""
+    path = str(tmp_path / "root")
+    Admin(path).create_topics(
+        [
+            NewTopic("t", topic_configs=UNSYNCED),
+            NewTopic("three", num_partitions=3, topic_configs=UNSYNCED),
+        ]
+    )
+    return path
+
+
+@pytest.fixture
+def open_consumer(root):
+    """Makes consumers that begin at the earliest record, unless they are told otherwise."""
+    opened = []
+
+    def open_consumer(*topics, **settings):
+        settings = {"root": root, "auto_offset_reset": "earliest", **settings}
+        opened.append(Consumer(*topics, **settings))
+        return opened[-1]
+
+    yield open_consumer
+    for consumer in opened:
+        consumer.close(autocommit=False)

@@ -1,0 +1,69 @@
+"""Appending what tests read, and polling until it is there."""
+
+import threading
+import time
+
+import pyarrow as pa
+
+from spark_log import TopicPartition
+from spark_log.metadata import Cluster
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+
+T0 = TopicPartition("t", 0)
+THREE = [TopicPartition("three", number) for number in range(3)]
+PATIENCE_MS = 20_000
+"""Nothing takes so long but what never comes."""
+
+
+def append(root, values, *, to=T0, keys=None, headers=None, times_us=None):
+    """Append records as one segment; returns the offset of the first."""
+    count = len(values)
+    now_us = time.time_ns() // 1000
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(keys or [None] * count, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(headers or [None] * count, HEADERS_TYPE),
+            pa.array(times_us or [now_us] * count, TIMESTAMP_TYPE),
+        ],
+        schema=RECORD_SCHEMA,
+    )
+    return log_of(root, to).append(batch).base_offset
+
+
+def log_of(root, partition=T0):
+    cluster = Cluster(root)
+    return cluster.partition_log(cluster.topic(partition.topic), partition.partition)
+
+
+def numbered(start, stop):
+    """Values that tell their number."""
+    return [b"%d" % number for number in range(start, stop)]
+
+
+def poll_until(consumer, count, **options):
+    """Poll until so many records came, by partition; fails when they do not."""
+    found = {}
+    while sum(map(len, found.values())) < count:
+        records = consumer.poll(timeout_ms=PATIENCE_MS, **options)
+        assert records, f"only {found} of {count} records came"
+        for partition, those in records.items():
+            found.setdefault(partition, []).extend(those)
+    return found
+
+
+def values_of(found, partition=T0):
+    return [record.value for record in found.get(partition, [])]
+
+
+def read_values(consumer, count, partition=T0):
+    """Poll so many records of one partition, and return their values."""
+    return values_of(poll_until(consumer, count), partition)
+
+
+def wait_until(condition):
+    """Return when another thread has made it so."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.001)

@@ -1,0 +1,218 @@
+"""What a group has consumed: committed by hand, by itself, and gone on from."""
+
+import threading
+
+import pytest
+
+from spark_log import (
+    Admin,
+    InvalidGroupIdError,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.clock import ManualClock
+from spark_log.coordinator import OffsetsTable
+from spark_log.metadata import Cluster
+from tests.consumer.support import (
+    PATIENCE_MS,
+    T0,
+    THREE,
+    append,
+    numbered,
+    read_values,
+    values_of,
+    wait_until,
+)
+
+
+def committed(root, group="g"):
+    """What the table says, read past the consumer."""
+    found = OffsetsTable(Cluster(root)).fetch(group)
+    return {partition: each.offset for partition, each in found.items()}
+
+
+class TestByHand:
+    def test_the_next_consumer_of_the_group_goes_on_there(self, root, open_consumer):
+        append(root, numbered(0, 10))
+        settings = {"group_id": "g", "enable_auto_commit": False}
+        with open_consumer("t", **settings) as consumer:
+            consumer.poll(PATIENCE_MS, max_records=4)
+            consumer.commit()
+            consumer.poll(PATIENCE_MS, max_records=4)
+        assert committed(root) == {T0: 4}
+        assert read_values(open_consumer("t", **settings), 6) == numbered(4, 10)
+        assert read_values(open_consumer("t", group_id="other"), 10) == numbered(0, 10)
+
+    def test_names_any_offsets_with_a_note(self, root, open_consumer):
+        append(root, numbered(0, 10))
+        consumer = open_consumer(group_id="g")
+        assert consumer.committed(T0) is None
+        consumer.commit({T0: OffsetAndMetadata(7, "note"), THREE[1]: OffsetAndMetadata(0)})
+        assert consumer.committed(T0) == 7
+        assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(7, "note", -1)
+        assert consumer.committed(THREE[1]) == 0
+        consumer.assign([T0])
+        assert consumer.position(T0) == 7
+
+    def test_async_tells_when_it_is_done_and_keeps_the_order(self, root, open_consumer):
+        consumer = open_consumer(group_id="g")
+        told = []
+        futures = [
+            consumer.commit_async(
+                {T0: OffsetAndMetadata(offset)},
+                callback=lambda offsets, error: told.append((offsets, error)),
+            )
+            for offset in range(3)
+        ]
+        for future in futures:
+            assert future.result(PATIENCE_MS / 1000) is None
+        assert told == [({T0: OffsetAndMetadata(offset)}, None) for offset in range(3)]
+        assert committed(root) == {T0: 2}
+
+    def test_async_tells_what_went_wrong(self, root, open_consumer):
+        consumer = open_consumer(group_id="g")
+        consumer.assign([T0])
+        consumer.position(T0)
+        Admin(root).delete_topics(["t"])
+        told = []
+        future = consumer.commit_async(callback=lambda offsets, error: told.append(error))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            future.result(PATIENCE_MS / 1000)
+        assert isinstance(told[0], UnknownTopicOrPartitionError)
+
+    def test_of_a_topic_that_was_created_again_is_refused(self, root, open_consumer):
+        append(root, numbered(0, 5))
+        consumer = open_consumer(group_id="g")
+        consumer.assign([T0])
+        read_values(consumer, 5)
+        Admin(root).delete_topics(["t"])
+        Admin(root).create_topics([NewTopic("t")])
+        with pytest.raises(UnknownTopicOrPartitionError, match="created again"):
+            consumer.commit()
+        assert committed(root) == {}
+
+    @pytest.mark.parametrize(
+        ("offsets", "error"),
+        [
+            ({T0: 5}, TypeError),
+            ({("t", 0): OffsetAndMetadata(5)}, TypeError),
+            ({T0: OffsetAndMetadata(-1)}, ValueError),
+            ({TopicPartition("t", 9): OffsetAndMetadata(5)}, UnknownTopicOrPartitionError),
+            ({TopicPartition("no", 0): OffsetAndMetadata(5)}, UnknownTopicOrPartitionError),
+        ],
+    )
+    def test_of_what_cannot_be_is_refused(self, root, open_consumer, offsets, error):
+        with pytest.raises(error):
+            open_consumer(group_id="g").commit(offsets)
+        assert committed(root) == {}
+
+    def test_takes_the_generation_that_the_group_has(self, root, open_consumer):
+        OffsetsTable(Cluster(root)).commit("g", {T0: OffsetAndMetadata(9)}, generation=3)
+        consumer = open_consumer(group_id="g")
+        consumer.commit({T0: OffsetAndMetadata(2)})
+        assert committed(root) == {T0: 2}
+
+    def test_without_a_group_says_what_is_missing(self, open_consumer):
+        consumer = open_consumer("t")
+        for call in (consumer.commit, consumer.commit_async, lambda: consumer.committed(T0)):
+            with pytest.raises(InvalidGroupIdError, match="group_id"):
+                call()
+
+    def test_an_empty_group_is_refused(self, open_consumer):
+        with pytest.raises(InvalidGroupIdError):
+            open_consumer(group_id="")
+
+    def test_interceptors_are_told(self, open_consumer):
+        told = threading.Event()
+
+        class Watching:
+            def on_consume(self, records):
+                return records
+
+            def on_commit(self, offsets):
+                self.offsets = offsets
+                told.set()
+
+        watching = Watching()
+        consumer = open_consumer(group_id="g", interceptors=[watching])
+        consumer.commit({T0: OffsetAndMetadata(1)})
+        assert told.wait(PATIENCE_MS / 1000)
+        assert watching.offsets == {T0: OffsetAndMetadata(1)}
+
+
+class TestByItself:
+    def test_commits_what_earlier_polls_returned_and_nothing_of_this_one(self, root, open_consumer):
+        append(root, numbered(0, 10))
+        clock = ManualClock()
+        consumer = open_consumer(group_id="g", clock=clock, auto_commit_interval_ms=5000)
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert values_of(consumer.poll(PATIENCE_MS, max_records=4)) == numbered(0, 4)
+        consumer.poll(PATIENCE_MS, max_records=1)
+        assert committed(root) == {}
+        clock.advance_ms(5000)
+        consumer.poll(PATIENCE_MS, max_records=2)
+        consumer._auto_commit._pending.result(PATIENCE_MS / 1000)
+        assert committed(root) == {T0: 5}
+
+    def test_commits_nothing_when_nothing_moved(self, root, open_consumer):
+        append(root, numbered(0, 4))
+        clock = ManualClock()
+        consumer = open_consumer(group_id="g", clock=clock)
+        consumer.assign([T0])
+        read_values(consumer, 4)
+        for _ in range(5):
+            clock.advance_ms(5000)
+            consumer.poll()
+        consumer.close()
+        assert consumer._committer.commits == 1
+
+    @pytest.mark.parametrize("end", ["close", "unsubscribe", "assign"])
+    def test_commits_when_it_ends(self, root, open_consumer, end):
+        append(root, numbered(0, 4))
+        consumer = open_consumer("t", group_id="g")
+        read_values(consumer, 4)
+        if end == "assign":
+            consumer.unsubscribe()
+            consumer.assign([THREE[0]])
+        else:
+            getattr(consumer, end)()
+        assert committed(root) == {T0: 4}
+
+    def test_commits_nothing_after_an_exception(self, root, open_consumer):
+        append(root, numbered(0, 4))
+        consumer = open_consumer("t", group_id="g")
+
+        def handle_all():
+            with consumer:
+                read_values(consumer, 4)
+                raise RuntimeError("the record in hand was not done")
+
+        with pytest.raises(RuntimeError):
+            handle_all()
+        assert committed(root) == {}
+
+    def test_can_be_switched_off(self, root, open_consumer):
+        append(root, numbered(0, 4))
+        with open_consumer("t", group_id="g", enable_auto_commit=False) as consumer:
+            read_values(consumer, 4)
+        assert committed(root) == {}
+
+    def test_a_failure_is_logged_and_tried_again(self, root, open_consumer, monkeypatch, caplog):
+        append(root, numbered(0, 4))
+        consumer = open_consumer("t", group_id="g")
+        read_values(consumer, 4)
+
+        def failing(*arguments, **options):
+            raise UnknownTopicOrPartitionError("the test says no")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OffsetsTable, "commit", failing)
+            consumer.unsubscribe()
+            wait_until(lambda: "the test says no" in caplog.text)
+        consumer.assign([T0])
+        consumer.seek(T0, 4)
+        consumer.close()
+        assert committed(root) == {T0: 4}

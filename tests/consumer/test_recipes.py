@@ -1,0 +1,346 @@
+"""docs/recipes.md: every recipe runs, and keeps its promise when it is cut off at any line."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from spark_log import Admin, Consumer, NewTopic, TopicPartition
+from spark_log.consumer.dead_letter import DeadLetter
+from tests.consumer.support import append, numbered
+
+PAGE = Path(__file__).parents[2] / "docs/recipes.md"
+ORDERS = [TopicPartition("orders", number) for number in range(2)]
+NO_WAIT = {"timeout_ms": 2}
+
+
+@pytest.fixture(autouse=True)
+def polls_that_are_empty_only_at_the_end(monkeypatch):
+    """So that the recipes need not wait long to know that there is nothing more."""
+
+    def patched(poll, is_empty):
+        def patient(consumer, timeout_ms=0, max_records=None):
+            while True:
+                found = poll(consumer, timeout_ms, max_records)
+                if not is_empty(found) or not any(consumer.lag().values()):
+                    return found
+
+        return patient
+
+    monkeypatch.setattr(Consumer, "poll", patched(Consumer.poll, lambda found: not found))
+    monkeypatch.setattr(
+        Consumer, "poll_table", patched(Consumer.poll_table, lambda found: not found.num_rows)
+    )
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def load_recipes():
+    """Run the page's code, with the line numbers that it has on the page."""
+    code = "".join(
+        line if inside else "\n"
+        for line, inside in _lines_inside(PAGE.read_text("utf-8").splitlines(keepends=True))
+    )
+    names = {}
+    exec(compile(code, str(PAGE), "exec"), names)
+    return names
+
+
+def _lines_inside(lines):
+    inside = False
+    for line in lines:
+        if line.startswith("```"):
+            inside = line.startswith("```python")
+            yield line, False
+        else:
+            yield line, inside
+
+
+RECIPES = load_recipes()
+
+
+def run(recipe, *arguments, crash_at=None, **options):
+    """Run a recipe, and crash before the line of it that is executed as the so-many-th.
+
+    Returns:
+        The numbers of the lines in the order in which they were executed.
+    """
+    lines = []
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename != str(PAGE):
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) - 1 == crash_at:
+                raise Crash
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    with suppress(Crash):
+        try:
+            RECIPES[recipe](*arguments, **options)
+        finally:
+            sys.settrace(before)
+    return lines
+
+
+def crash_at_every_line(recipe, prepare, check, **options):
+    """Run to the end; then crash at each line once, run again to the end; check each time.
+
+    Of the times that a line is executed the first is taken for one line, the second for the next.
+    """
+    arguments, state = prepare()
+    lines = run(recipe, *arguments, **options)
+    check(state, crashed=False)
+    for number in sorted(set(lines)):
+        times = [at for at, line in enumerate(lines) if line == number]
+        arguments, state = prepare()
+        run(recipe, *arguments, crash_at=times[number % len(times)], **options)
+        run(recipe, *arguments, **options)
+        check(state, crashed=True)
+
+
+@pytest.fixture
+def new_root(tmp_path):
+    numbers = iter(range(10_000))
+
+    def new_root():
+        path = str(tmp_path / f"root{next(numbers)}")
+        unsynced = {"flush.on.append": "false"}
+        Admin(path).create_topics(
+            [
+                NewTopic("orders", 2, topic_configs=unsynced),
+                NewTopic("orders.dead", topic_configs=unsynced),
+            ]
+        )
+        return path
+
+    return new_root
+
+
+class Handled(list):
+    def __call__(self, record):
+        self.append(record.value)
+
+
+def test_at_most_once(new_root):
+    def prepare():
+        root, handled = new_root(), Handled()
+        append(root, numbered(0, 2), to=ORDERS[0])
+        return (root, handled), handled
+
+    def check(handled, crashed):
+        assert max(Counter(handled).values(), default=0) <= 1
+        if not crashed:
+            assert handled == numbered(0, 2)
+
+    crash_at_every_line("at_most_once", prepare, check, **NO_WAIT)
+
+
+def test_at_least_once(new_root):
+    def prepare():
+        root, handled = new_root(), Handled()
+        append(root, numbered(0, 2), to=ORDERS[0])
+        return (root, handled), handled
+
+    def check(handled, crashed):
+        assert set(handled) == set(numbered(0, 2))
+        if not crashed:
+            assert handled == numbered(0, 2)
+
+    crash_at_every_line("at_least_once", prepare, check, **NO_WAIT)
+
+
+class TestExactlyOnce:
+    def test_at_every_line(self, new_root):
+        def prepare():
+            root = new_root()
+            append(root, numbered(0, 3), to=ORDERS[0])
+            append(root, numbered(10, 13), to=ORDERS[1])
+            return (root, f"{root}-table"), f"{root}-table"
+
+        def check(table, crashed):
+            rows = DeltaTable(table).to_pyarrow_table()
+            assert sorted(rows.column("value").to_pylist()) == sorted(
+                [*numbered(0, 3), *numbered(10, 13)]
+            )
+
+        crash_at_every_line("exactly_once", prepare, check, **NO_WAIT)
+
+    def test_goes_on_with_what_comes_later(self, new_root):
+        root = new_root()
+        for start in range(0, 6, 2):
+            append(root, numbered(start, start + 2), to=ORDERS[0])
+            run("exactly_once", root, f"{root}-table", **NO_WAIT)
+        rows = DeltaTable(f"{root}-table").to_pyarrow_table()
+        assert sorted(rows.column("value").to_pylist()) == numbered(0, 6)
+
+    def test_of_two_copies_at_once_one_fails(self, new_root):
+        root = new_root()
+        append(root, numbered(0, 2), to=ORDERS[0])
+        run("exactly_once", root, f"{root}-table", **NO_WAIT)
+        looked = DeltaTable(f"{root}-table")
+        append(root, numbered(2, 4), to=ORDERS[0])
+        run("exactly_once", root, f"{root}-table", **NO_WAIT)
+        again = CommitProperties(app_transactions=[Transaction("orders/orders-0", 4)])
+        with pytest.raises(Exception, match=r"(?i)transaction|conflict"):
+            write_deltalake(
+                looked, looked.to_pyarrow_table(), mode="append", commit_properties=again
+            )
+        assert DeltaTable(f"{root}-table").to_pyarrow_table().num_rows == 4
+
+    def test_killed_while_it_runs(self, new_root):
+        root = new_root()
+        table = f"{root}-table"
+        for start in range(0, 40, 2):
+            append(root, numbered(start, start + 2), to=ORDERS[start // 2 % 2])
+        for _ in range(2):
+            process = subprocess.Popen(
+                [sys.executable, "-c", _SLOW_COPY, root, table],
+                cwd=PAGE.parents[1],
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
+            )
+            for _ in range(2):
+                assert process.stdout.readline()  # a commit is done, or one is under way
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        run("exactly_once", root, table, **NO_WAIT)
+        rows = DeltaTable(table).to_pyarrow_table()
+        assert sorted(map(int, rows.column("value").to_pylist())) == list(range(40))
+
+
+_SLOW_COPY = """
+import sys
+from tests.consumer import test_recipes as page
+poll_table = page.Consumer.poll_table
+def few(consumer, timeout_ms):
+    print("polled", flush=True)
+    return poll_table(consumer, timeout_ms, max_records=3)
+page.Consumer.poll_table = few
+page.RECIPES["exactly_once"](*sys.argv[1:])
+"""
+
+
+def test_each_key_once_within_a_window(new_root):
+    minutes = [(b"a", 0), (b"b", 1), (b"a", 5), (b"a", 12), (b"b", 30), (b"b", 31), (b"c", 32)]
+    firsts = [b"a@0", b"b@1", b"b@30", b"c@32"]
+
+    def prepare():
+        root, handled = new_root(), Handled()
+        for key, minute in minutes:
+            append(
+                root,
+                [key + b"@%d" % minute],
+                to=ORDERS[0],
+                keys=[key],
+                times_us=[1_700_000_000_000_000 + minute * 60_000_000],
+            )
+        return (root, handled, 600_000), handled
+
+    def check(handled, crashed):
+        assert set(handled) == set(firsts)
+        if not crashed:
+            assert handled == firsts
+
+    crash_at_every_line("without_repeats", prepare, check, **NO_WAIT)
+
+
+def test_a_window_is_read_again_by_who_starts(new_root):
+    root, handled = new_root(), Handled()
+    start_us = 1_700_000_000_000_000
+    for minute, value in ((0, b"first"), (5, b"repeat"), (20, b"later")):
+        times_us = [start_us + minute * 60_000_000]
+        append(root, [value], to=ORDERS[1], keys=[b"k"], times_us=times_us)
+        run("without_repeats", root, handled, 600_000, **NO_WAIT)
+    assert handled == [b"first", b"later"]
+
+
+def test_dead_letters(new_root):
+    def prepare():
+        root, handled = new_root(), Handled()
+        append(root, [b'"a"', b"{broken", b'"bad"', b'"b"'], to=ORDERS[0], keys=[b"k"] * 4)
+
+        def handle(record):
+            if record.value == "bad":
+                raise ValueError("it is bad")
+            handled(record)
+
+        return (root, handle), (root, handled)
+
+    def check(state, crashed):
+        root, handled = state
+        assert set(handled) == {"a", "b"}
+        with Consumer("orders.dead", root=root, auto_offset_reset="earliest") as consumer:
+            letters = [record for found in consumer.poll(10).values() for record in found]
+        told = {(letter.value, DeadLetter.of(letter).offset) for letter in letters}
+        assert told == {(b"{broken", 1), (b'"bad"', 2)}
+        if not crashed:
+            assert len(letters) == 2
+            assert handled == ["a", "b"]
+
+    crash_at_every_line("with_dead_letters", prepare, check, **NO_WAIT)
+
+
+class TestOutboxAndInbox:
+    def test_a_relay_that_crashes_loses_nothing_and_the_inbox_takes_each_once(self, new_root):
+        def prepare():
+            root = new_root()
+            ours = sqlite3.connect(":memory:", isolation_level=None)
+            for order in ("tea", "milk"):
+                RECIPES["place_order"](ours, order)
+            return (root, ours), (root, ours)
+
+        def check(state, crashed):
+            root, ours = state
+            theirs = sqlite3.connect(":memory:")
+            RECIPES["receive_into_inbox"](root, theirs, **NO_WAIT)
+            assert _shipped(theirs) == ["milk", "tea"]
+            assert ours.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+
+        crash_at_every_line("relay_outbox", prepare, check)
+
+    def test_a_receiver_that_crashes_has_each_effect_once(self, new_root):
+        def prepare():
+            root = new_root()
+            ours = sqlite3.connect(":memory:", isolation_level=None)
+            theirs = sqlite3.connect(":memory:")
+            for order in ("tea", "milk"):
+                RECIPES["place_order"](ours, order)
+            run("relay_outbox", root, ours)
+            return (root, theirs), theirs
+
+        def check(theirs, crashed):
+            assert _shipped(theirs) == ["milk", "tea"]
+
+        crash_at_every_line("receive_into_inbox", prepare, check, **NO_WAIT)
+
+    def test_an_order_that_is_not_placed_is_not_sent(self):
+        ours = sqlite3.connect(":memory:", isolation_level=None)
+        RECIPES["place_order"](ours, "tea")
+        with pytest.raises(sqlite3.Error):
+            RECIPES["place_order"](ours, object())
+        assert ours.execute("SELECT count(*) FROM orders").fetchone() == (1,)
+        assert ours.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
+
+
+def _shipped(database):
+    return sorted(body for (body,) in database.execute("SELECT body FROM shipments"))
+
+
+def test_every_recipe_is_run_here():
+    defined = set(re.findall(r"^def (\w+)", PAGE.read_text("utf-8"), re.MULTILINE))
+    here = Path(__file__).read_text("utf-8")
+    assert {name for name in defined if f'"{name}"' not in here} == set()

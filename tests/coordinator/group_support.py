@@ -1,0 +1,76 @@
+"""A cluster in memory for groups: topics that a test sets, and members on its clock."""
+
+from itertools import count
+
+from spark_log.config import GroupConfig
+from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.types import TopicPartition
+
+SESSION_MS = 6000
+HEARTBEAT_MS = 1000
+
+
+def partitions(topic, *numbers):
+    return {TopicPartition(topic, number) for number in numbers}
+
+
+class FakeCluster:
+    """What a coordinator needs of a cluster; ``topics`` is name → (topic id, partitions)."""
+
+    def __init__(self, store, clock, **topics):
+        self.store, self.clock = store, clock
+        self.topics = {name: (f"id-{name}", number) for name, number in topics.items()}
+        self._ids = count()
+
+    def image(self):
+        image = MetadataImage()
+        for name, (topic_id, number) in self.topics.items():
+            image.replay(TopicRecord(name=name, topic_id=topic_id))
+            for partition in range(number):
+                image.replay(PartitionRecord(topic_id=topic_id, partition_id=partition))
+        return image
+
+    def coordinator(self, group="g", **limits):
+        return GroupCoordinator(
+            self,
+            group,
+            config=GroupConfig.parse(limits),
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            new_id=lambda: f"{next(self._ids):03d}",
+        )
+
+    def member(self, *topics, group="g", **how):
+        """A member that has joined."""
+        coordinator = self.coordinator(group)
+        join(coordinator, *topics, **how)
+        return coordinator
+
+
+def join(coordinator, *topics, **how):
+    return coordinator.join(topics, session_timeout_ms=how.pop("session_ms", SESSION_MS), **how)
+
+
+def settle(*members):
+    """Let everybody see the group and release what is revoked, until nothing changes."""
+    while True:
+        before = members[0].describe().generation
+        for member in members:
+            status = member.heartbeat()
+            if status.revoking:
+                member.release(status.revoking)
+        if members[0].describe().generation == before:
+            return
+
+
+def assigned(member):
+    return set(member.heartbeat().assigned)
+
+
+def live(clock, duration_ms, *members):
+    """Let time pass, in which these members give signs of life."""
+    for _ in range(int(duration_ms // 250)):
+        clock.advance_ms(250)
+        for member in members:
+            member.heartbeat()

@@ -1,0 +1,169 @@
+"""Moving a log's start: what is before it is gone, whoever does what beside it."""
+
+import pytest
+
+from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
+from spark_log.log import PartitionLog, ProducerAppend
+from spark_log.log.file_names import StartMarker
+from spark_log.log.log_start import move_log_start
+from spark_log.testing.simulation import SimulationFailedError, simulate
+from spark_log.testing.simulation.maintenance import Retention
+from spark_log.testing.simulation.rules import Variant
+from spark_log.testing.simulation.true_log import DIRECTORY as SIMULATED_DIRECTORY
+from tests.log.support import (
+    HookedStore,
+    done_but,
+    failing,
+    file_names,
+    merge,
+    open_log,
+    values,
+)
+from tests.record.samples import numbered
+
+
+@pytest.fixture
+def log(memory_store):
+    """Ten records in segments of three: 0, 3, 6 and 9."""
+    log = open_log(memory_store)
+    for first in range(0, 9, 3):
+        log.append(numbered(first, 3))
+    log.append(numbered(9, 1))
+    return log
+
+
+def offsets(log):
+    return [offset for offset, _ in values(log)]
+
+
+class TestWhatIsLeft:
+    @pytest.mark.parametrize("start", [1, 3, 5, 9, 10])
+    def test_what_is_before_it_cannot_be_read_and_all_else_can(self, log, memory_store, start):
+        assert move_log_start(log, start) == start
+        other = open_log(memory_store)
+        assert offsets(other) == list(range(start, 10))
+        with pytest.raises(OffsetOutOfRangeError):
+            other.fetch(start - 1)
+        assert other.append(numbered(10, 2)).base_offset == 10
+        assert offsets(other) == list(range(start, 12))
+
+    def test_it_never_goes_back(self, log, memory_store):
+        move_log_start(log, 5)
+        before = file_names(memory_store)
+        assert move_log_start(log, 3) == move_log_start(log, 0) == 5
+        assert file_names(memory_store) == before
+
+    def test_a_start_that_is_no_offset_of_the_log_is_refused(self, log, memory_store):
+        before = file_names(memory_store)
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            move_log_start(log, 11)
+        assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 10)
+        assert file_names(memory_store) == before
+
+    def test_it_may_lie_in_a_rewritten_segment(self, log, memory_store):
+        merge(memory_store, 0, 9)
+        move_log_start(log, 4)
+        assert offsets(open_log(memory_store)) == [4, 5, 6, 7, 8, 9]
+
+    def test_a_segment_that_holds_it_may_be_rewritten_later(self, log, memory_store):
+        move_log_start(log, 4)
+        merge(memory_store, 4, 9)
+        assert offsets(open_log(memory_store)) == [4, 5, 6, 7, 8, 9]
+
+    def test_segments_keep_their_files_for_who_reads_them(self, log, memory_store):
+        before = {name for name in file_names(memory_store) if name.endswith(".log")}
+        reader = log.scan(0)
+        next(reader)
+        move_log_start(log, 10)
+        assert before <= set(file_names(memory_store))
+
+
+class TestProducers:
+    def test_a_repeat_of_a_deleted_append_is_still_known(self, memory_store, clock):
+        log = open_log(memory_store, clock=clock)
+        append = ProducerAppend(7, 0, 0)
+        first = log.append(numbered(0, 3), producer=append)
+        log.append(numbered(3, 1))
+        move_log_start(log, 4)
+        again = open_log(memory_store, clock=clock).append(numbered(0, 3), producer=append)
+        assert again.base_offset == first.base_offset == 0
+        assert open_log(memory_store).log_end_offset() == 4
+
+
+class TestFaults:
+    def test_an_answer_that_is_lost_is_told_and_doing_it_again_finds_it_done(self, memory_store):
+        store = HookedStore(memory_store)
+        log = open_log(store)
+        log.append(numbered(0, 3))
+        store.once("put_if_absent", done_but(UnknownOutcomeError("no answer")))
+        with pytest.raises(UnknownOutcomeError):
+            move_log_start(log, 2)
+        assert move_log_start(log, 2) == 2
+
+    def test_where_no_snapshot_can_be_written_nothing_is_deleted(self, memory_store):
+        store = HookedStore(memory_store)
+        log = open_log(store)
+        log.append(numbered(0, 3))
+        store.once("put", failing(StorageError("disk gone")))
+        with pytest.raises(StorageError):
+            move_log_start(log, 2)
+        assert open_log(memory_store).log_start_offset() == 0
+
+    def test_who_comes_second_to_the_same_place_is_done_too(self, memory_store):
+        store = HookedStore(memory_store)
+        log = open_log(store)
+        log.append(numbered(0, 3))
+
+        def another_is_first(path, call):
+            memory_store.put_if_absent(path, b"")
+            return call()
+
+        store.once("put_if_absent", another_is_first)
+        assert move_log_start(log, 2) == 2
+
+
+class _DeletesRecords(Retention):
+    """Retention of the simulation, by the function that is shipped."""
+
+    def _do_round(self, log):
+        view = log.observe()
+        if view.log_start_offset == view.log_end_offset:
+            return
+        random = self._world.scheduler.random
+        start = random.randint(view.log_start_offset + 1, view.log_end_offset)
+        move_log_start(log, start)
+        files = list(self._world.store.list(SIMULATED_DIRECTORY))
+        for file in self._needless_markers(files, StartMarker(start, start)):
+            self._world.store.delete(file.path)
+
+
+class _SavesNothing(PartitionLog):
+    def write_snapshot(self):
+        return None
+
+
+class TestSimulation:
+    SEEDS = 60
+
+    def test_nothing_is_lost_doubled_or_shown_again_whoever_does_what_meanwhile(self):
+        for seed in range(self.SEEDS):
+            simulate(seed, Variant(retention=_DeletesRecords))
+
+    def test_without_the_snapshot_something_is(self):
+        variant = Variant(log=_SavesNothing, retention=_DeletesRecords)
+        assert any(fails(seed, variant) for seed in range(self.SEEDS))
+
+    def test_without_the_segments_base_something_is(self, monkeypatch):
+        monkeypatch.setattr(
+            "spark_log.log.log_start._segment_base", lambda log, view, offset: offset
+        )
+        variant = Variant(retention=_DeletesRecords)
+        assert any(fails(seed, variant) for seed in range(self.SEEDS))
+
+
+def fails(seed, variant):
+    try:
+        simulate(seed, variant)
+    except SimulationFailedError:
+        return True
+    return False

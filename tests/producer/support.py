@@ -1,0 +1,66 @@
+"""Producers to test with: on stores that misbehave, on a clock that stands, without threads."""
+
+import itertools
+from pathlib import Path
+
+from spark_log import Admin, NewTopic
+from spark_log.metadata import Cluster
+from spark_log.producer import Producer
+from tests.log.support import HookedStore
+
+ANY_TIME = {"flush.on.append": False, "message.timestamp.after.max.ms": 2**63 - 1}
+_names = itertools.count()
+
+
+def new_root(tmp_path, *topics, **configs):
+    """A root with topics; each is a name, or a name and how many partitions it has."""
+    root = Path(tmp_path) / f"root-{next(_names)}"
+    made = [topic if isinstance(topic, tuple) else (topic, 1) for topic in topics]
+    Admin(root).create_topics(
+        [NewTopic(name, count, topic_configs={**ANY_TIME, **configs}) for name, count in made]
+    )
+    return root
+
+
+def hooked(producer):
+    """The store that a producer appends to, with hooks between calls and their effect."""
+    cluster = producer._cluster
+    cluster.store = HookedStore(cluster.store)
+    return cluster.store
+
+
+def by_hand(root, clock, **config):
+    """A producer without threads, on a clock that stands; see `run`."""
+    return Producer(root, clock=clock, starts_threads=False, **config)
+
+
+def run(producer, clock, *, until_ms=600_000):
+    """Serve a producer without threads until nothing is due, moving the clock where it has to."""
+    end_ms = clock.monotonic_ms() + until_ms
+    while True:
+        while producer.run_once():
+            pass
+        due_ms = producer.next_due_ms()
+        if due_ms > end_ms:
+            return
+        clock.advance_ms(max(0.001, due_ms - clock.monotonic_ms()))
+
+
+def rows(root, topic):
+    """``{partition: [row, …]}`` of all that is in a topic's log, by offset."""
+    cluster = Cluster(root)
+    found = {}
+    image = cluster.topic(topic)
+    for partition in image.partitions:
+        log = cluster.partition_log(image, partition)
+        found[partition] = [
+            row for batch in log.scan(log.log_start_offset()) for row in batch.records.to_pylist()
+        ]
+    return found
+
+
+def values(root, topic):
+    """``{partition: [value, …]}``."""
+    return {
+        partition: [row["value"] for row in found] for partition, found in rows(root, topic).items()
+    }

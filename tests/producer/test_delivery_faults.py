@@ -1,0 +1,470 @@
+"""What becomes of records when the storage, the topic or the root fails under them."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+from spark_log import (
+    Admin,
+    IllegalStateError,
+    InvalidProducerEpochError,
+    KafkaTimeoutError,
+    NewTopic,
+    StorageError,
+    StorageFullError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.metadata import Cluster
+from spark_log.producer.producer_identity import GivenIdentity
+from tests.log.support import done_but, failing
+from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
+
+TIMEOUT = StorageTimeoutError("slow")
+FULL = StorageFullError("no space is left")
+LOST = UnknownOutcomeError("the answer was lost")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return new_root(tmp_path, ("flights", 2), "weather")
+
+
+@pytest.fixture
+def producer(root, clock):
+    return by_hand(root, clock, linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=1_000)
+
+
+def times(count, hook, store, operation):
+    """Hook the next so many calls."""
+    left = [count]
+
+    def hooked_call(path, call):
+        if left[0] > 0:
+            left[0] -= 1
+            return hook(path, call)
+        return call()
+
+    store.on(operation, hooked_call)
+
+
+def producer_entries(root, topic, partition=0):
+    cluster = Cluster(root)
+    return dict(cluster.partition_log(cluster.topic(topic), partition).producers().entries())
+
+
+class TestRetry:
+    @pytest.mark.parametrize("error", [TIMEOUT, FULL], ids=["slow", "full"])
+    def test_what_may_pass_is_tried_again_until_it_does(self, root, clock, producer, error):
+        store = hooked(producer)
+        times(5, failing(error), store, "put_if_absent")
+        began_ms = clock.monotonic_ms()
+        sent = [producer.send("weather", b"%d" % number) for number in range(3)]
+        run(producer, clock)
+        assert [future.result(0).offset for future in sent] == [0, 1, 2]
+        assert values(root, "weather") == {0: [b"0", b"1", b"2"]}
+        # 100, 200, 400, 800 and 1000 ms, each give or take a fifth.
+        assert 0.8 * 2_500 <= clock.monotonic_ms() - began_ms <= 1.2 * 2_500
+        assert producer.metrics()["producer-metrics"]["record-retry-total"] == 5
+
+    def test_order_is_kept_while_the_first_is_tried_again(self, root, clock, producer):
+        store = hooked(producer)
+        times(2, failing(TIMEOUT), store, "put_if_absent")
+        for number in range(3):
+            producer.send("weather", b"%d" % number)
+            producer.run_once()
+        run(producer, clock)
+        assert values(root, "weather") == {0: [b"0", b"1", b"2"]}
+
+    def test_other_partitions_go_on_meanwhile(self, clock, producer):
+        store = hooked(producer)
+        store.on(
+            "put_if_absent",
+            lambda path, call: failing(TIMEOUT)(path, call) if "flights-0" in path else call(),
+        )
+        stuck, free = (producer.send("flights", b"x", partition=number) for number in (0, 1))
+        run(producer, clock, until_ms=1_000)
+        assert free.result(0).offset == 0
+        assert not stuck.done()
+        store.hooks.clear()
+        run(producer, clock)
+        assert stuck.result(0).offset == 0
+
+    def test_other_errors_fail_at_once_and_only_what_they_concern(self, root, clock, producer):
+        store = hooked(producer)
+        store.once("put_if_absent", failing(StorageError("read-only")))
+        bad = producer.send("flights", b"bad", partition=0)
+        producer.run_once()
+        good = [producer.send("flights", b"good", partition=number) for number in (0, 1)]
+        run(producer, clock)
+        with pytest.raises(StorageError, match="read-only"):
+            bad.result(0)
+        assert [future.result(0).offset for future in good] == [0, 0]
+        assert values(root, "flights") == {0: [b"good"], 1: [b"good"]}
+
+    def test_retries_are_counted(self, root, clock):
+        producer = by_hand(root, clock, retries=2)
+        store = hooked(producer)
+        store.on("put_if_absent", failing(TIMEOUT))
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.exception(0) is TIMEOUT
+        assert len(store.called("put_if_absent")) == 3
+
+    def test_acks_0_is_not_tried_again(self, root, clock):
+        producer = by_hand(root, clock, acks=0)
+        store = hooked(producer)
+        store.on("put_if_absent", failing(TIMEOUT))
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.result(0).offset == -1
+        assert len(store.called("put_if_absent")) == 1
+
+    def test_a_fault_of_the_program_leaves_no_future_waiting(self, root, clock, producer, caplog):
+        store = hooked(producer)
+        store.once("stage", failing(ZeroDivisionError("a fault")))
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert isinstance(sent.exception(0), ZeroDivisionError)
+        assert producer.send("weather", b"y")
+        run(producer, clock)
+        assert values(root, "weather") == {0: [b"y"]}
+
+
+class TestLostAnswer:
+    def test_record_is_there_once_and_acknowledged(self, root, clock, producer):
+        store = hooked(producer)
+        times(3, done_but(LOST), store, "put_if_absent")
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.result(0).offset == 0
+        assert values(root, "weather") == {0: [b"x"]}
+
+    def test_whether_the_topic_is_there_cannot_be_seen(self, root, clock, producer):
+        """The append itself was answered; what is looked at before it is acknowledged was not."""
+        store = hooked(producer)
+        producer.send("weather", b"before")
+        run(producer, clock)
+        calls = []
+
+        def second_fails(path, call):
+            calls.append(path)
+            if len(calls) == 2:
+                raise TIMEOUT
+            return call()
+
+        store.on("head", second_fails)
+        image = producer._cluster.image
+
+        def blind():
+            producer._cluster.image = image
+            raise TIMEOUT
+
+        producer._cluster.image = blind
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.result(0).offset == 1
+        assert values(root, "weather") == {0: [b"before", b"x"]}
+
+    @pytest.mark.parametrize("lands", [True, False])
+    def test_after_its_time_is_over_the_next_leaves_no_gap(self, root, clock, producer, lands):
+        """What follows an unknown outcome is of a newer epoch, by which the old one is fenced."""
+        store = hooked(producer)
+        producer.send("weather", b"before")
+        run(producer, clock)
+
+        def lost(path, call):
+            if lands:
+                done_but(LOST)(path, call)
+            raise LOST
+
+        store.on("put_if_absent", lost)
+        store.on("list", failing(TIMEOUT))
+        unknown = producer.send("weather", b"unknown")
+        run(producer, clock, until_ms=130_000)
+        with pytest.raises(KafkaTimeoutError, match="not known"):
+            unknown.result(0)
+        store.hooks.clear()
+        sent = producer.send("weather", b"after")
+        run(producer, clock)
+        sent.result(0)
+        expected = [b"before", b"unknown", b"after"] if lands else [b"before", b"after"]
+        assert values(root, "weather") == {0: expected}
+        (entry,) = producer_entries(root, "weather").values()
+        assert entry.epoch == 1
+
+
+class TestDeliveryTimeout:
+    def test_expired_batch_of_an_append_that_may_be_there_stays_in_it(self, root, clock):
+        """Else the log would take what is left for all of it, and tell wrong offsets."""
+        config = {"batch_size": 50, "delivery_timeout_ms": 5_000, "retry_backoff_max_ms": 10}
+        producer = by_hand(root, clock, linger_ms=1_000, **config)
+        store = hooked(producer)
+        store.once("put_if_absent", done_but(LOST))
+        first = producer.send("weather", b"a" * 40)
+        clock.advance_ms(500)
+        second = producer.send("weather", b"b" * 40)
+        looks = []
+
+        def blind_after_the_first(path, call):
+            looks.append(path)
+            return call() if len(looks) == 1 else failing(TIMEOUT)(path, call)
+
+        store.on("list", blind_after_the_first)
+        run(producer, clock, until_ms=4_600)
+        assert "not known" in str(first.exception(0))
+        assert not second.done()
+        store.hooks.clear()
+        run(producer, clock)
+        assert second.result(0).offset == 1
+        assert values(root, "weather") == {0: [b"a" * 40, b"b" * 40]}
+
+    def test_record_fails_and_was_not_appended(self, root, clock, producer):
+        store = hooked(producer)
+        store.on("put_if_absent", failing(FULL))
+        first = producer.send("weather", b"first")
+        run(producer, clock, until_ms=119_000)
+        assert not first.done()
+        second = producer.send("weather", b"second")
+        run(producer, clock, until_ms=2_000)
+        with pytest.raises(KafkaTimeoutError, match=r"not appended.*no space"):
+            first.result(0)
+        assert not second.done()
+        store.hooks.clear()
+        run(producer, clock)
+        assert second.result(0).offset == 0
+        assert values(root, "weather") == {0: [b"second"]}
+        (entry,) = producer_entries(root, "weather").values()
+        assert entry.epoch == 0, "nothing was unknown"
+
+    def test_nothing_is_added_to_a_batch_that_expired_while_it_waited(self, root, clock):
+        producer = by_hand(root, clock, delivery_timeout_ms=1_000, linger_ms=1_000)
+        expired = producer.send("weather", b"a")
+        clock.advance_ms(1_000)
+        producer._sender.fail_expired()
+        assert expired.failed()
+        sent = producer.send("weather", b"b")
+        run(producer, clock)
+        assert sent.result(0).offset == 0
+        assert values(root, "weather") == {0: [b"b"]}
+
+    def test_expired_batch_of_an_append_is_left_out_of_the_next_try(self, root, clock):
+        config = {"batch_size": 50, "delivery_timeout_ms": 5_000, "retry_backoff_max_ms": 10}
+        producer = by_hand(root, clock, linger_ms=1_000, **config)
+        store = hooked(producer)
+        store.on("put_if_absent", failing(FULL))
+        first = producer.send("weather", b"a" * 40)
+        clock.advance_ms(500)
+        second = producer.send("weather", b"b" * 40)
+        run(producer, clock, until_ms=4_600)
+        assert first.failed()
+        assert not second.done()
+        store.hooks.clear()
+        run(producer, clock)
+        assert second.result(0).offset == 0
+        assert values(root, "weather") == {0: [b"b" * 40]}
+
+
+class TestTopics:
+    def test_topic_that_is_deleted_fails_what_waits_for_it(self, root, clock, producer):
+        producer.send("weather", b"before")
+        run(producer, clock)
+        waiting = producer.send("weather", b"waiting")
+        Admin(root).delete_topics(["weather"])
+        run(producer, clock)
+        with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
+            waiting.result(0)
+        with pytest.raises(UnknownTopicOrPartitionError, match="no topic"):
+            producer.send("weather", b"after")
+        assert not list(root.glob("weather.*")), "nothing is left of it"
+
+    def test_topic_deleted_between_an_append_and_its_answer_acknowledges_nothing(
+        self, root, clock, producer
+    ):
+        store = hooked(producer)
+
+        def delete_after(path, call):
+            call()
+            Admin(root).delete_topics(["weather"])
+
+        store.once("put_if_absent", delete_after)
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert isinstance(sent.exception(0), UnknownTopicOrPartitionError)
+
+    def test_topic_that_is_created_again_gets_what_waited(self, root, clock, producer):
+        producer.send("flights", b"old", partition=1)
+        run(producer, clock)
+        sent = [producer.send("flights", b"%d" % number, partition=1) for number in range(3)]
+        admin = Admin(root)
+        admin.delete_topics(["flights"])
+        admin.create_topics([NewTopic("flights", 2, topic_configs=ANY_TIME)])
+        run(producer, clock)
+        assert [future.result(0).offset for future in sent] == [0, 1, 2]
+        assert values(root, "flights") == {0: [], 1: [b"0", b"1", b"2"]}
+
+    def test_what_is_sent_after_it_was_created_again_comes_behind(self, root, clock, producer):
+        producer.send("weather", b"old")
+        run(producer, clock)
+        producer.send("weather", b"0")
+        admin = Admin(root)
+        admin.delete_topics(["weather"])
+        admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
+        producer._router.refresh("weather")
+        producer.send("weather", b"1")
+        run(producer, clock)
+        assert values(root, "weather") == {0: [b"0", b"1"]}
+
+    def test_topic_that_is_created_again_long_after_is_found(self, root, clock, producer):
+        """What the log's handle remembers of the old one's producers is ahead of what is there."""
+        producer.send("weather", b"old")
+        run(producer, clock)
+        admin = Admin(root)
+        admin.delete_topics(["weather"])
+        admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
+        clock.advance_ms(200_000)
+        sent = producer.send("weather", b"0")
+        run(producer, clock)
+        assert sent.result(0).offset == 0
+        assert values(root, "weather") == {0: [b"0"]}
+
+    def test_partition_that_the_new_one_has_not_fails(self, root, clock, producer):
+        producer.send("flights", b"old", partition=1)
+        run(producer, clock)
+        sent = producer.send("flights", b"x", partition=1)
+        admin = Admin(root)
+        admin.delete_topics(["flights"])
+        admin.create_topics([NewTopic("flights", 1, topic_configs=ANY_TIME)])
+        run(producer, clock)
+        assert isinstance(sent.exception(0), UnknownTopicOrPartitionError)
+
+
+class TestRoot:
+    def test_root_that_vanishes_and_comes_back_loses_and_doubles_nothing(
+        self, root, clock, producer
+    ):
+        away = root.with_name("away")
+        sent = [producer.send("weather", b"0")]
+        run(producer, clock)
+        root.rename(away)
+        sent.append(producer.send("weather", b"1"))
+        run(producer, clock, until_ms=30_000)
+        assert not sent[1].done()
+        assert not root.exists(), "nothing may be made where the root was"
+        away.rename(root)
+        sent.append(producer.send("weather", b"2"))
+        run(producer, clock)
+        assert [future.result(0).offset for future in sent] == [0, 1, 2]
+        assert values(root, "weather") == {0: [b"0", b"1", b"2"]}
+
+    def test_root_that_vanishes_under_an_append_acknowledges_nothing_there(
+        self, root, clock, producer
+    ):
+        away = root.with_name("away")
+        store = hooked(producer)
+        producer.send("weather", b"0")
+        run(producer, clock)
+
+        def vanish(directory, call):
+            root.rename(away)
+            return call()  # makes the directory anew, as on the empty place of a mount
+
+        store.once("stage", vanish)
+        sent = producer.send("weather", b"1")
+        producer.run_once()
+        assert not sent.done()
+        shutil.rmtree(root)
+        away.rename(root)
+        run(producer, clock)
+        assert sent.result(0).offset == 1
+        assert values(root, "weather") == {0: [b"0", b"1"]}
+
+    def test_read_only_root_is_told_at_once(self, clock, producer):
+        store = hooked(producer)
+
+        def refuse(directory, call):
+            cause = OSError(errno.EROFS, os.strerror(errno.EROFS))
+            raise StorageError(f"{directory}: {cause.strerror}", path=directory) from cause
+
+        store.on("stage", refuse)
+        began_ms = clock.monotonic_ms()
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        with pytest.raises(StorageError, match="Read-only file system"):
+            sent.result(0)
+        assert clock.monotonic_ms() - began_ms < 10
+
+    @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+    def test_file_server_that_is_away_is_waited_for(self, root, clock, producer, number):
+        store = hooked(producer)
+
+        def away(path, call):
+            raise StorageError(os.strerror(number)) from OSError(number, os.strerror(number))
+
+        times(3, away, store, "stage")
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.result(0).offset == 0
+
+
+class TestFencing:
+    def test_older_producer_of_the_same_identity_is_fenced(self, root, clock):
+        older = by_hand(root, clock, identity=GivenIdentity(7, 0))
+        newer = by_hand(root, clock, identity=GivenIdentity(7, 1))
+        for producer, value in ((older, b"old"), (newer, b"new")):
+            producer.send("weather", value)
+            run(producer, clock)
+        waiting = older.send("flights", b"x", partition=0)
+        late = older.send("weather", b"late")
+        with pytest.raises(InvalidProducerEpochError, match="newer"):
+            _run_and_get(older, clock, late)
+        assert waiting.done()
+        with pytest.raises(InvalidProducerEpochError):
+            older.send("weather", b"again")
+        newer.send("weather", b"new too")
+        run(newer, clock)
+        assert values(root, "weather") == {0: [b"old", b"new", b"new too"]}
+
+    def test_log_that_forgot_what_came_before_is_gone_on_with(self, root, clock, producer):
+        """A gap that is not this producer's: the log was restored from a copy, say."""
+        producer.send("weather", b"0")
+        run(producer, clock)
+        topic = producer._cluster.topic("weather")
+        shutil.copytree(root / topic.partition_directory(0), root / "copy")
+        producer.send("weather", b"1")
+        run(producer, clock)
+        shutil.rmtree(root / topic.partition_directory(0))
+        (root / "copy").rename(root / topic.partition_directory(0))
+        producer._routes["weather"].queues[0].log = None
+        sent = producer.send("weather", b"2")
+        run(producer, clock)
+        assert sent.result(0).offset == 1
+        assert values(root, "weather") == {0: [b"0", b"2"]}
+
+    def test_epochs_that_are_used_up_are_followed_by_another_producer_id(
+        self, root, clock, producer
+    ):
+        producer.send("weather", b"0")
+        run(producer, clock)
+        producer._routes["weather"].queues[0].epoch = 2**15
+        producer.send("weather", b"1")
+        run(producer, clock)
+        assert len(producer_entries(root, "weather")) == 2
+        assert values(root, "weather") == {0: [b"0", b"1"]}
+
+
+class TestClosing:
+    def test_what_cannot_be_sent_fails_at_close(self, clock, producer):
+        store = hooked(producer)
+        store.on("put_if_absent", failing(TIMEOUT))
+        sent = producer.send("weather", b"x")
+        producer.close(0)
+        assert isinstance(sent.exception(0), IllegalStateError)
+
+
+def _run_and_get(producer, clock, future):
+    run(producer, clock)
+    return future.result(0)

@@ -1,0 +1,105 @@
+"""Simulated groups: everything holds, and each safety rule is missed when it is left out."""
+
+import os
+import re
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_log.testing.simulation.group_rules import GROUP_RULES
+from spark_log.testing.simulation.group_runner import app, simulate_groups
+from spark_log.testing.simulation.group_simulation import simulate_group
+from spark_log.testing.simulation.simulation import SimulationFailedError
+
+SEEDS = 150
+SEEDS_PER_RULE = 600
+FAILING = "a change is appended where it was decided"
+
+
+def fails(seed, rule):
+    try:
+        simulate_group(seed, GROUP_RULES[rule])
+    except SimulationFailedError:
+        return True
+    return False
+
+
+def test_everything_holds():
+    tallies = list(simulate_groups(range(SEEDS), jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
+    assert sum(tally.seeds for tally in tallies) == SEEDS
+    assert sum(tally.records for tally in tallies) > 8 * SEEDS, "groups do change"
+
+
+@pytest.mark.parametrize("rule", GROUP_RULES)
+def test_the_simulation_fails_without_the_rule_that(rule):
+    assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"
+
+
+def test_one_seed_runs_the_same_way_each_time():
+    first, second = simulate_group(5), simulate_group(5)
+    assert list(map(str, first.trace)) == list(map(str, second.trace))
+    assert list(map(str, first.trace)) != list(map(str, simulate_group(6).trace))
+
+
+@pytest.fixture(scope="module")
+def happened():
+    """How often each kind of line stands in the traces of some seeds, numbers left out."""
+    texts = Counter()
+    for seed in range(40):
+        for entry in simulate_group(seed).trace:
+            texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1
+    return texts
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        r"crashes",
+        r"comes up again",
+        r"never comes back",
+        r"is fenced",
+        r"is not a member any more",
+        r"joined: #",
+        r"begins topic# at #",
+        r"grows topic# to #",
+        r"deletes topic#",
+        r"offsets version #: generation #",
+        r"CommitFailedError: .* went to another member.*",
+        r"UnknownOutcomeError: offsets: no answer",
+        r"put_if_absent #\.log: exists",
+        r"put_if_absent #\.log: gets no answer",
+        r"put_if_absent #\.start: done",
+        r"delete #\.log: done",
+        r"put [a-z]#: a late copy takes effect",
+    ],
+)
+def test_each_of_these_happens(happened, what):
+    assert any(re.fullmatch(what, text) for text in happened), what
+
+
+class TestCommandLine:
+    def run(self, *arguments):
+        return CliRunner().invoke(app, arguments)
+
+    def test_runs_many_and_tells_how_fast(self):
+        result = self.run("--seeds", "5", "--jobs", "1")
+        assert result.exit_code == 0
+        assert re.search(r"5 seeds from 0 in .* seeds/s; .* 0 failures", result.stdout)
+
+    def test_replays_a_seed_step_by_step(self):
+        result = self.run("--seed", "5")
+        assert result.exit_code == 0
+        assert result.stdout.splitlines()[:-1] == list(map(str, simulate_group(5).trace))
+
+    def test_prints_what_fails_with_its_seed(self):
+        seed = str(next(seed for seed in range(50) if fails(seed, FAILING)))
+        result = self.run("--seeds", "1", "--first", seed, "--jobs", "1", "--rule", FAILING)
+        assert result.exit_code == 1
+        assert f"seed {seed}: " in result.stdout
+        assert self.run("--seed", seed, "--rule", FAILING).exit_code == 1
+
+    def test_lists_the_rules_and_refuses_others(self):
+        assert self.run("--rules").stdout.splitlines() == list(GROUP_RULES)
+        assert self.run("--rule", "be nice").exit_code == 2
