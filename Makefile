@@ -11,8 +11,8 @@ help: ## List the targets
 demo: java venv ## Send the flights of 2013 through a log and replay some of them (a root under .demo)
 	@$(BIN)/python jobs/demo.py
 
-test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some
-	@$(BIN)/python -m pytest $(ARGS)
+test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile $(ARGS)
 
 test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
 	@sh conf/build-store-servers.sh gcs azure

@@ -47,6 +47,7 @@ def session(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
+        "spark.python.unix.domain.socket.enabled": "true",  # as in conf/spark-defaults.conf
     }
     if extra_packages:
         settings["spark.jars.packages"] = ",".join(extra_packages)

@@ -125,18 +125,9 @@ class MicroBatches:
         if start == self._initial:
             self._writes_down_initial = False
         sight = self._watch.look()
-        readable = {
-            named
-            for named in end.offsets
-            if named in sight.ends and not end.is_another(named.topic, sight.topic_id(named.topic))
-        }
-        begins = {
-            named: start.offsets[named]
-            for named in end.offsets
-            if named in start.offsets
-            and not start.is_another(named.topic, end.topic_ids.get(named.topic))
-        }
-        begins |= self._beginnings(sorted(readable - begins.keys()))
+        readable = end.of_same_topics(sight.ends, sight.topic_id)
+        begins = start.of_same_topics(end.offsets, end.topic_ids.get)
+        begins |= self._beginnings(sorted(readable.keys() - begins.keys()))
         starts: dict[TopicPartition, int] = {}
         stops: dict[TopicPartition, int] = {}
         for named, stop in sorted(end.offsets.items()):
@@ -206,24 +197,13 @@ class MicroBatches:
     def _ends_without_limit(self, sight: Sight) -> dict[TopicPartition, int]:
         if self._target is None:
             return dict(sight.ends)
-        target = self._target
-        return {
-            named: end
-            for named, end in target.offsets.items()
-            if named in sight.ends
-            and not target.is_another(named.topic, sight.topic_id(named.topic))
-        }
+        return self._target.of_same_topics(sight.ends, sight.topic_id)
 
     def _begins(
         self, start: StreamOffset, ends: Mapping[TopicPartition, int], sight: Sight
     ) -> dict[TopicPartition, int]:
         """Return where to go on in each partition; new ones begin at their beginning."""
-        begins = {
-            named: start.offsets[named]
-            for named in ends
-            if named in start.offsets
-            and not start.is_another(named.topic, sight.topic_id(named.topic))
-        }
+        begins = start.of_same_topics(ends, sight.topic_id)
         new = [named for named in ends if named not in begins]
         return begins | (self._reader.earliest(new) if new else {})
 

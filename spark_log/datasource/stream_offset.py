@@ -9,7 +9,7 @@ source, ``startingOffsets``, a program that sums up lags. Why there: docs/adr/00
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spark_log.datasource.offsets import OFFSETS_EXAMPLE
@@ -81,6 +81,21 @@ class StreamOffset:
         for named, offset in sorted(self.offsets.items()):
             topics.setdefault(named.topic, {})[named] = offset
         return topics
+
+    def of_same_topics(
+        self, wanted: Iterable[TopicPartition], topic_id: Callable[[str], str | None]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of partitions whose topic has not been replaced by another one.
+
+        Args:
+            wanted: the partitions to look for; in their order.
+            topic_id: tells the id of a topic by its name, None where it is not known.
+        """
+        return {
+            named: self.offsets[named]
+            for named in wanted
+            if named in self.offsets and not self.is_another(named.topic, topic_id(named.topic))
+        }
 
     def is_another(self, topic: str, topic_id: str | None) -> bool:
         """Whether the topic of this name is another one than that of these offsets."""

@@ -25,9 +25,20 @@ class StandaloneCluster:
         workers: the worker processes, to be killed by tests that want that.
     """
 
-    def __init__(self, workers: int = 1, cores: int = 1, memory: str = "1g") -> None:
-        """Args: workers: how many; cores: of each; memory: of each, as Spark writes it."""
+    def __init__(
+        self, workers: int = 1, cores: int = 1, memory: str = "1g", *, own_hosts: bool = False
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            workers: how many.
+            cores: of each.
+            memory: of each, as Spark writes it.
+            own_hosts: give each worker a loopback address of its own (Linux has many): Spark runs
+                no task twice on one host.
+        """
         self._wanted = (workers, cores, memory)
+        self._own_hosts = own_hosts
         self._processes: list[subprocess.Popen[str]] = []
         self._directory = tempfile.TemporaryDirectory(prefix="spark-standalone-")
         self.url = ""
@@ -43,12 +54,13 @@ class StandaloneCluster:
             self.url = self._start(
                 "org.apache.spark.deploy.master.Master", r"(spark://127\.0\.0\.1:\d+)"
             )
-            for _ in range(count):
+            for number in range(count):
                 self._start(
                     "org.apache.spark.deploy.worker.Worker",
                     r"(Successfully registered with master)",
                     *("--cores", str(cores), "--memory", memory),
                     *("--work-dir", self._directory.name, self.url),
+                    host=f"127.0.0.{number + 1}" if self._own_hosts else "127.0.0.1",
                 )
         except BaseException:
             self.stop()
@@ -72,19 +84,19 @@ class StandaloneCluster:
                 process.stderr.close()
         self._directory.cleanup()
 
-    def _start(self, main_class: str, ready: str, *arguments: str) -> str:
+    def _start(self, main_class: str, ready: str, *arguments: str, host: str = "127.0.0.1") -> str:
         """Start a process and return what ``ready`` matches in its log."""
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         process = subprocess.Popen(
             [
-                *(str(program), main_class, "--host", "127.0.0.1"),
+                *(str(program), main_class, "--host", host),
                 *("--port", "0", "--webui-port", "0", *arguments),
             ],
             # An empty configuration folder: the log must say when the process is ready.
             env=os.environ
             | {
                 "SPARK_CONF_DIR": self._directory.name,
-                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_LOCAL_IP": host,
                 "PYSPARK_PYTHON": sys.executable,
             },
             stderr=subprocess.PIPE,

@@ -27,7 +27,7 @@ def written(tmp_path_factory):
     topics = ("worker", "executor", "udf", "speculative")
     Admin(root).create_topics([NewTopic(name, num_partitions=job.PARTITIONS) for name in topics])
     (directory / "conf").mkdir()  # an empty one: the cluster knows nothing of Delta
-    with StandaloneCluster(workers=2, memory="1g") as cluster:
+    with StandaloneCluster(workers=2, memory="1g", own_hosts=True) as cluster:
         subprocess.run(
             [sys.executable, job.__file__, cluster.url, root, str(directory)],
             env=os.environ

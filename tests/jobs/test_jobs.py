@@ -12,6 +12,7 @@ from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
 from spark_log.testing.standalone import StandaloneCluster
 from tests.jobs.conftest import Submit, report
+from tests.record.samples import numbered
 
 pytestmark = pytest.mark.spark
 
@@ -61,19 +62,15 @@ def test_a_standalone_cluster_runs_them_all(submit: Submit, tmp_path: Path) -> N
 def test_a_group_continues_where_it_stands(submit: Submit, tmp_path: Path) -> None:
     root, out = tmp_path / "log", tmp_path / "out.parquet"
     consume = ("consume.py", "t", "--group", "g", "--to", "parquet", "--path", out, "--root", root)
-    for name, count in (("a", 30), ("b", 12)):
-        source = write_lines(tmp_path / f"{name}.json", count)
-        report(
-            submit(
-                "produce.py", source, "--format", "json", "--topic", "t", "--partitions", 2,
-                "--root", root, "--json",
-            )
-        )  # fmt: skip
-        assert report(submit(*consume, "--json"))["records"] == count
+    Admin(root).create_topics([NewTopic("t", num_partitions=2)])
+    cluster = Cluster(root)
+    for count in (30, 12):
+        for partition in (0, 1):
+            log = cluster.partition_log(cluster.topic("t"), partition)
+            log.append(numbered(0, count // 2, mark=f"{count}"))
+        again = report(submit(*consume, "--json"))
+        assert again["records"] == count
 
-    again = report(submit(*consume, "--json"))
-
-    assert again["records"] == 0
     assert pq.read_table(out).num_rows == 42
     assert sum(json.loads(again["committed"])["t"].values()) == 42
 
