@@ -1,9 +1,13 @@
 """spark-log: Kafka's log on shared storage, with no server.
 
 Everything public is importable from here. Importing it starts no JVM and imports no pyspark.
+What takes long to import is imported when it is first asked for (PEP 562): a process that produces
+does not wait for what consumes.
 """
 
-from spark_log.consumer import AIOConsumer, Consumer, ConsumerRebalanceListener
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from spark_log.errors import (
     AlreadyExistsError,
     BufferExhaustedError,
@@ -45,8 +49,6 @@ from spark_log.errors import (
     UnsupportedStoreError,
     WakeupError,
 )
-from spark_log.metadata import Admin
-from spark_log.producer import AIOProducer, Producer
 from spark_log.types import (
     AlterConfigOp,
     ConfigEntry,
@@ -66,7 +68,25 @@ from spark_log.types import (
     TopicPartition,
 )
 
+if TYPE_CHECKING:
+    from spark_log.consumer.aio_consumer import AIOConsumer
+    from spark_log.consumer.consumer import Consumer
+    from spark_log.consumer.membership import ConsumerRebalanceListener
+    from spark_log.metadata.admin import Admin
+    from spark_log.producer.aio_producer import AIOProducer
+    from spark_log.producer.producer import Producer
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "AIOConsumer": "spark_log.consumer.aio_consumer",
+    "AIOProducer": "spark_log.producer.aio_producer",
+    "Admin": "spark_log.metadata.admin",
+    "Consumer": "spark_log.consumer.consumer",
+    "ConsumerRebalanceListener": "spark_log.consumer.membership",
+    "Producer": "spark_log.producer.producer",
+}
+"""Where that lies which is imported late."""
 
 __all__ = [
     "AIOConsumer",
@@ -131,3 +151,16 @@ __all__ = [
     "UnsupportedStoreError",
     "WakeupError",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for the first time."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -84,11 +84,7 @@ class PartitionAppender:
                 to make of it.
         """
         self._check_root()
-        if queue.log is None:
-            if self._is_gone(queue):
-                raise TopicGoneError
-            queue.log = self._cluster.partition_log(queue.route.topic, queue.partition)
-        appended = self._append(queue.log, delivery, producer)
+        appended = self._append(queue.log or self._open(queue), delivery, producer)
         if appended.info is None:
             return appended
         try:
@@ -115,6 +111,16 @@ class PartitionAppender:
                 return True
         # A root that is away looks like a log that is damaged, or not there.
         return self._is_root_away()
+
+    def _open(self, queue: PartitionQueue) -> PartitionLog:
+        if self._is_gone(queue):
+            raise TopicGoneError
+        topic = queue.route.topic
+        log = self._cluster.partition_log(topic, queue.partition)
+        queue.log = log
+        if queue.route.topic is not topic:
+            queue.log = None  # its settings were changed meanwhile
+        return log
 
     def _append(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None

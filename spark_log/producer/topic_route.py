@@ -33,7 +33,7 @@ class PartitionQueue:
         taken_ms: when one took it last.
         epoch: producer epoch of the next append, in this partition.
         sequence: sequence number of the next append's first record.
-        log: the partition's log; used by the thread that made the queue busy.
+        log: the partition's log, for the next append; None: to be opened.
     """
 
     __slots__ = (
@@ -124,10 +124,11 @@ class TopicRoute:
 
     def renew(self, topic: TopicImage, looked_up_ms: float) -> None:
         """Take in what the metadata log says of the same topic now: more partitions, configs."""
-        if topic.overrides != self.topic.overrides:
-            for queue in self.queues:
-                queue.log = queue.log if queue.is_busy else None  # opened anew, with these
+        is_changed = topic.overrides != self.topic.overrides
         self._set_topic(topic)
+        if is_changed:
+            for queue in self.queues:
+                queue.log = None  # opened anew, with these; an append under way keeps its own
         self.looked_up_ms = looked_up_ms
         self.queues += [
             PartitionQueue(self, number, self.epoch)

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
 
-import fsspec.core
-import fsspec.utils
 import pyarrow as pa
 
 from spark_log.errors import (
@@ -240,8 +238,12 @@ def open_store(
     from spark_log.storage.memory import MemoryStore
     from spark_log.storage.object_location import SERVICES
 
-    url = fsspec.utils.stringify_path(root)
-    protocol, path = fsspec.core.split_protocol(url)
+    url = os.fspath(root)
+    protocol, path = None, url
+    if "://" in url or "::" in url:
+        import fsspec.core  # takes as long to import as a record to be acknowledged
+
+        protocol, path = fsspec.core.split_protocol(url)
     if protocol in (None, "file", "local"):
         return LocalStore(path)
     if protocol == "memory":

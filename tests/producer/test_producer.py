@@ -6,7 +6,10 @@ import time
 import pytest
 
 from spark_log import (
+    Admin,
     BufferExhaustedError,
+    ConfigResource,
+    ConfigResourceType,
     IllegalStateError,
     InvalidConfigurationError,
     InvalidPartitionsError,
@@ -414,6 +417,28 @@ class TestMetadata:
             producer.send("weather", b"y")
         run(producer, clock)
         assert len(values(root, "weather")[1]) == 2
+
+    def test_settings_changed_during_an_append_count_from_the_next_one(self, root, clock):
+        producer = by_hand(root, clock)
+        producer.send("weather", b"x")
+        run(producer, clock)
+
+        def change(path, call):
+            changed = {"message.timestamp.type": "LogAppendTime"}
+            topic = ConfigResource(ConfigResourceType.TOPIC, "weather", changed)
+            Admin(root, clock=clock).alter_configs([topic])
+            producer._router.refresh("weather")
+            call()
+
+        hooked(producer).once("put_if_absent", change)
+        for route in producer._routes.values():
+            route.queues[0].log = None  # opened anew, behind the hooks
+        for _ in range(2):
+            producer.send("weather", b"y", timestamp_ms=1_000)
+            run(producer, clock)
+        times = [row["timestamp"].timestamp() for row in rows(root, "weather")[0]]
+        assert times[1] == 1
+        assert times[2] > 1
 
     def test_metrics_count_what_was_sent(self, root, clock):
         producer = by_hand(root, clock)
