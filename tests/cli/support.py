@@ -67,6 +67,8 @@ class SteppingClock(ManualClock):
 def environment(**variables):
     """The environment of a process that finds this package and nothing of the user's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_LOG")}
+    for name in ("COLUMNS", "LINES"):  # of the terminal of the tests
+        kept.pop(name, None)
     return {**kept, "PYTHONPATH": str(PROJECT), **variables}
 
 
