@@ -13,6 +13,7 @@ from spark_log.datasource.record_filter import Bounds
 from spark_log.datasource.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log import LogBatch, LogView, PartitionLog, SegmentReader
+from spark_log.record.arrays import times_us_of
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import open_store
 
@@ -177,7 +178,7 @@ def _wanted(
 
 def _mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
     """Return for each row whether its timestamp lies in bounds."""
-    times: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
+    times = times_us_of(records)
     mask: np.ndarray = (times >= times_us.low) & (times < times_us.high)
     return mask
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidTimestampError, RecordTooLargeError
+from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import TIMESTAMP_TYPE
 
@@ -63,7 +64,7 @@ class LogValidator:
             )
 
     def _check_timestamps(self, records: pa.RecordBatch) -> None:
-        times_us = records.column("timestamp").view(pa.int64()).to_numpy()
+        times_us = times_us_of(records)
         now_us = self._clock.time_us()
         earliest_us = now_us - self._config.message_timestamp_before_max_ms * 1000
         latest_us = now_us + self._config.message_timestamp_after_max_ms * 1000

@@ -22,6 +22,7 @@ from spark_log.log.log_batch import LogBatch, cut_batches
 from spark_log.log.segment_file import Decode, open_segment_file
 from spark_log.log.segment_indexes import SegmentIndexes
 from spark_log.record import arrow_ipc
+from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import (
     METADATA_KEY,
     BatchHeader,
@@ -132,7 +133,7 @@ class SegmentReader:
         return min(
             int(times_us.min())
             for ordinal in self._file.in_order(0)
-            if (times_us := self._times_us(self._records(ordinal, ["timestamp"]))).size
+            if (times_us := times_us_of(self._records(ordinal, ["timestamp"]))).size
         )
 
     def block(self, ordinal: int) -> arrow_ipc.Block:
@@ -288,7 +289,7 @@ class SegmentReader:
                 continue
             records = self._decode(decode, ordinal, headers, check=False)
             for batch in self._cut(ordinal, headers, records, start_offset, None):
-                times_us = self._times_us(batch.records)
+                times_us = times_us_of(batch.records)
                 hits = np.flatnonzero(times_us >= timestamp_us)
                 if hits.size and not batch.is_control:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
@@ -358,11 +359,6 @@ class SegmentReader:
             end_offset=end_offset,
             stored_bytes=self._blocks[ordinal].body_bytes,
         )
-
-    @staticmethod
-    def _times_us(records: pa.RecordBatch) -> np.ndarray:
-        times_us: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
-        return times_us
 
     # --- checking --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.log_validator import LogValidator
 from spark_log.log.producer_state import ProducerAppend, sequence_after
+from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import (
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
@@ -198,7 +199,7 @@ class SegmentWriter:
         if self._validator is not None:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes
-        times_us = records.column("timestamp").view(pa.int64()).to_numpy()
+        times_us = times_us_of(records)
         header = BatchHeader(
             base_offset_delta=self._next_delta,
             last_offset_delta=self._next_delta + records.num_rows - 1,
@@ -252,7 +253,7 @@ class SegmentWriter:
                 f"rewritten records need the columns {self._schema.names}, got "
                 f"{records.schema.to_string()}"
             )
-        times_us = records.column("timestamp").view(pa.int64()).to_numpy()
+        times_us = times_us_of(records)
         self._write(records, headers, int(times_us.min()) if len(times_us) else None)
 
     def finish(self) -> StagedSegment:

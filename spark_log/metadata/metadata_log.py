@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
@@ -18,7 +19,8 @@ from spark_log.errors import LogEndOffsetMismatchError
 from spark_log.log import PartitionLog
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from spark_log.storage import Store
 
 DIRECTORY = "__cluster_metadata-0"
@@ -93,9 +95,9 @@ def _record_batch(records: Sequence[MetadataRecord], now_us: int) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(
         [
             pa.nulls(count, pa.binary()),
-            pa.array([record.to_json() for record in records], pa.binary()),
+            binary_array([record.to_json() for record in records]),
             pa.nulls(count, HEADERS_TYPE),
-            pa.array([now_us] * count, TIMESTAMP_TYPE),
+            timestamp_array(np.full(count, now_us)),
         ],
         schema=RECORD_SCHEMA,
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
 from spark_log.producer.producer_batch import RECORD_FIELDS
+from spark_log.record.arrays import binary_array, timestamp_array
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 PARTITION_COLUMN: Final = "partition"
@@ -25,19 +26,13 @@ def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
     times_us = np.array(records[3::RECORD_FIELDS], np.int64) // 1000
     return pa.RecordBatch.from_arrays(
         [
-            _binary(records[0::RECORD_FIELDS]),
-            _binary(records[1::RECORD_FIELDS]),
+            binary_array(records[0::RECORD_FIELDS]),
+            binary_array(records[1::RECORD_FIELDS]),
             _header_array(records[2::RECORD_FIELDS]),
-            pa.Array.from_buffers(TIMESTAMP_TYPE, len(times_us), [None, pa.py_buffer(times_us)]),
+            timestamp_array(times_us),
         ],
         schema=RECORD_SCHEMA,
     )
-
-
-def times_us_of(records: pa.RecordBatch) -> np.ndarray:
-    """Return the timestamps, int64 microseconds."""
-    times: np.ndarray = records.column("timestamp").view(pa.int64()).to_numpy()
-    return times
 
 
 def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBatch:
@@ -122,24 +117,6 @@ def _column(table: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> A
             f"{str(error).splitlines()[0]}"
         ) from None
     return column
-
-
-def _binary(values: Sequence[bytes | None]) -> pa.Array:
-    """Return a column, by a tenth of what ``pa.array`` takes."""
-    count, nulls = len(values), values.count(None)
-    if nulls == count:
-        return pa.nulls(count, pa.binary())
-    validity = None
-    if nulls:
-        valid = np.fromiter((value is not None for value in values), np.bool_, count)
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        values = [b"" if value is None else value for value in values]
-    offsets = np.zeros(count + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])  # type: ignore[arg-type]
-    data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]
-    return pa.Array.from_buffers(
-        pa.binary(), count, [validity, pa.py_buffer(offsets), data], null_count=nulls
-    )
 
 
 def _header_array(headers: Sequence[list[tuple[str, bytes | None]] | None]) -> pa.Array:
