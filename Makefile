@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate bench-log
+.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate simulate-groups bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ s3-server: ## Build the S3 server of the tests, once (takes Go; tests do with le
 
 simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
 	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
+
+simulate-groups: venv ## Run consumer groups in the deterministic simulator; SEEDS=100000 at length
+	@$(BIN)/python -m spark_log.testing.simulation.group_runner --seeds $(or $(SEEDS),2000) $(ARGS)
 
 check: lint types layers ## Everything that is checked without running the code
 

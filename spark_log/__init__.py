@@ -15,7 +15,14 @@ from spark_log.errors import (
     ConcurrentModificationError,
     CorruptRecordError,
     DataLossError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    GroupNotEmptyError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
     IllegalStateError,
+    InconsistentGroupProtocolError,
     InvalidConfigurationError,
     InvalidGroupIdError,
     InvalidOptionError,
@@ -24,6 +31,7 @@ from spark_log.errors import (
     InvalidRecordError,
     InvalidReplicationFactorError,
     InvalidRootError,
+    InvalidSessionTimeoutError,
     InvalidTimestampError,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -43,6 +51,7 @@ from spark_log.errors import (
     StorageTimeoutError,
     StorageUnavailableError,
     TopicAlreadyExistsError,
+    UnknownMemberIdError,
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
@@ -72,7 +81,7 @@ if TYPE_CHECKING:
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
     from spark_log.consumer.membership import ConsumerRebalanceListener
-    from spark_log.metadata.admin import Admin
+    from spark_log.coordinator.admin import Admin
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
 
@@ -81,7 +90,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "AIOConsumer": "spark_log.consumer.aio_consumer",
     "AIOProducer": "spark_log.producer.aio_producer",
-    "Admin": "spark_log.metadata.admin",
+    "Admin": "spark_log.coordinator.admin",
     "Consumer": "spark_log.consumer.consumer",
     "ConsumerRebalanceListener": "spark_log.consumer.membership",
     "Producer": "spark_log.producer.producer",
@@ -106,7 +115,14 @@ __all__ = [
     "CorruptRecordError",
     "DataLossError",
     "DeletedRecords",
+    "FencedInstanceIdError",
+    "GroupIdNotFoundError",
+    "GroupMaxSizeReachedError",
+    "GroupNotEmptyError",
+    "GroupSubscribedToTopicError",
+    "IllegalGenerationError",
     "IllegalStateError",
+    "InconsistentGroupProtocolError",
     "InvalidConfigurationError",
     "InvalidGroupIdError",
     "InvalidOptionError",
@@ -115,6 +131,7 @@ __all__ = [
     "InvalidRecordError",
     "InvalidReplicationFactorError",
     "InvalidRootError",
+    "InvalidSessionTimeoutError",
     "InvalidTimestampError",
     "InvalidTopicError",
     "KafkaTimeoutError",
@@ -145,6 +162,7 @@ __all__ = [
     "TopicAlreadyExistsError",
     "TopicDescription",
     "TopicPartition",
+    "UnknownMemberIdError",
     "UnknownOutcomeError",
     "UnknownTopicOrPartitionError",
     "UnsupportedCompressionTypeError",

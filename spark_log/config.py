@@ -453,7 +453,7 @@ class GroupConfig(_ConfigModel):
         default=1_800_000,
         ge=0,
         le=_INT_MAX,
-        description="The greatest.",
+        description="The greatest `session.timeout.ms` that a member may have.",
     )
 
 

@@ -512,6 +512,36 @@ class GroupMaxSizeReachedError(SparkLogError):
     """The group has ``group.max.size`` members; nobody joined."""
 
 
+class GroupIdNotFoundError(SparkLogError):
+    """There is no such group: it has neither members nor positions.
+
+    Attributes:
+        group_id: the id that was looked up.
+    """
+
+    def __init__(self, message: str, *, group_id: str = "") -> None:
+        super().__init__(message)
+        self.group_id = group_id
+
+
+class GroupNotEmptyError(SparkLogError):
+    """The group has members, so that its positions are theirs alone to change.
+
+    Attributes:
+        group_id: the group's.
+        members: ids of some of them.
+    """
+
+    def __init__(self, message: str, *, group_id: str = "", members: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.group_id = group_id
+        self.members = members
+
+
+class GroupSubscribedToTopicError(GroupNotEmptyError):
+    """Members of the group subscribe to the topic whose positions are to be deleted."""
+
+
 class InvalidSessionTimeoutError(SparkLogError):
     """``session.timeout.ms`` is not within what groups allow; nobody joined."""
 

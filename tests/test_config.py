@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from spark_log.config import (
     MODELS,
     ConsumerConfig,
+    GroupConfig,
     ProducerConfig,
     ToolConfig,
     TopicConfig,
@@ -29,7 +30,7 @@ class TestTable:
     def test_every_key_says_what_it_means_takes_and_is_by_default(self, model, key):
         assert len(key.doc) > 20
         assert key.doc.endswith(".")
-        assert key.type in ("int", "string", "boolean")
+        assert key.type in ("int", "string", "boolean", "list")
         assert key.name == key.name.lower()
         assert "_" not in key.name
         default = model.parse({}).dotted()[key.name]
@@ -84,6 +85,17 @@ class TestTable:
             "check.crcs": True,
             "metadata.max.age.ms": 300_000,
             "retry.backoff.ms": 100,
+            "group.instance.id": None,
+            "client.rack": "",
+            "session.timeout.ms": 45_000,
+            "heartbeat.interval.ms": 3000,
+            "max.poll.interval.ms": 300_000,
+            "partition.assignment.strategy": ("range", "cooperative-sticky"),
+        }
+        assert GroupConfig.parse({}).dotted() == {
+            "group.max.size": 2**31 - 1,
+            "group.min.session.timeout.ms": 6000,
+            "group.max.session.timeout.ms": 1_800_000,
         }
         assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
 

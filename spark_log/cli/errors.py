@@ -25,6 +25,8 @@ CLOSED_PIPE: Final = 141
 """Nobody reads the output any more: 128 + SIGPIPE, as for ``cat`` in front of ``head``."""
 
 _MISTAKES = (
+    errors.GroupIdNotFoundError,
+    errors.GroupNotEmptyError,
     errors.InconsistentGroupProtocolError,
     errors.InvalidConfigurationError,
     errors.InvalidGroupIdError,

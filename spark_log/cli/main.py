@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spark_log import __version__
-from spark_log.cli import configs, offsets, topics
+from spark_log.cli import configs, groups, offsets, topics
 from spark_log.cli.console_consumer import console_consumer
 from spark_log.cli.console_producer import console_producer
 from spark_log.cli.consumer_perf import consumer_perf
@@ -73,9 +73,17 @@ def _offsets(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@groups.app.callback(invoke_without_command=True)
+def _groups(context: typer.Context) -> None:
+    """List, describe, delete and reset consumer groups."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
+app.add_typer(groups.app, name="groups")
 app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)

@@ -1,5 +1,25 @@
-"""Consumer groups: committed offsets (`OffsetsTable`)."""
+"""Consumer groups: who has what (`GroupMember`), and committed offsets (`OffsetsTable`)."""
 
-from spark_log.coordinator.offsets_table import CommittedOffset, OffsetsTable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_log.coordinator.offset_rows import CommittedOffset
+    from spark_log.coordinator.offsets_table import OffsetsTable
+
+_MODULES = {
+    "CommittedOffset": "spark_log.coordinator.offset_rows",
+    "OffsetsTable": "spark_log.coordinator.offsets_table",
+}
+"""Where that lies which is imported late: `Admin` is here too, and most never ask it for groups."""
 
 __all__ = ["CommittedOffset", "OffsetsTable"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for the first time."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

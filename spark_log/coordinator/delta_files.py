@@ -1,13 +1,14 @@
 """Data files of the offsets table: Parquet, with the least and the greatest group in the log.
 
-New commits are small files, a group's rows wherever they happen to be. Compacted files are sorted by
-group, so that their statistics, and those of their row groups, tell where a group is not.
+New commits are small files, a group's rows wherever they happen to be. Compacted files are sorted
+by group, so that their statistics, and those of their row groups, tell where a group is not.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -130,11 +131,12 @@ class DataFiles:
         Raises:
             StorageError: it cannot be read, is damaged, or is gone.
         """
+        wanted = text_scalar(group)
         parts = [
-            part.filter(pc.equal(part.column("group"), group))
+            part.filter(pc.equal(part.column("group"), wanted))
             for part in self.parts(file, group, group)
         ]
-        return pa.concat_tables([self.schema.empty_table(), *parts])
+        return pa.concat_tables([pa.Table.from_batches([], self.schema), *parts])
 
     def parts(
         self,
@@ -160,14 +162,28 @@ class DataFiles:
                     if greatest is not None and str(found.min) > greatest:
                         continue
                 part = data.read_row_group(at, columns=columns, use_threads=False)
-                wanted = self.schema if columns is None else pa.schema(
-                    [self.schema.field(name) for name in columns]
+                wanted = (
+                    self.schema
+                    if columns is None
+                    else pa.schema([self.schema.field(name) for name in columns])
                 )
                 yield part.select(wanted.names).cast(wanted)
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except (pa.ArrowException, KeyError) as error:
             raise self._damaged(f"{file.path} cannot be read ({error})") from error
+
+    def row_group_begins(self, file: DataFile) -> list[tuple[str, int]]:
+        """Return the least group of each row group, "" where it is not known, and its rows."""
+        metadata = pq.ParquetFile(self._opened(file, f"{self._directory}/{file.path}")).metadata
+        at_column = self.schema.get_field_index("group")
+        found = []
+        for at in range(metadata.num_row_groups):
+            group = metadata.row_group(at)
+            statistics = group.column(at_column).statistics
+            is_known = statistics is not None and statistics.has_min_max
+            found.append((str(statistics.min) if is_known else "", group.num_rows))
+        return found
 
     def delete(self, file: DataFile) -> None:
         """Delete a file that no version names."""
@@ -183,6 +199,13 @@ class DataFiles:
             f"{self._directory} is damaged: {what}; see what can be saved: spark-log groups repair",
             path=self._directory,
         )
+
+
+def text_scalar(text: str) -> pa.Scalar:
+    """Return a text as Arrow's. `pyarrow.scalar` imports pandas where there is one: 0.3 s."""
+    data = text.encode()
+    ends = pa.py_buffer(struct.pack("<ii", 0, len(data)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])[0]
 
 
 class _RangedFile(io.RawIOBase):

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.clock import Clock
-from spark_log.coordinator.delta_files import DataFile
+from spark_log.coordinator.delta_files import DataFile, text_scalar
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,
@@ -113,7 +113,7 @@ class TableState:
         """Return how far an application has come."""
         found = self.recent.get(app_id)
         if found is None and self.older is not None:
-            at = pc.index(self.older.column("appId"), pa.scalar(app_id, pa.string())).as_py()
+            at = pc.index(self.older.column("appId"), text_scalar(app_id)).as_py()
             if at >= 0:
                 row = self.older.slice(at, 1).to_pylist()[0]
                 found = Transaction(app_id, row["version"], row["lastUpdated"] or 0)
@@ -290,13 +290,16 @@ class DeltaLog:
         """Read the newest state: the last checkpoint and what follows it."""
         before = self.state
         try:
-            return self._opened_from(self._last_checkpoint())
+            return self._opened_from(self.last_checkpoint())
         finally:
             self.state = before
 
     def _opened_from(self, checkpoint: int) -> TableState:
+        tried: set[int] = set()
         while True:
-            self.state = self._checkpointed(checkpoint) if checkpoint >= 0 else TableState()
+            found_state = self._checkpointed(checkpoint) if checkpoint >= 0 else None
+            self.state = found_state or TableState()
+            tried.add(checkpoint)
             while self._read(self.state.version + 1) is not None:
                 pass
             # What is listed behind the end: a late `_last_checkpoint` was too old, or it is a gap.
@@ -307,9 +310,9 @@ class DeltaLog:
                     f"{self.directory}/_delta_log", None if end < 0 else f"{end:020}.json"
                 )
             ]
-            newer = [int(found[1]) for found in map(_CHECKPOINT_NAME.fullmatch, behind) if found]
-            if max(newer, default=-1) > max(end, checkpoint):
-                checkpoint = max(newer)
+            newer = {int(found[1]) for found in map(_CHECKPOINT_NAME.fullmatch, behind) if found}
+            if max(newer - tried, default=-1) > end:
+                checkpoint = max(newer - tried)
                 continue
             versions = [int(found[1]) for found in map(_VERSION_NAME.fullmatch, behind) if found]
             # One that came to be just now is no gap.
@@ -321,7 +324,8 @@ class DeltaLog:
                 raise self._damaged("no version says what the table is")
             return self.state
 
-    def _last_checkpoint(self) -> int:
+    def last_checkpoint(self) -> int:
+        """Return the version of the newest checkpoint that is known; -1 for none."""
         try:
             path = f"{self.directory}/_delta_log/_last_checkpoint"
             found = json.loads(self._store.open_buffer(path).to_pybytes())
@@ -331,7 +335,8 @@ class DeltaLog:
         except (ValueError, KeyError, TypeError):
             return -1  # derived: all versions are read, or the listing shows a better one
 
-    def _checkpointed(self, version: int) -> TableState:
+    def _checkpointed(self, version: int) -> TableState | None:
+        """Return the state that a checkpoint holds; None where it cannot be read: it is derived."""
         path = f"{self.directory}/_delta_log/{version:020}.checkpoint.parquet"
         try:
             data = pq.ParquetFile(pa.BufferReader(self._store.open_buffer(path)))
@@ -343,12 +348,8 @@ class DeltaLog:
                 if f"{action}.{name}" in present
             ]
             table = data.read(columns=wanted)
-        except NotFoundError:
-            if version == 0:
-                return TableState()
-            raise self._damaged(f"the checkpoint of version {version} is missing") from None
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._damaged(f"the checkpoint of version {version}: {error}") from None
+        except (NotFoundError, pa.ArrowException, OSError):
+            return None
         state = TableState(version)
         for action in _actions(table, "metaData"):
             self._take_metadata(state, action)

@@ -21,7 +21,14 @@ from spark_log.coordinator.group import Group, GroupTopic, Member
 from spark_log.coordinator.group_log import Decide, GroupLog
 from spark_log.coordinator.group_records import GroupRecord
 from spark_log.coordinator.heartbeats import Heartbeats, HeartbeatWatch
-from spark_log.errors import FencedInstanceIdError, StorageError, UnknownMemberIdError
+from spark_log.errors import (
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    StorageError,
+    UnknownMemberIdError,
+)
 from spark_log.metadata.image import MetadataImage
 from spark_log.storage import Store
 from spark_log.types import TopicPartition, random_id
@@ -202,7 +209,16 @@ class GroupCoordinator:
                 self._check_present(group)
             return group_changes.join(group, member, self._read_topics(), self._config)
 
-        self._log.commit(decide)
+        try:
+            self._log.commit(decide)
+        except (
+            GroupMaxSizeReachedError,
+            InconsistentGroupProtocolError,
+            InvalidSessionTimeoutError,
+        ):
+            if is_new:
+                self._heartbeats.forget([member.member_id])
+            raise
         self._member = member
         return self.status()
 

@@ -128,6 +128,7 @@ class GroupLog:
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
         while True:
+            change_id = os.urandom(9).hex()
             try:
                 if self._replay_for(tried):
                     return self.group
@@ -136,14 +137,13 @@ class GroupLog:
                     return self.group
                 if len(tried) >= _MAX_UNKNOWN:
                     break
-                record = record.model_copy(update={"change_id": os.urandom(9).hex()})
-                self._append(record)
+                self._append(record.model_copy(update={"change_id": change_id}))
             except LogEndOffsetMismatchError:
                 continue
             except UnknownOutcomeError as error:
                 # It may stand there, or come to stand there: the next look has to look for it.
                 unknown = error
-                tried.add(record.change_id)
+                tried.add(change_id)
             except StorageError as error:
                 if unknown is None:
                     raise

@@ -279,7 +279,7 @@ class GroupMember:
                     group_id=self.group_id,
                     member_id=member_id,
                 )
-                self._coordinator.leave()
+                self._coordinator.leave(is_final=False)
             else:
                 self._status = self._coordinator.heartbeat()
         except UnknownMemberIdError as error:

@@ -12,11 +12,11 @@ takes effect behind a newer one (docs/adr/0010).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.delta_files import DataFile
@@ -37,7 +37,7 @@ MAINTENANCE_EVERY = 32
 """Versions after which whoever made the last of them looks for what there is to tidy up."""
 
 _MAX_BATCH_ROWS = 100_000
-_BACKOFF_S, _MAX_BACKOFF_S = 0.002, 0.1
+_BACKOFF_S = 0.02
 
 _MAY_PASS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 
@@ -82,6 +82,7 @@ class OffsetCommits:
         self._waiting: deque[Request] = deque()
         self._staged: tuple[list[Stamped], DataFile] | None = None
         self._now_us = 0
+        self._is_due = False
 
     def submit(self, request: Request) -> None:
         """Commit, together with whatever else waits; durable on return.
@@ -92,22 +93,25 @@ class OffsetCommits:
             UnknownOutcomeError: it may have been committed; to commit it again is harmless.
             StorageError: nothing was committed.
         """
-        self._waiting.append(request)
-        before = self._table.state.version
-        with self._table.lock:
-            while not request.is_done:
-                self._commit_waiting()
-            version = self._table.state.version
-        if version // MAINTENANCE_EVERY > before // MAINTENANCE_EVERY and self._table.maintain:
+        self.submit_all([request])
+        if self._is_due and self._table.maintain:
+            self._is_due = False
             self._table.maintain()
         if request.error is not None:
             raise request.error
+
+    def submit_all(self, requests: Sequence[Request]) -> None:
+        """Commit several; each is told its own outcome, and none is raised."""
+        self._waiting.extend(requests)
+        with self._table.lock:
+            while not all(request.is_done for request in requests):
+                self._commit_waiting()
 
     def _commit_waiting(self) -> None:
         batch: list[Request] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_MAY_PASS),
-            wait=wait_random_exponential(multiplier=_BACKOFF_S, max=_MAX_BACKOFF_S),
+            wait=wait_random(0, _BACKOFF_S),
             stop=lambda attempt: _end_late(batch, attempt),
             reraise=True,
         )
@@ -149,7 +153,9 @@ class OffsetCommits:
             stamp_us = max(self._now_us, last_us.get(group, fence.last_updated_ms * 1000) + 1)
             if wanted:
                 last_us[group] = stamp_us
-            rows += [(group, row, request.generation, request.member_id, stamp_us) for row in wanted]
+            rows += [
+                (group, row, request.generation, request.member_id, stamp_us) for row in wanted
+            ]
             updated_ms = -(-stamp_us // 1000) if wanted else fence.last_updated_ms
             moved[group] = Transaction(fence.app_id, request.generation, updated_ms)
             accepted.append(request)
@@ -163,11 +169,12 @@ class OffsetCommits:
         staged, self._staged = self._staged, None  # a version that nobody heard of may name it
         try:
             version = self._table.log.append(actions, "WRITE", {"mode": "Append"})
-        except LogEndOffsetMismatchError:
+        except LogEndOffsetMismatchError:  # this one nobody will
             self._staged = staged
             raise
+        self._is_due |= version.number % MAINTENANCE_EVERY == 0
         table = to_table(rows)
-        self._table.took(version, dict.fromkeys(moved, table))
+        self._table.took(dict.fromkeys(moved, table))
         for request in accepted:
             request.end()
 

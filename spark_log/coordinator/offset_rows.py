@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.types import TopicPartition
+
 OFFSETS_SCHEMA = pa.schema(
     [
         pa.field("group", pa.string(), nullable=False),
@@ -24,6 +27,9 @@ OFFSETS_SCHEMA = pa.schema(
     ]
 )
 """One row for every partition of every commit. ``offset`` is that of the next record to read."""
+
+EMPTY = pa.Table.from_batches([], OFFSETS_SCHEMA)
+"""No rows. Made without `pyarrow.array`, which imports pandas where there is one: 0.3 s."""
 
 TOMBSTONE = -1
 """The offset of a row that says: from here on the group has no position in this partition."""
@@ -87,6 +93,19 @@ class GroupPositions:
     def positions(self) -> dict[PartitionKey, CommittedOffset]:
         """Return where the group stands: without what was deleted."""
         return {key: found for key, found in self.latest.items() if found.offset >= 0}
+
+
+def check_offset(named: TopicPartition, offset: int) -> None:
+    """Check that an offset can be a position.
+
+    Raises:
+        OffsetOutOfRangeError: it is negative.
+    """
+    if offset < 0:
+        raise OffsetOutOfRangeError(
+            f"{named}: a position of {offset} cannot be committed; the first offset is 0",
+            offset=offset,
+        )
 
 
 def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:

@@ -1,8 +1,8 @@
 """How the offsets table comes to be, and how it is told from one that was lost.
 
-On storage: version 0 of ``__consumer_offsets`` says what the table is; ``offsets.properties`` beside
-it says that there is one. Where the second is there without the first, the table is gone: then
-nothing begins anew by itself. A crash between the two leaves a table that is found when it is
+On storage: version 0 of ``__consumer_offsets`` says what the table is; ``offsets.properties``
+beside it says that there is one. Where the second is there without the first, the table is gone:
+then nothing begins anew by itself. A crash between the two leaves a table that is found when it is
 opened next.
 """
 

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.clock import Clock
-from spark_log.coordinator.delta_files import DataFile, DataFiles
+from spark_log.coordinator.delta_files import DataFile, DataFiles, text_scalar
 from spark_log.coordinator.delta_log import DeltaLog, TableState, Transaction, Version
-from spark_log.coordinator.offset_rows import OFFSETS_SCHEMA, GroupPositions
+from spark_log.coordinator.offset_rows import EMPTY, OFFSETS_SCHEMA, GroupPositions
 from spark_log.coordinator.offsets_creation import check_not_lost, create_table, mark
 from spark_log.storage import Store
 
 DIRECTORY = "__consumer_offsets"
 
-_APP_PREFIX = "group:"
+APP_PREFIX = "group:"
 _MAX_KEPT_POSITIONS = 50_000
 _REQUESTS_AT_ONCE = 16
 
@@ -83,16 +83,16 @@ class OffsetsStore:
 
     def transaction(self, group: str) -> Transaction:
         """Return the group's fence, and when it committed last."""
-        app_id = f"{_APP_PREFIX}{group}"
+        app_id = f"{APP_PREFIX}{group}"
         return self.state.transaction(app_id) or Transaction(app_id, -1)
 
     def transactions(self) -> dict[str, Transaction]:
         """Return those of all groups that ever were."""
         found = self.state.transactions()
         return {
-            app_id.removeprefix(_APP_PREFIX): each
+            app_id.removeprefix(APP_PREFIX): each
             for app_id, each in found.items()
-            if app_id.startswith(_APP_PREFIX)
+            if app_id.startswith(APP_PREFIX)
         }
 
     def positions(self, group: str) -> GroupPositions:
@@ -124,19 +124,19 @@ class OffsetsStore:
             return self.files.rows_of(file, group)
 
         if self.store.is_mapped or len(files) < 2:
-            return pa.concat_tables([OFFSETS_SCHEMA.empty_table(), *map(read, files)])
+            return pa.concat_tables([EMPTY, *map(read, files)])
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-offsets") as pool:
             return pa.concat_tables(pool.map(read, files))
 
-    def took(self, version: Version, rows: Mapping[str, pa.Table]) -> None:
-        """Take in a version that this process made; rows: of it, by group."""
+    def took(self, rows: Mapping[str, pa.Table]) -> None:
+        """Take in a version that this process made. Args: rows: of it, by group, and of others."""
         for group, found in rows.items():
             self._keep(group, found)
 
     def _take(self, version: Version) -> None:
         if version.is_rewrite:
             return
-        named = {each.app_id.removeprefix(_APP_PREFIX) for each in version.transactions}
+        named = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
         for group in [each for each in self._kept if each in named or not named]:
             for file in version.added:
                 if file.may_hold(group):
@@ -146,7 +146,7 @@ class OffsetsStore:
         kept = self._kept.get(group)
         if kept is not None:
             before = len(kept.latest)
-            kept.take(rows.filter(pc.equal(rows.column("group"), group)))
+            kept.take(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
             self._kept_positions += len(kept.latest) - before
 
     def _forget(self) -> None:

@@ -20,16 +20,17 @@ from collections.abc import Callable, Iterable, Mapping
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offset_commits import OffsetCommits, Request
 from spark_log.coordinator.offset_rows import (
     OFFSETS_SCHEMA,
-    TOMBSTONE,
     CommittedOffset,
     GroupPositions,
     PartitionKey,
     Row,
+    check_offset,
 )
 from spark_log.coordinator.offsets_maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets_store import DIRECTORY, OffsetsStore
@@ -167,7 +168,7 @@ class OffsetsTable:
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = GroupPositions()
-        then.take(rows.filter(pa.compute.less_equal(stamps, time_us)))
+        then.take(rows.filter(pc.less_equal(stamps, time_us)))
         return then.positions()
 
     def history(self, group: str) -> pa.Table:
@@ -204,6 +205,29 @@ class OffsetsTable:
         with table.lock:
             table.refresh()
             return sorted(table.transactions())
+
+    def groups_with_positions(self) -> set[str]:
+        """Return the ids of all groups that have a position.
+
+        Reads two columns of the whole table, a row group at a time, and groups that ever forgot
+        a position.
+
+        Raises:
+            StorageError: see `fetch`.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            files = list(table.state.files.values())
+        found: set[str] = set()
+        forgetful: set[str] = set()
+        for file in files:
+            for part in table.files.parts(file, columns=["group", "offset"]):
+                is_position = pc.greater_equal(part.column("offset"), 0)
+                groups = part.column("group")
+                found.update(pc.unique(groups.filter(is_position)).to_pylist())
+                forgetful.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
+        return {group for group in found if group not in forgetful or self.positions(group)}
 
     def retention_us(self) -> int:
         """Return for how long superseded positions, and those of empty groups, are kept."""
@@ -243,6 +267,8 @@ class OffsetsTable:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> tuple[Row, ...]:
         image = self._cluster.image()
+        for named, position in offsets.items():
+            check_offset(named, position.offset)
         for name, topic_id in topic_ids.items():
             if image.topic(name).topic_id != topic_id:
                 raise UnknownTopicOrPartitionError(
@@ -262,7 +288,7 @@ class OffsetsTable:
 
     def _shared(self) -> _SharedTable:
         if self._shared_table is None or self._shared_table.pid != os.getpid():
-            self._shared_table = _shared_by_process(self._cluster)
+            self._shared_table = _shared_tables.of(self._cluster)
         return self._shared_table
 
 
@@ -273,32 +299,33 @@ class _SharedTable:
         self.pid = os.getpid()
         self.table = OffsetsStore(cluster.store, cluster.clock)
         self.commits = OffsetCommits(self.table)
-        self.maintenance = OffsetsMaintenance(self.table, self.commits)
+        self.maintenance = OffsetsMaintenance(self.table, self.commits, cluster.image)
         self.table.maintain = self.maintenance.start
 
 
-_shared_tables: WeakValueDictionary[tuple[object, ...], _SharedTable] = WeakValueDictionary()
-_sharing = threading.Lock()
+class _SharedTables:
+    """Those of one process, kept for as long as somebody has one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: WeakValueDictionary[tuple[object, ...], _SharedTable] = WeakValueDictionary()
+
+    def of(self, cluster: Cluster) -> _SharedTable:
+        options = tuple(sorted(cluster.store.delta_options().items()))
+        key = (cluster.store.directory_url(DIRECTORY), options, id(cluster.clock))
+        with self._lock:
+            shared = self._tables.get(key)
+            if shared is None:
+                shared = self._tables[key] = _SharedTable(cluster)
+            return shared
+
+    def forget(self) -> None:
+        """Begin anew in a child process: a thread that held a lock is not in it."""
+        self.__init__()  # type: ignore[misc]
 
 
-def _shared_by_process(cluster: Cluster) -> _SharedTable:
-    store = cluster.store
-    options = tuple(sorted(store.delta_options().items()))
-    key = (os.getpid(), store.directory_url(DIRECTORY), options, id(cluster.clock))
-    with _sharing:
-        shared = _shared_tables.get(key)
-        if shared is None:
-            shared = _shared_tables[key] = _SharedTable(cluster)
-        return shared
-
-
-def _after_fork() -> None:
-    """A thread that held the lock is not in the child."""
-    global _sharing
-    _sharing = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_shared_tables = _SharedTables()
+os.register_at_fork(after_in_child=_shared_tables.forget)
 
 
 def _check_group_id(group: str) -> None:

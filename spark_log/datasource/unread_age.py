@@ -6,6 +6,7 @@ from spark_log.clock import Clock
 from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.stream_offset import StreamOffset
 from spark_log.errors import SparkLogError
+from spark_log.log.unread_record import first_unread_us
 from spark_log.types import TopicPartition
 
 _MOST_PARTITIONS = 64
@@ -50,11 +51,7 @@ class UnreadAge:
     def _timestamp_us(self, named: TopicPartition, offset: int) -> int | None:
         """Return the timestamp of the first record from an offset on; None if it is not there."""
         try:
-            batches = self._reader.log(named).fetch(
-                offset, 1, columns=["timestamp"], check_crcs=False
-            )
+            log = self._reader.log(named)
         except SparkLogError:
             return None  # a figure in the progress must not fail the query
-        if not batches:
-            return None
-        return int(batches[0].records.column("timestamp")[0].value)
+        return first_unread_us(log, offset)

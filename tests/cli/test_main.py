@@ -12,6 +12,7 @@ COMMANDS = [
     "consumer-perf",
     "delete-records",
     "dump-log",
+    "groups",
     "log-dirs",
     "offsets",
     "producer-perf",
@@ -19,7 +20,7 @@ COMMANDS = [
     "verify",
     "version",
 ]
-GROUPS = {"configs": "describe", "offsets": "list", "topics": "list"}
+GROUPS = {"configs": "describe", "groups": "list", "offsets": "list", "topics": "list"}
 """Groups of commands, each with one of them."""
 
 

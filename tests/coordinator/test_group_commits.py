@@ -18,9 +18,11 @@ class Table:
         self.highest = 0
         self.positions = {}
         self.commits = []
-        self.before_commit = lambda: None
+        self.before_commit = self.before_fence = lambda: None
 
     def fence(self, group, generation):
+        hook, self.before_fence = self.before_fence, lambda: None
+        hook()
         self._check(generation)
         self.highest = generation
 
@@ -115,6 +117,15 @@ def test_a_commit_that_stands_before_is_seen_by_who_begins(pair, table):
     b.remove([a.member_id])
     b.heartbeat()
     zombie.commit(at(5, P0), IDS)
+    assert commits_of(b, table).begin(b.heartbeat().assigned) == {P0: 5}
+
+
+def test_a_commit_that_comes_just_before_the_fence_is_seen_too(pair, table):
+    """Positions are read after the fence, not before it."""
+    a, b = pair
+    zombie = commits_of(a, table)
+    b.remove([a.member_id])
+    table.before_fence = lambda: zombie.commit(at(5, P0), IDS)
     assert commits_of(b, table).begin(b.heartbeat().assigned) == {P0: 5}
 
 

@@ -79,7 +79,7 @@ class TestJoining:
             cluster.member("t", assignors=["rang"])
         assert store.calls == []
 
-    def test_who_is_refused_is_no_member(self, cluster):
+    def test_who_is_refused_is_no_member(self, cluster, store):
         cluster.member("t")
         late = cluster.coordinator(group_max_size=1)
         with pytest.raises(GroupMaxSizeReachedError):
@@ -89,6 +89,7 @@ class TestJoining:
         with pytest.raises(UnknownMemberIdError):
             late.heartbeat()
         assert len(cluster.coordinator().describe().members) == 1
+        assert len(heartbeat_files(store)) == 1
 
     def test_a_pattern_takes_in_topics_that_come(self, cluster, clock):
         member = cluster.member(pattern="t")

@@ -18,8 +18,8 @@ from spark_log.testing.simulation.group_world import GroupWorld
 from spark_log.testing.simulation.true_group import GROUP_ID, Place
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
-_COMMIT_CHANCE = 0.4
-_LATE_CHANCE = 0.1
+_LATE_CHANCE = 0.05
+_AGAIN_CHANCE = 0.5
 _MAX_TOPICS = 3
 _MAX_PARTITIONS = 6
 
@@ -124,7 +124,7 @@ class SimulatedMember:
         return self._coordinator.status()
 
     def _poll(self) -> None:
-        random = self._world.scheduler.random
+        world, random = self._world, self._world.scheduler.random
         status = self.status = self._coordinator.heartbeat()
         if random.random() < _LATE_CHANCE:
             self._commit()  # by somebody who has not seen yet what has changed
@@ -138,7 +138,8 @@ class SimulatedMember:
             self._begin(status, given)
         for place in self.reading:
             self.reading[place] += random.randrange(3)
-        if random.random() < _COMMIT_CHANCE:
+            world.truth.handle(place, self.reading[place])
+        if random.random() < world.profile.commit:
             self._commit()
 
     def _revoke(self, status: GroupStatus) -> None:
@@ -156,7 +157,7 @@ class SimulatedMember:
         for place in self._places(now, now.assigned).keys() & given:
             # What was found is of the topic that it is about now.
             position = found.get(place[1], 0)
-            self._world.truth.check_begun(place, position, status.member_id)
+            self._world.truth.check_begun(place, position, now.member_id, now.generation)
             self.reading[place] = position
             self._world.scheduler.note(f"begins {place[1]} at {position}")
 
@@ -186,7 +187,8 @@ class TopicChanger:
         world = self._world
         while not world.is_ending:
             world.rest(world.profile.topics_change_ms)
-            self.change()
+            if not world.is_ending:
+                self.change()
 
     def change(self) -> None:
         """Change some topic."""
@@ -198,6 +200,8 @@ class TopicChanger:
         elif random.random() < 0.3:
             truth.set_topic(name, None)
             self._world.scheduler.note(f"deletes {name}")
+            if random.random() < _AGAIN_CHANCE:
+                self.create(name)
         elif topic.partitions < _MAX_PARTITIONS:
             truth.set_topic(name, GroupTopic(topic.topic_id, topic.partitions + 1))
             self._world.scheduler.note(f"grows {name} to {topic.partitions + 1}")

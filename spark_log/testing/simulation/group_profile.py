@@ -23,6 +23,8 @@ class GroupProfile:
         assignors: that every member knows, in this order.
         topics: at the beginning.
         poll_ms: mean time from poll to poll.
+        commit: how likely each poll ends with a commit.
+        slow_offsets: how likely a step of a call on the offsets table takes long.
         leave: how likely each poll is a member's last for a while.
         die: how likely a member that crashed never comes back.
         resubscribe: how likely each poll is followed by another subscription.
@@ -38,6 +40,8 @@ class GroupProfile:
     assignors: tuple[str, ...]
     topics: int
     poll_ms: float
+    commit: float
+    slow_offsets: float
     leave: float
     die: float
     resubscribe: float
@@ -48,7 +52,8 @@ class GroupProfile:
     def __str__(self) -> str:
         own = (
             f"members={self.members} statics={self.statics} twins={self.twins} "
-            f"assignors={','.join(self.assignors)} poll_ms={self.poll_ms:g} leave={self.leave:g} "
+            f"assignors={','.join(self.assignors)} poll_ms={self.poll_ms:g} commit={self.commit:g} "
+            f"slow_offsets={self.slow_offsets:g} leave={self.leave:g} "
             f"die={self.die:g} topics_change_ms={self.topics_change_ms:g} "
             f"trim_every={self.trim_every} steps={self.steps}"
         )
@@ -81,6 +86,8 @@ def draw_group_profile(random: Random) -> GroupProfile:
         ),
         topics=random.choice((1, 1, 2)),
         poll_ms=random.choice((10.0, 30.0, 100.0)),
+        commit=random.choice((0.01, 0.05, 0.3)),
+        slow_offsets=random.choice((0.0, 0.1, 0.3)),
         leave=random.choice((0.0, 0.01, 0.05)),
         die=random.choice((0.0, 0.3)),
         resubscribe=random.choice((0.0, 0.0, 0.05)),

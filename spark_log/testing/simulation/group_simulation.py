@@ -55,7 +55,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         store,
         truth,
         profile,
-        variant.offsets(scheduler, truth, store),
+        variant.offsets(scheduler, truth, store, profile.slow_offsets),
         variant.log,
         variant.coordinator,
         variant.commits,
@@ -117,6 +117,7 @@ def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
     world.store.profile = profile.faults.calm()
+    world.offsets.slow = 0.0
     world.is_ending = True
     until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
     quiet_ms, generation = scheduler.now_ms, -1
@@ -129,7 +130,8 @@ def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
 
     scheduler.run(is_settled)
     problem = _unsettled(world, members)
-    if problem or scheduler.now_ms > until_ms:
+    is_alive = not all(each.is_dead for each in members)
+    if problem or (is_alive and scheduler.now_ms - quiet_ms <= _QUIET_MS):
         raise ViolationError(
             f"{_SETTLED_WITHIN_MS} ms after faults ended: {problem or 'the group keeps changing'}"
         )

@@ -13,12 +13,14 @@ from spark_log.coordinator.group_log import GroupLog
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.testing.simulation.group_profile import GroupProfile
+from spark_log.testing.simulation.group_profile import SESSION_TIMEOUT_MS, GroupProfile
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedStore
 from spark_log.testing.simulation.true_group import GROUP_ID, Place, TrueGroup
 from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_SLOW_MS = 3 * SESSION_TIMEOUT_MS
 
 
 @dataclass(slots=True)
@@ -108,7 +110,10 @@ class SimulatedOffsets:
     of the group came before is not rebased on it, but fails.
     """
 
-    def __init__(self, scheduler: Scheduler, truth: TrueGroup, store: SimulatedStore) -> None:
+    def __init__(
+        self, scheduler: Scheduler, truth: TrueGroup, store: SimulatedStore, slow: float
+    ) -> None:
+        self.slow = slow
         self.scheduler = scheduler
         self.truth = truth
         self.store = store
@@ -205,3 +210,6 @@ class SimulatedOffsets:
 
     def _pass_time(self) -> None:
         self.store._pass_time()
+        random = self.scheduler.random
+        if random.random() < self.slow:
+            self.scheduler.pass_time(_SLOW_MS * random.random())

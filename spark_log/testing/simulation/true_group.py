@@ -30,7 +30,8 @@ class TrueGroup:
         topics: all topics as they are; each change makes a later version.
         fence: the highest generation in the offsets table.
         positions: the committed ones.
-        acknowledged: the highest position whose commit was acknowledged.
+        begun_in: the generation in which somebody has begun to read.
+        handled: up to where somebody has handled the records.
     """
 
     def __init__(self, disk: SimulatedDisk) -> None:
@@ -45,8 +46,8 @@ class TrueGroup:
         self._known: dict[str, list[GroupTopic]] = {}
         self.fence = 0
         self.positions: dict[Place, int] = {}
-        self.acknowledged: dict[Place, int] = {}
-        self.changed_ms = 0.0
+        self.handled: dict[Place, int] = {}
+        self.begun_in: dict[Place, int] = {}
 
     # --- the group's log -------------------------------------------------------------------------
 
@@ -142,22 +143,36 @@ class TrueGroup:
                     f"{member_id} committed {partition} in generation {generation}, in which "
                     f"{group.owners.get(partition)} has it"
                 )
+            begun = self.begun_in.get((topic_id, partition), 0)
+            if generation < begun:
+                raise ViolationError(
+                    f"a commit of {member_id} of {partition} in generation {generation} took "
+                    f"effect after somebody had begun it in generation {begun}"
+                )
             before = self.positions.get((topic_id, partition), 0)
             if offset < before and self._exists((topic_id, partition)):
                 raise ViolationError(
                     f"{member_id} committed {offset} of {partition}, after {before}"
                 )
+            handled = self.handled.get((topic_id, partition), 0)
+            if offset > handled:
+                raise ViolationError(
+                    f"{member_id} committed {offset} of {partition}, of which {handled} are handled"
+                )
             self.positions[topic_id, partition] = offset
+
+    def handle(self, place: Place, offset: int) -> None:
+        """Somebody has handled all records before an offset, from where it began on."""
+        self.handled[place] = max(offset, self.handled.get(place, 0))
 
     def acknowledge(self, rows: Mapping[Place, int]) -> None:
         """Somebody was told that a commit took effect."""
         for place, offset in rows.items():
             if self.positions.get(place, 0) < offset and self._exists(place):
                 raise ViolationError(f"{place} was acknowledged at {offset}, and is not there")
-            self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))
 
-    def check_begun(self, place: Place, position: int, member_id: str) -> None:
-        """Somebody begins to read at a position.
+    def check_begun(self, place: Place, position: int, member_id: str, generation: int) -> None:
+        """Somebody begins to read at a position: nobody else can have moved it, or ever will.
 
         Of a topic that is deleted there are none; and who was expired since it looked may begin
         wherever it likes.
@@ -166,10 +181,11 @@ class TrueGroup:
         is_owner = self.group.owners.get(place[1]) == member_id
         if not is_owner or not self._exists(place):
             return
-        if position < self.acknowledged.get(place, 0):
+        self.begun_in[place] = generation
+        if position != self.positions.get(place, 0):
             raise ViolationError(
                 f"{member_id} begins {place[1]} at {position}, but "
-                f"{self.acknowledged[place]} was acknowledged"
+                f"{self.positions.get(place, 0)} is committed"
             )
 
     def _exists(self, place: Place) -> bool:

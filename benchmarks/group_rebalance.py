@@ -1,0 +1,193 @@
+"""How long a rebalance takes: real processes, on a local root.
+
+From a member's clean leave, and from SIGKILL, until all others have their new assignment, what has
+to move between them included. Every member is a process of its own that acts on a change as soon as
+its thread tells of it. Run: ``python -m benchmarks.group_rebalance``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Annotated
+
+import typer
+
+from spark_log import Admin, NewTopic
+from spark_log.config import ConsumerConfig
+from spark_log.coordinator.group_member import GroupMember
+from spark_log.errors import UnknownMemberIdError
+from spark_log.metadata import Cluster
+
+TOPIC, GROUP = "t", "g"
+_PATIENCE_S = 120
+
+
+def main(
+    members: Annotated[int, typer.Option(help="Processes.")] = 4,
+    partitions: Annotated[int, typer.Option(help="Of the topic.")] = 12,
+    leaves: Annotated[int, typer.Option(help="Clean leaves to measure.")] = 40,
+    kills: Annotated[int, typer.Option(help="SIGKILLs to measure.")] = 5,
+    session_timeout_ms: Annotated[int, typer.Option(help="session.timeout.ms")] = 6000,
+    strategy: Annotated[str, typer.Option(help="The assignor.")] = "range",
+    root: Annotated[str, typer.Option(help="A directory; a temporary one by default.")] = "",
+) -> None:
+    """Print the milliseconds."""
+    with tempfile.TemporaryDirectory(dir=root or None) as directory:
+        url = f"{directory}/root"
+        Admin(url).create_topics([NewTopic(TOPIC, num_partitions=partitions)])
+        bench = _Bench(url, partitions, session_timeout_ms, strategy)
+        try:
+            for _ in range(members):
+                bench.start()
+            bench.settled()
+            left_ms = [bench.leave() for _ in range(leaves)]
+            killed_ms = [bench.kill() for _ in range(kills)]
+        finally:
+            bench.end()
+    typer.echo(
+        f"{members} processes, {partitions} partitions, {strategy}, "
+        f"session.timeout.ms={session_timeout_ms}, heartbeat.interval.ms="
+        f"{session_timeout_ms // 3}"
+    )
+    _print("clean leave → all others have their new assignment", left_ms)
+    _print("SIGKILL → likewise", killed_ms)
+    if killed_ms:
+        typer.echo(f"SIGKILL, over the session timeout: {max(killed_ms) - session_timeout_ms:.0f}")
+
+
+def _print(what: str, took_ms: Sequence[float]) -> None:
+    if took_ms:
+        ordered = sorted(took_ms)
+        p50, p99 = (ordered[int(part * (len(ordered) - 1))] for part in (0.5, 0.99))
+        typer.echo(f"{what}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, worst {ordered[-1]:.1f} ms")
+
+
+@dataclass(slots=True)
+class _Process:
+    process: BaseProcess
+    pipe: Connection
+    assigned: frozenset[int] = frozenset()
+    generation: int = -1
+    is_settled: bool = False
+    at_ms: float = 0.0
+
+
+class _Bench:
+    def __init__(self, url: str, partitions: int, session_timeout_ms: int, strategy: str) -> None:
+        self._args = url, session_timeout_ms, strategy
+        self._all = frozenset(range(partitions))
+        self._processes: list[_Process] = []
+
+    def start(self) -> None:
+        context = get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_live, args=(there, *self._args), daemon=True)
+        process.start()
+        there.close()
+        self._processes.append(_Process(process, here))
+
+    def leave(self) -> float:
+        """Let the member that is in the group for longest leave; then let another one join."""
+        leaving = self._processes.pop(0)
+        leaving.pipe.send("leave")
+        began_ms = self._receive(leaving)
+        took_ms = self.settled() - began_ms
+        leaving.process.join(_PATIENCE_S)
+        self.start()
+        self.settled()
+        return took_ms
+
+    def kill(self) -> float:
+        killed = self._processes.pop(0)
+        began_ms = time.monotonic_ns() / 1e6
+        assert killed.process.pid is not None
+        os.kill(killed.process.pid, signal.SIGKILL)
+        took_ms = self.settled() - began_ms
+        killed.process.join(_PATIENCE_S)
+        self.start()
+        self.settled()
+        return took_ms
+
+    def settled(self) -> float:
+        """Wait until all have what they are to have; return when the last of them had it."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while not self._is_settled():
+            ready = wait([each.pipe for each in self._processes], until_s - time.monotonic())
+            if not ready:
+                raise TimeoutError("the group does not settle")
+            for each in self._processes:
+                if each.pipe in ready:
+                    each.generation, each.is_settled, each.assigned, each.at_ms = each.pipe.recv()
+        return max(each.at_ms for each in self._processes)
+
+    def end(self) -> None:
+        for each in self._processes:
+            each.process.kill()
+            each.process.join()
+
+    def _is_settled(self) -> bool:
+        generations = {each.generation for each in self._processes}
+        numbers = [number for each in self._processes for number in each.assigned]
+        return (
+            len(generations) == 1
+            and all(each.is_settled for each in self._processes)
+            and sorted(numbers) == sorted(self._all)
+        )
+
+    @staticmethod
+    def _receive(leaving: _Process) -> float:
+        while True:
+            told = leaving.pipe.recv()
+            if isinstance(told, float):
+                return told
+
+
+def _live(pipe: Connection, url: str, session_timeout_ms: int, strategy: str) -> None:
+    """A member: releases what is revoked at once, and tells what it has."""
+    changed = threading.Event()
+    config = ConsumerConfig.parse(
+        {
+            "session.timeout.ms": session_timeout_ms,
+            "heartbeat.interval.ms": session_timeout_ms // 3,
+            "partition.assignment.strategy": strategy,
+        }
+    )
+    member = GroupMember(Cluster(url), GROUP, config=config, on_change=changed.set)
+    is_leaving = threading.Event()
+
+    def listen() -> None:
+        with suppress(EOFError):
+            pipe.recv()
+            is_leaving.set()
+            changed.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    member.join([TOPIC])
+    while True:
+        if is_leaving.is_set():
+            pipe.send(time.monotonic_ns() / 1e6)
+            member.close()
+            return
+        with suppress(UnknownMemberIdError):
+            status = member.poll()
+            if status.revoking:
+                status = member.release(status.revoking)
+            numbers = frozenset(each.partition for each in status.assigned)
+            now_ms = time.monotonic_ns() / 1e6
+            pipe.send((status.generation, status.is_settled, numbers, now_ms))
+        changed.wait()
+        changed.clear()
+
+
+if __name__ == "__main__":
+    typer.run(main)

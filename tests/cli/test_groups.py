@@ -1,0 +1,261 @@
+"""``spark-log groups``: consumer groups as kafka-consumer-groups shows and changes them."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log.clock import ManualClock, SystemClock
+from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.metadata import Cluster
+from tests.cli.support import append
+from tests.record.samples import START_US
+
+F0, F1, W0 = (
+    TopicPartition("flights", 0),
+    TopicPartition("flights", 1),
+    TopicPartition("weather", 0),
+)
+
+
+@pytest.fixture
+def table(root):
+    return OffsetsTable(Cluster(root, clock=SystemClock()))  # shares nothing with the commands
+
+
+@pytest.fixture
+def group(root, table):
+    """Group ``g``: 2 of 6 records of flights-0 are read, and all 3 of weather-0."""
+    append(root, "flights", b"0", b"1", b"2", timestamp=START_US)
+    append(root, "flights", b"3", b"4", b"5", timestamp=START_US + 10_000_000)
+    append(root, "weather", b"0", b"1", b"2", timestamp=START_US)
+    table.commit("g", {F0: OffsetAndMetadata(2, "note"), W0: OffsetAndMetadata(3)})
+    return "g"
+
+
+def positions(root, group="g"):
+    # As another process sees it.
+    found = OffsetsTable(Cluster(root, clock=ManualClock())).fetch(group)
+    return {named: committed.offset for named, committed in found.items()}
+
+
+def joined(root, group="g", topics=("flights",), **options):
+    member = GroupCoordinator(Cluster(root), group)
+    member.join(topics, **options)
+    return member
+
+
+def test_groups_are_listed(shell, root, group):
+    joined(root, "h")
+    assert shell("groups", "list").out == "g\nh\n"
+    assert shell("groups", "list", "--state", "Stable", "--json").document == {
+        "groups": [{"group_id": "h", "protocol_type": "consumer", "group_state": "Stable"}]
+    }
+
+
+def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
+    outcome = shell("groups", "describe", "g", "--json")
+    assert outcome.status == 0, outcome.err
+    (described,) = outcome.document["groups"]
+    assert (described["group_id"], described["state"], described["generation"]) == ("g", "Empty", 0)
+    behind, done = described["partitions"]
+    age_s = time.time() - START_US / 1e6
+    assert age_s - 60 < behind.pop("lag_seconds") < age_s + 60
+    assert behind.pop("commit_timestamp_ms") <= time.time() * 1000
+    assert behind == {
+        "topic": "flights", "partition": 0, "current_offset": 2, "log_end_offset": 6, "lag": 4,
+        "metadata": "note", "member_id": None, "client_id": None, "host": None,
+    }  # fmt: skip
+    assert (done["lag"], done["lag_seconds"]) == (0, 0)
+
+
+def test_describe_as_text_names_the_members(shell, root, group):
+    member = joined(root, topics=["flights", "weather"], client_id="c")
+    lines = [line.split() for line in shell("groups", "describe", "--group", "g").lines]
+    assert lines[0] == [
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS",
+        "CONSUMER-ID", "HOST", "CLIENT-ID", "GENERATION",
+    ]  # fmt: skip
+    assert [line[:6] for line in lines[1:]] == [
+        ["g", "flights", "0", "2", "6", "4"],
+        ["g", "flights", "1", "-", "0", "-"],
+        ["g", "weather", "0", "3", "3", "0"],
+    ]
+    assert [line[7:] for line in lines[1:]] == [[member.member_id, "-", "c", "1"]] * 3
+
+
+def test_members_and_state_are_shown(shell, root, group):
+    member = joined(root, client_id="c")
+    outcome = shell("groups", "members", "g", "--verbose")
+    assert [line.split() for line in outcome.lines][1] == [
+        "g", member.member_id, "-", "c", "-", "2", "flights(0,1)",
+    ]  # fmt: skip
+    (shown,) = shell("groups", "describe", "g", "--members", "--json").document["groups"]
+    assert shown["members"][0]["assignment"] == [["flights", 0], ["flights", 1]]
+    outcome = shell("groups", "describe", "--all-groups", "--state")
+    assert [line.split() for line in outcome.lines][1] == ["g", "range", "Stable", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected", "notes"),
+    [
+        (["--to-earliest", "--topic", "flights"], {F0: 0, F1: 0}, ""),
+        (["--to-latest", "--topic", "flights:0"], {F0: 6}, ""),
+        (["--to-earliest", "--all-topics"], {F0: 0, W0: 0}, ""),
+        (["--to-datetime", "2023-11-14T22:13:21", "--topic", "flights:0"], {F0: 3}, ""),
+        (["--to-datetime", "2043-11-14T22:13:21", "--topic", "flights:0"], {F0: 6}, ""),
+        (["--by-duration", "PT1S", "--topic", "flights:0"], {F0: 6}, ""),
+        (["--by-duration", "P20000D", "--topic", "flights:0"], {F0: 0}, ""),
+        (["--shift-by", "2", "--topic", "flights:0"], {F0: 4}, ""),
+        (["--shift-by", "-9", "--topic", "flights:0"], {F0: 0}, "flights-0: -7 is before"),
+        (["--to-offset", "5", "--topic", "flights:0,1"], {F0: 5, F1: 0}, "flights-1: 5 is behind"),
+        (["--to-current", "--topic", "flights"], {F0: 2, F1: 0}, ""),
+    ],
+)
+def test_offsets_are_reset_when_executed_and_only_then(shell, root, group, argv, expected, notes):
+    before = positions(root)
+    planned = shell("groups", "reset-offsets", "g", *argv, "--json")
+    assert planned.status == 0, planned.err
+    assert notes in planned.err
+    assert "Nothing was changed: give --execute" in planned.err
+    assert planned.document["executed"] is False
+    assert positions(root) == before
+
+    done = shell("groups", "reset-offsets", "g", *argv, "--execute", "--json")
+
+    assert done.document["executed"] is True
+    assert {
+        TopicPartition(each["topic"], each["partition"]): each["new_offset"]
+        for each in done.document["offsets"]
+    } == expected
+    assert positions(root) == before | expected
+
+
+def test_a_plan_is_exported_and_taken_from_the_file(shell, root, group, folder):
+    argv = ["--to-earliest", "--all-topics", "--export"]
+    exported = shell("groups", "reset-offsets", "g", *argv)
+    assert exported.out == "flights,0,0\nweather,0,0\n"
+    Path("plan.csv").write_text(exported.out)
+
+    outcome = shell("groups", "reset-offsets", "g", "--from-file", "plan.csv", "--execute")
+
+    assert outcome.status == 0, outcome.err
+    assert [line.split() for line in outcome.lines] == [
+        ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"],
+        ["g", "flights", "0", "0"],
+        ["g", "weather", "0", "0"],
+    ]
+    assert positions(root) == {F0: 0, W0: 0}
+
+
+def test_plans_of_several_groups_have_the_group_in_front(shell, root, group, table):
+    table.commit("h", {W0: OffsetAndMetadata(1)})
+    argv = ["--all-topics", "--to-latest", "--export"]
+    exported = shell("groups", "reset-offsets", "--all-groups", *argv)
+    assert exported.out == "g,flights,0,6\ng,weather,0,3\nh,weather,0,3\n"
+    Path("plan.csv").write_text(exported.out)
+    shell("groups", "reset-offsets", "g", "h", "--from-file", "plan.csv", "--execute")
+    assert (positions(root), positions(root, "h")) == ({F0: 6, W0: 3}, {W0: 3})
+
+
+def test_a_group_goes_back_to_what_it_had_committed_at_a_time(shell, root, group, table):
+    then = table.fetch("g")[F0].commit_timestamp_us
+    table.commit("g", {F0: OffsetAndMetadata(6), F1: OffsetAndMetadata(0)})
+    at = f"{-(-then // 1000)}"
+    while table.fetch("g")[F0].commit_timestamp_us <= int(at) * 1000:  # not in that millisecond
+        table.commit("g", {F0: OffsetAndMetadata(6), F1: OffsetAndMetadata(0)})
+
+    argv = ["--to-committed-at", at]
+    outcome = shell("groups", "reset-offsets", "g", *argv, "--topic", "flights", "--execute")
+
+    assert outcome.status == 0, outcome.err
+    assert "flights-1: no position at that time; it stays as it is" in outcome.err
+    assert positions(root) == {F0: 2, F1: 0, W0: 3}
+    outcome = shell(
+        "groups", "reset-offsets", "g", "--to-committed-at", "2013-01-01", "--all-topics"
+    )
+    assert "is kept for 10080 minutes" in outcome.error
+    early = str(then // 1000 - 60_000)
+    outcome = shell("groups", "reset-offsets", "g", "--to-committed-at", early, "--all-topics")
+    assert "group 'g' had no position at that time" in outcome.error
+
+
+def test_a_group_with_members_is_left_alone(shell, root, group):
+    member = joined(root)
+    for argv in (
+        ("reset-offsets", "g", "--to-earliest", "--topic", "flights"),
+        ("reset-offsets", "g", "--to-earliest", "--topic", "flights", "--execute"),
+        ("delete", "g"),
+        ("delete-offsets", "g", "--topic", "flights"),
+    ):
+        outcome = shell("groups", *argv)
+        assert outcome.status == 2
+        assert member.member_id in outcome.error
+    assert positions(root) == {F0: 2, W0: 3}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "where to? Give one of --to-earliest"),
+        (["--to-earliest", "--to-latest", "--all-topics"], "got --to-earliest and --to-latest"),
+        (["--to-earliest"], "where? Give --topic, or --all-topics"),
+        (["--to-earliest", "--topic", "flights", "--all-topics"], "where? Give --topic"),
+        (["--to-earliest", "--topic", "flights:7"], "topic 'flights' has no partition 7"),
+        (["--to-earliest", "--topic", "flights:x"], "a topic and partitions like flights:0,1"),
+        (["--to-earliest", "--topic", "fligths"], "flights"),
+        (["--to-earliest", "--all-topics", "--dry-run", "--execute"], "--dry-run or --execute"),
+        (["--by-duration", "1 day", "--all-topics"], "'1 day' is not a duration like P1DT2H30M"),
+        (["--to-datetime", "yesterday", "--all-topics"], "'yesterday' is not a time"),
+        (["--shift-by", "1", "--topic", "flights:1"], "no position in flights-1 to shift"),
+        (["--from-file", "bad.csv"], "bad.csv, line 1: expected topic,partition,offset"),
+        (["--from-file", "twice.csv"], "twice.csv, line 2: flights-0 is there twice"),
+    ],
+)
+def test_a_reset_that_makes_no_sense_is_refused_in_one_line(shell, root, group, argv, message):
+    Path("bad.csv").write_text("flights,zero,1\n")
+    Path("twice.csv").write_text("flights,0,1\nflights,0,2\n")
+    outcome = shell("groups", "reset-offsets", "g", *argv, "--execute"
+                    if "--dry-run" not in argv else "--json")  # fmt: skip
+    assert outcome.status == 2
+    assert message in outcome.error
+    assert positions(root) == {F0: 2, W0: 3}
+
+
+def test_groups_and_positions_are_deleted(shell, root, group, table):
+    table.commit("h", {W0: OffsetAndMetadata(1)})
+    outcome = shell("groups", "delete-offsets", "g", "--topic", "flights", "--json")
+    assert [each["status"] for each in outcome.document["partitions"]] == [
+        "deleted", "had no position",
+    ]  # fmt: skip
+    assert positions(root) == {W0: 3}
+    assert shell("groups", "delete", "g").out == "Deleted g.\n"
+    assert shell("groups", "list").out == "h\n"
+    gone = shell("groups", "describe", "g")
+    assert (gone.status, "there is no group 'g'" in gone.error) == (2, True)
+    assert shell("groups", "delete", "--all-groups", "--json").document == {"deleted": ["h"]}
+
+
+def test_a_damaged_table_is_one_line_and_repaired_on_request(shell, root, group, table):
+    table.commit("h", {W0: OffsetAndMetadata(1)})
+    assert shell("groups", "repair").out == "Nothing to repair.\n"
+    folder = Path(root, "__consumer_offsets", "_delta_log")
+    (folder / f"{1:020}.json").write_text("?")
+
+    broken = shell("groups", "describe", "h")
+    assert broken.status == 1
+    assert "version 1 cannot be understood" in broken.error
+    assert "spark-log groups repair" in broken.error
+
+    outcome = shell("groups", "repair")
+    assert outcome.status == 1
+    assert "Lost: what version 1 committed" in outcome.out
+    assert "Saved: 1 row of 1 group: h" in outcome.out
+    outcome = shell("groups", "repair", "--execute", "--json")
+    assert (outcome.status, outcome.document["is_repaired"]) == (0, True)
+    assert json.loads(outcome.out)["lost_versions"] == [1]
+    assert positions(root, "h") == {W0: 1}
+    assert positions(root, "g") == {}
