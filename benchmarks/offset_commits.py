@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,9 @@ def _commits(root: str, group: str, seconds: float) -> tuple[list[float], int]:
     return latencies_ms, offset
 
 
-def _process(root: str, number: int, members: int, seconds: float, results: Queue[object]) -> None:
+def _process(
+    root: str, number: int, members: int, seconds: float, results: Queue[object], begin: Barrier
+) -> None:
     found: list[tuple[str, list[float], int]] = []
 
     def member(at: int) -> None:
@@ -79,7 +82,9 @@ def _process(root: str, number: int, members: int, seconds: float, results: Queu
         latencies_ms, offset = _commits(root, group, seconds)
         found.append((group, latencies_ms, offset))
 
-    OffsetsTable(Cluster(root)).fetch("warm")
+    warm = OffsetsTable(Cluster(root))
+    warm.commit(f"warm{number}", {TopicPartition("t", 0): OffsetAndMetadata(1)})
+    begin.wait()
     threads = [threading.Thread(target=member, args=(at,)) for at in range(members)]
     for thread in threads:
         thread.start()
@@ -91,11 +96,12 @@ def _process(root: str, number: int, members: int, seconds: float, results: Queu
 def _many(root: str, processes: int, members: int, seconds: float) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
+    begin = context.Barrier(processes)  # when all have imported what they need
     before = OffsetsTable(Cluster(root))
     before.fetch("one")
     first = DeltaTable(before.url).version()
     started = [
-        context.Process(target=_process, args=(root, number, members, seconds, results))
+        context.Process(target=_process, args=(root, number, members, seconds, results, begin))
         for number in range(processes)
     ]
     for process in started:

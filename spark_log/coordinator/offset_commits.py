@@ -37,7 +37,7 @@ MAINTENANCE_EVERY = 32
 """Versions after which whoever made the last of them looks for what there is to tidy up."""
 
 _MAX_BATCH_ROWS = 100_000
-_BACKOFF_S = 0.02
+_BACKOFF_S = 0.003
 
 _MAY_PASS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 

@@ -44,6 +44,8 @@ _TIDIED = f"{DIRECTORY}/_tidied.json"
 _REQUESTS_TOGETHER = 500
 _TIMEOUT_MS = 60_000
 _MAX_TRIES = 20
+_CHECKPOINT_PAUSE_MS = 5000
+"""From one checkpoint of a process to its next: hundreds of versions a second need no more."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +61,15 @@ class OffsetsMaintenance:
         self._commits = commits
         self._image = image
         self._is_running = threading.Lock()
+        self._is_wanted = threading.Event()
+        self._checkpoint_from_ms = 0.0
 
     def start(self) -> None:
-        """Run on a thread of its own, unless it runs. The process waits for it when it ends."""
+        """Run on a thread of its own; where it runs already, once more when it has ended.
+
+        The process waits for it when it ends.
+        """
+        self._is_wanted.set()
         if self._is_running.acquire(blocking=False):
             name = "spark-log-offsets-maintenance"
             threading.Thread(target=self._run_logged, name=name).start()
@@ -106,7 +114,9 @@ class OffsetsMaintenance:
 
     def _run_logged(self) -> None:
         try:
-            self.run()
+            while self._is_wanted.is_set():
+                self._is_wanted.clear()
+                self.run()
         except (SparkLogError, OSError) as error:
             _log.warning("%s was not tidied up, the next commits will: %s", DIRECTORY, error)
         finally:
@@ -147,7 +157,10 @@ class OffsetsMaintenance:
             state = self._table.state
             interval = state.configuration.get("delta.checkpointInterval", "100")
             behind = state.version - self._table.log.last_checkpoint()
-        if state.version > 0 and (is_forced or behind >= int(interval)):
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        is_due = behind >= int(interval) and now_ms >= self._checkpoint_from_ms
+        if state.version > 0 and (is_forced or is_due):
+            self._checkpoint_from_ms = now_ms + _CHECKPOINT_PAUSE_MS
             with _delta_errors():
                 table = self._delta_table()
                 table.create_checkpoint()
@@ -161,7 +174,13 @@ class OffsetsMaintenance:
     def _delta_table(self) -> DeltaTable:
         from deltalake import DeltaTable  # only here: it takes a while to import
 
-        return DeltaTable(self._table.url, storage_options=self._table.store.delta_options())
+        # A local listing may leave out what comes meanwhile, and show what comes after it: delta-rs
+        # calls that a gap. Up to a version that was read before there is none.
+        return DeltaTable(
+            self._table.url,
+            version=self._table.state.version,
+            storage_options=self._table.store.delta_options(),
+        )
 
     def _tidied(self) -> tuple[int, int]:
         try:
@@ -205,4 +224,4 @@ class _delta_errors:  # noqa: N801 - a context manager
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception):
             text = re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
-            raise StorageError(f"{DIRECTORY}: {text}", path=DIRECTORY) from None
+            raise StorageError(f"{DIRECTORY}: {text:.300}", path=DIRECTORY) from None
