@@ -67,7 +67,8 @@ def main(
         with spark_progress(spark, f"Reading {', '.join(topics)}"):
             records = destination.write(df)
     # Also without new records: a group that begins at the end must be known to have begun.
-    offsets.commit(group, {named: OffsetAndMetadata(offset) for named, offset in ends.items()})
+    positions = {named: OffsetAndMetadata(offset) for named, offset in ends.items()}
+    offsets.commit(group, positions, generation=offsets.generation(group))
     report.add_rate(records, time.perf_counter() - started)
     report.add(committed=format_offsets(ends))
     report.print(as_json=output.is_json)

@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.stream_offset import StreamOffset
-from spark_log.errors import CommitFailedError, StorageError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -80,7 +85,12 @@ class GroupProgress:
                 generation=self._current_generation(now_ms),
                 timeout_s=_TIMEOUT_S,
             )
-        except (CommitFailedError, StorageError, UnknownTopicOrPartitionError) as error:
+        except (
+            CommitFailedError,
+            IllegalGenerationError,
+            StorageError,
+            UnknownTopicOrPartitionError,
+        ) as error:
             _logger.warning(
                 "the query goes on, but its progress could not be reported to group %r: %s",
                 self._group,
