@@ -424,7 +424,7 @@ class TestMembership:
             a.commit()
         settle({a: 1})
         assert notes.told == [("assigned", {T0}), ("lost", {T0}), ("assigned", {T0})]
-        assert a.position(T0) == 0
+        assert committed(root) == {}
 
     def test_who_only_waits_keeps_its_place(self, join):
         """A poll that waits is a sign of life, and so is each that finds nothing."""
