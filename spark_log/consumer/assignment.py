@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from spark_log.config import ConsumerConfig, offset_reset
+from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
 from spark_log.consumer.fetcher import Fetcher, Taken
 from spark_log.consumer.log_lookup import LogLookup
-from spark_log.consumer.membership import Membership
+from spark_log.consumer.membership import Membership, Share
 from spark_log.consumer.offset_reset import ResetPolicy
 from spark_log.consumer.subscription import AssignedPartition, Subscription
 from spark_log.errors import (
+    FencedInstanceIdError,
+    IllegalStateError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     StorageError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     nearest,
 )
@@ -40,8 +44,10 @@ class Assignment:
         config: ConsumerConfig,
         fetcher: Fetcher,
         lookup: LogLookup,
+        subscription: Subscription,
         membership: Membership,
         committer: Committer | None,
+        auto_commit: AutoCommit,
     ) -> None:
         """Begin with nothing.
 
@@ -50,16 +56,19 @@ class Assignment:
             config: the consumer's.
             fetcher: reads what is assigned.
             lookup: finds where to begin.
+            subscription: see the attribute.
             membership: decides what is assigned of a subscription.
             committer: of the group; None without one.
+            auto_commit: commits what is about to be taken away.
         """
-        self.subscription = Subscription()
+        self.subscription = subscription
         self._cluster = cluster
         self._config = config
         self._fetcher = fetcher
         self._lookup = lookup
         self._membership = membership
         self._committer = committer
+        self._auto_commit = auto_commit
         self._policy = offset_reset(config.auto_offset_reset)
         self._metadata_due_ms = -math.inf
         self._resolve_due_ms = -math.inf
@@ -94,26 +103,55 @@ class Assignment:
                 self._add(named, image)
 
     def clear(self) -> None:
-        """Read nothing."""
+        """Read nothing, and give up the place in the group."""
+        self.leave()
         for named in list(self.subscription.partitions):
             self._remove(named)
         self.subscription.clear()
-        self._membership.leave()
         self._gone = None
+
+    def leave(self, timeout_ms: float | None = None) -> None:
+        """Give up the place in the group, if there is one, and what was shared out.
+
+        A listener is told before, and what was committed until then is awaited.
+
+        Args:
+            timeout_ms: how long to wait for commits; None: as long as it takes.
+        """
+        if not self.subscription.is_subscribed or self._committer is None:
+            self._membership.leave()
+            return
+        held = set(self.subscription.partitions)
+        listener = self.subscription.listener
+        try:
+            if held and listener is not None:
+                if self._membership.is_lost():
+                    listener.on_partitions_lost(held)
+                else:
+                    listener.on_partitions_revoked(held)
+        finally:
+            self._committer.wait(timeout_ms)
+            for named in list(self.subscription.partitions):
+                self._remove(named)
+            self._membership.leave()
 
     def request_update(self) -> None:
         """Look at the metadata at the next `update`."""
         self._metadata_due_ms = -math.inf
 
     def update(self) -> None:
-        """Bring the assignment in step with the metadata, if it is time, and find positions.
+        """Bring the assignment in step with metadata and group, if it is time; find positions.
 
         Raises:
             UnknownTopicOrPartitionError: the topic of an assigned partition was deleted.
+            FencedInstanceIdError: another process has taken this one's place in the group.
+            GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
+                the group does not take it in.
             NoOffsetForPartitionError: see `resolve`.
         """
         now_ms = self._cluster.clock.monotonic_ms()
-        if self._fetcher.take_notice() or now_ms >= self._metadata_due_ms:
+        is_news = self._membership.has_news()  # at every call: it is a sign of life
+        if self._fetcher.take_notice() or is_news or now_ms >= self._metadata_due_ms:
             self._refresh(now_ms)
         if self._gone is not None:
             raise self._gone
@@ -124,14 +162,15 @@ class Assignment:
                 if isinstance(error.__cause__, PermissionError):
                     raise
                 _log.warning("where to begin cannot be found just now, trying again: %s", error)
-                self._resolve_due_ms = now_ms + self._config.retry_backoff_ms
+            self._resolve_due_ms = now_ms + self._config.retry_backoff_ms
 
     def next_update_ms(self) -> float:
         """Return how long until `update` has something to do."""
         due_ms = self._metadata_due_ms
         if self._unresolved:
             due_ms = min(due_ms, self._resolve_due_ms)
-        return max(0.0, due_ms - self._cluster.clock.monotonic_ms())
+        left_ms = max(0.0, due_ms - self._cluster.clock.monotonic_ms())
+        return min(left_ms, self._membership.next_poll_ms())
 
     def _refresh(self, now_ms: float) -> None:
         try:
@@ -142,33 +181,95 @@ class Assignment:
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
             return
         self._metadata_due_ms = now_ms + self._config.metadata_max_age_ms
-        lost = {
-            named for named, state in self.subscription.partitions.items() if _is_gone(state, image)
-        }
         if self.subscription.is_subscribed:
-            self._rebalance(image, lost)
-        elif lost:
-            self._gone = _gone_error(lost, image)
+            self._rebalance(image, now_ms)
+            return
+        partitions = self.subscription.partitions
+        gone = {named for named, state in partitions.items() if _is_gone(state, image)}
+        if gone:
+            self._gone = _gone_error(gone, image)
 
-    def _rebalance(self, image: MetadataImage, lost: set[TopicPartition]) -> None:
+    def _rebalance(self, image: MetadataImage, now_ms: float) -> None:
+        self._warn_of_missing(image)
+        for _ in range(2):
+            try:
+                self._take_share(image, now_ms)
+            except UnknownMemberIdError as error:
+                self._lose(set(self.subscription.partitions))
+                if isinstance(error, FencedInstanceIdError):
+                    raise
+                _log.warning("joining the group again: %s", error)
+                self._membership.leave()
+            except BaseException:  # mostly a listener's: the rest is done, or tried again, later
+                self.request_update()
+                raise
+            else:
+                return
+        self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
+
+    def _take_share(self, image: MetadataImage, now_ms: float) -> None:
+        """Stop reading what goes to others, release it, and begin with what is new."""
+        partitions = self.subscription.partitions
         exclude = self._config.exclude_internal_topics
         topics = self.subscription.topics(image, exclude_internal=exclude)
-        self._warn_of_missing(image)
-        wanted = self._membership.assigned(topics, image)
-        held = set(self.subscription.partitions)
-        revoked = held - wanted - lost
-        listener = self.subscription.listener
-        if lost and listener is not None:
-            listener.on_partitions_lost(set(lost))
-        if revoked and listener is not None:
-            listener.on_partitions_revoked(set(revoked))
-        for named in lost | revoked:
-            self._remove(named)
-        added = wanted - (held - lost - revoked)
-        for named in added:
+        released: frozenset[TopicPartition] = frozenset()
+        while True:
+            try:
+                if released:
+                    self._membership.release(released)
+                share = self._membership.share(topics, image)
+            except StorageError as error:
+                if isinstance(error.__cause__, PermissionError):
+                    raise
+                _log.warning("the group cannot be changed just now, trying again: %s", error)
+                self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
+                return
+            self._lose({named for named in partitions if self._is_not_in(share, named, image)})
+            released = share.revoking
+            if not released:
+                break
+            self._revoke(released.intersection(partitions))
+        added = {named for named in share.assigned if named not in partitions}
+        known = {named for named in added if _is_known(named, share, image)}
+        for named in known:
             self._add(named, image)
-        if added and listener is not None:
-            listener.on_partitions_assigned(added)
+        if known != added:  # this image is older than the group's, or a topic was just deleted
+            self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
+        if known and self.subscription.listener is not None:
+            self.subscription.listener.on_partitions_assigned(known)
+
+    def _is_not_in(self, share: Share, named: TopicPartition, image: MetadataImage) -> bool:
+        state = self.subscription.partitions[named]
+        return (
+            _is_gone(state, image)
+            or share.topic_ids.get(named.topic) != state.topic.topic_id
+            or not (named in share.assigned or named in share.revoking)
+        )
+
+    def _revoke(self, revoked: Collection[TopicPartition]) -> None:
+        """Stop reading partitions that may still be committed."""
+        if not revoked:
+            return
+        self._auto_commit.commit_now()
+        if self.subscription.listener is not None:
+            self.subscription.listener.on_partitions_revoked(set(revoked))
+        self._drop(revoked)
+
+    def _lose(self, lost: Collection[TopicPartition]) -> None:
+        """Stop reading partitions that cannot be committed any more."""
+        if not lost:
+            return
+        if self.subscription.listener is not None:
+            self.subscription.listener.on_partitions_lost(set(lost))
+        self._drop(lost)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        if self._committer is not None:
+            self._committer.wait()  # what is under way counts as long as it has them
+        self._auto_commit.note(partitions)
+        for named in partitions:
+            if named in self.subscription.partitions:  # a listener may have unsubscribed
+                self._remove(named)
 
     def _warn_of_missing(self, image: MetadataImage) -> None:
         missing = frozenset(
@@ -183,6 +284,7 @@ class Assignment:
     def _add(self, named: TopicPartition, image: MetadataImage) -> None:
         self.subscription.partitions[named] = AssignedPartition(image.topic(named.topic))
         self._unresolved.add(named)
+        self._resolve_due_ms = -math.inf
 
     def _remove(self, named: TopicPartition) -> None:
         state = self.subscription.partitions.pop(named)
@@ -196,7 +298,7 @@ class Assignment:
         """Find where to begin in each partition of which that is not known.
 
         That is where a seek said, else what the group has committed, else by
-        ``auto.offset.reset``.
+        ``auto.offset.reset``. What the group has just taken away stays as it is.
 
         Raises:
             NoOffsetForPartitionError: that is ``none``, and nothing else says it.
@@ -204,12 +306,10 @@ class Assignment:
         """
         self._lookup.check_root()  # before and after: what it is not there for looks empty
         partitions = self.subscription.partitions
-        found: dict[TopicPartition, int] = {}
-        asked = [named for named in self._unresolved if partitions[named].reset is None]
-        if asked and self._committer is not None:
-            committed = self._committer.committed()
-            found = {named: committed[named].offset for named in asked if named in committed}
-        for named in self._unresolved - set(found):
+        asked = {named for named in self._unresolved if partitions[named].reset is None}
+        begun = self._begun(asked) if asked else {}
+        found = {named: offset for named, offset in begun.items() if offset is not None}
+        for named in self._unresolved - found.keys() - (asked - begun.keys()):
             state = partitions[named]
             policy = state.reset if state.reset is not None else self._policy
             if policy == "none":
@@ -224,6 +324,16 @@ class Assignment:
         self._lookup.check_root()
         for named, offset in found.items():
             self.seek(named, offset)
+
+    def _begun(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return the group's positions, None without one; without what it has taken away."""
+        if self._committer is None:
+            return dict.fromkeys(asked)
+        begun = self._membership.begin(asked)
+        if begun is not None:
+            return begun
+        committed = self._committer.committed()
+        return {named: committed[named].offset if named in committed else None for named in asked}
 
     def seek(self, named: TopicPartition, offset: int) -> None:
         """Go on at an offset; where it is not in the log, the next read is out of range."""
@@ -251,7 +361,10 @@ class Assignment:
         state = self.subscription.state(named)
         if state.position is None:
             self.resolve()
-        assert state.position is not None
+        if state.position is None:
+            raise IllegalStateError(
+                f"the group is just taking {named} away from this consumer; poll to see what it has"
+            )
         return state.position
 
     def pause(self, named: TopicPartition) -> None:
@@ -326,6 +439,15 @@ class Assignment:
 def _is_gone(state: AssignedPartition, image: MetadataImage) -> bool:
     found = image.find(state.topic.name)
     return found is None or found.topic_id != state.topic.topic_id
+
+
+def _is_known(named: TopicPartition, share: Share, image: MetadataImage) -> bool:
+    found = image.find(named.topic)
+    return (
+        found is not None
+        and found.topic_id == share.topic_ids.get(named.topic)
+        and named.partition in found.partitions
+    )
 
 
 def _gone_error(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
@@ -70,9 +70,9 @@ class AutoCommit:
         except FutureTimeoutError:
             _log.warning("the last commit was not done within %s ms", timeout_ms)
 
-    def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Forget what is known of these: they are being committed by hand."""
-        for key in [key for key in self._committed if key[0] in offsets]:
+    def note(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget what is known of these: they are committed by hand, or by others of the group."""
+        for key in [key for key in self._committed if key[0] in partitions]:
             del self._committed[key]
 
     def _begin(self) -> Future[None] | None:

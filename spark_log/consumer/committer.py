@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
 
 from spark_log.consumer.membership import Membership
+from spark_log.consumer.subscription import Subscription
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -20,13 +22,28 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 class Committer:
     """Commits in the order of the calls; a commit is all of its offsets or none, and durable."""
 
-    def __init__(self, cluster: Cluster, group_id: str, membership: Membership) -> None:
-        """Args: cluster: the opened root; group_id: the group; membership: who commits."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        membership: Membership,
+        subscription: Subscription,
+    ) -> None:
+        """Commit for a consumer.
+
+        Args:
+            cluster: the opened root.
+            group_id: the group.
+            membership: in whose name, where the consumer subscribes.
+            subscription: tells whether it does; who assigns partitions by hand is no member.
+        """
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
+        self._subscription = subscription
         self._opened: OffsetsTable | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
         self._opening = threading.Lock()
         self.commits = 0
 
@@ -51,11 +68,19 @@ class Committer:
             topic_ids: of the topics that were read: one that was created again since is another.
 
         Returns:
-            What is done when they are durable; its exceptions are those of `OffsetsTable.commit`.
+            What is done when they are durable; its exceptions are those of `OffsetsTable.commit`,
+            for a member those of `Membership.commit` too.
         """
+        commit = self._commit_as_member if self._subscription.is_subscribed else self._commit
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
-        return self._thread.submit(self._commit, dict(offsets), dict(topic_ids))
+        self._last = self._thread.submit(commit, dict(offsets), dict(topic_ids))
+        return self._last
+
+    def wait(self, timeout_ms: float | None = None) -> None:
+        """Wait until what was asked for is done, whatever came of it."""
+        if self._last is not None:
+            wait_for([self._last], None if timeout_ms is None else timeout_ms / 1000)
 
     def close(self, *, waits: bool = True) -> None:
         """End after what was asked for; whether to wait for it."""
@@ -63,18 +88,16 @@ class Committer:
             self._thread.shutdown(wait=waits)
             self._thread = None
 
+    def _commit_as_member(self, offsets: Offsets, topic_ids: dict[str, str]) -> None:
+        if offsets:
+            self._membership.commit(offsets, topic_ids)
+        self.commits += 1
+
     def _commit(self, offsets: Offsets, topic_ids: dict[str, str]) -> None:
         table = self._table()
-        generation = self._membership.generation()
-        if generation is None:  # an earlier member's position would go before one of less
-            generation = table.generation(self._group_id)
-        table.commit(
-            self._group_id,
-            offsets,
-            generation=generation,
-            member_id=self._membership.member_id(),
-            topic_ids=topic_ids,
-        )
+        # Of a lower one it would be refused, or an earlier member's position would go before it.
+        generation = table.generation(self._group_id)
+        table.commit(self._group_id, offsets, generation=generation, topic_ids=topic_ids)
         self.commits += 1
 
     def _table(self) -> OffsetsTable:

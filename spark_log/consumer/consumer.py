@@ -23,10 +23,11 @@ from spark_log.consumer.committer import Committer
 from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory, TableFactory
 from spark_log.consumer.fetched_batch import FetchedRows
 from spark_log.consumer.fetcher import Fetcher, Taken
+from spark_log.consumer.group_membership import GroupMembership
 from spark_log.consumer.log_lookup import LogLookup
-from spark_log.consumer.membership import ConsumerRebalanceListener, LoneMember
+from spark_log.consumer.membership import ConsumerRebalanceListener, LoneMember, Membership
 from spark_log.consumer.single_thread import SingleThread
-from spark_log.consumer.subscription import checked_partitions
+from spark_log.consumer.subscription import Subscription, checked_partitions
 from spark_log.errors import (
     IllegalStateError,
     InvalidGroupIdError,
@@ -63,8 +64,9 @@ class ConsumerInterceptor(Protocol):
 class Consumer:
     """Reads records of one cluster root, one thread at a time.
 
-    Names, signatures and meaning are those of kafka-python's KafkaConsumer. Until consumer groups
-    are there, one that subscribes is its group's only member and owns every partition.
+    Names, signatures and meaning are those of kafka-python's KafkaConsumer. Consumers that
+    subscribe with the same ``group_id`` share the partitions: where one ends, others go on at what
+    it committed last. Without a ``group_id`` one has every partition for itself.
 
     What is handed out of a partition has no gap and nothing twice, in the order of the offsets. A
     crash forgets the position; a consumer with a ``group_id`` goes on where it last committed.
@@ -87,7 +89,8 @@ class Consumer:
         Args:
             topics: see `subscribe`.
             root: a path or URL.
-            group_id: in whose name offsets are committed; without one none are.
+            group_id: in whose name offsets are committed, and with whom subscribed topics are
+                shared; without one neither.
             storage_options: for the file system; never shown.
             clock: tells ages and intervals.
             key_deserializer: called with a key's bytes, or an object with ``deserialize(topic,
@@ -106,10 +109,6 @@ class Consumer:
         self.group_id = group_id
         self._cluster = Cluster(root, storage_options, clock=clock)
         self._clock = clock
-        membership = LoneMember()
-        self._committer = (
-            None if group_id is None else Committer(self._cluster, group_id, membership)
-        )
         self._lookup = LogLookup(self._cluster)
         self._fetcher = Fetcher(
             self._cluster.store,
@@ -117,19 +116,27 @@ class Consumer:
             also_watched=METADATA_DIRECTORY,
             now_ms=clock.monotonic_ms,
         )
+        subscription = Subscription()
+        membership: Membership = LoneMember()
+        self._committer = None
+        if group_id is not None:
+            membership = GroupMembership(self._cluster, group_id, self.config, self._fetcher.wake)
+            self._committer = Committer(self._cluster, group_id, membership, subscription)
+        self._auto_commit = AutoCommit(
+            subscription,
+            self._committer if self.config.enable_auto_commit else None,
+            self.config.auto_commit_interval_ms,
+            clock,
+        )
         self._assignment = Assignment(
             self._cluster,
             self.config,
             self._fetcher,
             self._lookup,
+            subscription,
             membership,
             self._committer,
-        )
-        self._auto_commit = AutoCommit(
-            self._assignment.subscription,
-            self._committer if self.config.enable_auto_commit else None,
-            self.config.auto_commit_interval_ms,
-            clock,
+            self._auto_commit,
         )
         self._records = RecordFactory(key_deserializer, value_deserializer)
         self._tables = TableFactory()
@@ -180,6 +187,10 @@ class Consumer:
         of a topic that is created later. A topic that is deleted leaves the assignment, and when
         it is created again it is another one.
 
+        With a ``group_id`` the next `poll` joins the group. Partitions come and go with its
+        members, always inside of a poll, and none is read by two at a time. Who does not poll for
+        ``max.poll.interval.ms``, or is silent for ``session.timeout.ms``, loses what it has.
+
         Args:
             topics: their names. For one that does not exist a warning is logged.
             pattern: a regular expression in place of names, matched from the start of a name.
@@ -206,7 +217,10 @@ class Consumer:
             return set(subscription.topics(self._cluster.image(), exclude_internal=exclude))
 
     def unsubscribe(self) -> None:
-        """Read nothing; what was consumed is committed first, where that goes by itself."""
+        """Read nothing; what was consumed is committed first, where that goes by itself.
+
+        A listener is told, then the group; a static member's place waits for it.
+        """
         with self._use():
             self._give_back()
             self._auto_commit.commit_now()
@@ -232,6 +246,9 @@ class Consumer:
             UnknownTopicOrPartitionError: the topic of an assigned partition was deleted.
             CorruptRecordError: stored bytes are damaged; seek to leave them out.
             WakeupError: `wakeup` was called.
+            FencedInstanceIdError: another process has taken its place in the group.
+            GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
+                the group does not take it in.
             IllegalStateError: nothing is assigned or subscribed to.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -564,7 +581,8 @@ class Consumer:
         Raises:
             InvalidGroupIdError: the consumer has no group.
             UnknownTopicOrPartitionError: there is no such topic or partition; nothing is done.
-            CommitFailedError: it could not be committed.
+            CommitFailedError: it could not be committed; of a member of a group also: it does not
+                have one of the partitions any more, and others may read it again.
             UnknownOutcomeError: whether it was is not known; commit again.
         """
         with self._use():
@@ -696,7 +714,10 @@ class Consumer:
             }
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """End: commit what was consumed, where that goes by itself. Harmless when done twice.
+        """End: commit what was consumed, where that goes by itself, and leave the group.
+
+        Its partitions go to the others at once; a static member's wait for it. Harmless when done
+        twice.
 
         Args:
             autocommit: whether to commit.
@@ -707,8 +728,11 @@ class Consumer:
         with self._use():
             self._give_back()
             try:
-                if autocommit:
-                    self._auto_commit.commit_now(timeout_ms)
+                try:
+                    if autocommit:
+                        self._auto_commit.commit_now(timeout_ms)
+                finally:
+                    self._assignment.leave(timeout_ms)
             finally:
                 self._is_closed = True
                 self._finalizer()

@@ -15,11 +15,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from spark_log.consumer.dead_letter import DeadLetter
+from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.metadata import Cluster
 from tests.consumer.support import append, numbered
 
 PAGE = Path(__file__).parents[2] / "docs/recipes.md"
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 NO_WAIT = {"timeout_ms": 2}
+WITH_GROUPS = {"at_most_once", "at_least_once", "without_repeats", "with_dead_letters"}
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +99,12 @@ def run(recipe, *arguments, crash_at=None, **options):
     return lines
 
 
+def expire_all(root, group):
+    """Take who has crashed for dead, as the next one does after ``session.timeout.ms``."""
+    coordinator = GroupCoordinator(Cluster(root), group)
+    coordinator.remove(list(coordinator.describe().members))
+
+
 def crash_at_every_line(recipe, prepare, check, **options):
     """Run to the end; then crash at each line once, run again to the end; check each time.
 
@@ -108,6 +117,8 @@ def crash_at_every_line(recipe, prepare, check, **options):
         times = [at for at, line in enumerate(lines) if line == number]
         arguments, state = prepare()
         run(recipe, *arguments, crash_at=times[number % len(times)], **options)
+        if recipe in WITH_GROUPS:
+            expire_all(arguments[0], recipe.replace("_", "-"))
         run(recipe, *arguments, **options)
         check(state, crashed=True)
 

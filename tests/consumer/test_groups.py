@@ -1,0 +1,506 @@
+"""Consumers of one group: who reads what, and where the next one goes on."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+from spark_log import (
+    Admin,
+    CommitFailedError,
+    Consumer,
+    ConsumerRebalanceListener,
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+    WakeupError,
+)
+from spark_log.clock import ManualClock
+from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group_member import GroupMember
+from spark_log.errors import StorageError
+from spark_log.metadata import Cluster
+from tests.consumer.support import (
+    PATIENCE_MS,
+    T0,
+    THREE,
+    append,
+    numbered,
+    poll_until,
+    read_values,
+    wait_until,
+)
+
+ALL = set(THREE)
+
+
+class Notes(ConsumerRebalanceListener):
+    """Writes down what it is told, in the hands of a consumer."""
+
+    def __init__(self):
+        self.told = []
+
+    def on_partitions_revoked(self, revoked):
+        self.told.append(("revoked", revoked))
+
+    def on_partitions_assigned(self, assigned):
+        self.told.append(("assigned", assigned))
+
+    def on_partitions_lost(self, lost):
+        self.told.append(("lost", lost))
+
+
+@pytest.fixture
+def join(open_consumer):
+    """Makes members of the group ``g`` that read ``three``; range assigns in order of their ids."""
+    names = iter("abcdefgh")
+
+    def join(*topics, listener=None, pattern=None, **settings):
+        settings = {"enable_auto_commit": False, "client_id": next(names), **settings}
+        consumer = open_consumer(group_id="g", **settings)
+        topics = () if pattern else topics or ("three",)
+        consumer.subscribe(topics, pattern=pattern, listener=listener)
+        return consumer
+
+    return join
+
+
+def settle(shares):
+    """Let all poll until each has so many partitions; returns what each has."""
+    consumers = list(shares)
+
+    def are_settled():
+        for consumer in consumers:
+            consumer.poll()
+        return [len(consumer.assignment()) for consumer in consumers] == list(shares.values())
+
+    wait_until(are_settled)
+    found = [consumer.assignment() for consumer in consumers]
+    assert sum(map(len, found)) == len(set().union(*found)), "two have the same"
+    return found
+
+
+def committed(root):
+    found = OffsetsTable(Cluster(root)).fetch("g")
+    return {partition: each.offset for partition, each in found.items()}
+
+
+def expire(root, consumer):
+    """Let the others take a consumer for dead."""
+    member_id = consumer._assignment._membership._member.member_id()
+    GroupCoordinator(Cluster(root), "g").remove([member_id])
+
+
+def fill(root, count=5):
+    for partition in THREE:
+        append(root, numbered(0, count), to=partition)
+
+
+class TestSharing:
+    def test_two_share_the_partitions_and_read_each_record_once(self, root, join):
+        fill(root)
+        a, b = join(), join()
+        shares = settle({a: 2, b: 1})
+        assert shares[0] | shares[1] == ALL
+        for consumer, share in zip((a, b), shares, strict=True):
+            consumer.seek_to_beginning()
+            assert set(poll_until(consumer, 5 * len(share))) == share
+
+    def test_three_have_one_each_and_hand_over_when_they_close(self, join):
+        a, b, c = join(), join(), join()
+        assert set().union(*settle({a: 1, b: 1, c: 1})) == ALL
+        b.close()
+        assert set().union(*settle({a: 2, c: 1})) == ALL
+        a.close()
+        assert settle({c: 3}) == [ALL]
+
+    def test_a_consumer_more_than_partitions_waits_for_its_turn(self, root, join):
+        append(root, numbered(0, 3))
+        a = join("t")
+        settle({a: 1})
+        b = join("t")
+        settle({a: 1, b: 0})
+        a.close()
+        assert read_values(b, 3) == numbered(0, 3)
+
+    def test_one_that_waits_in_poll_is_told_of_its_turn(self, root, join):
+        append(root, numbered(0, 3))
+        a, b = join("t"), join("t")
+        settle({a: 1, b: 0})
+        found = []
+        waits = threading.Thread(target=lambda: found.append(b.poll(PATIENCE_MS)), daemon=True)
+        waits.start()
+        a.close()
+        waits.join(PATIENCE_MS / 1000)
+        assert len(found[0][T0]) == 3
+
+    def test_other_groups_and_those_without_one_have_everything(self, root, join, open_consumer):
+        settle({join(): 3})
+        for other in (open_consumer("three"), open_consumer("three", group_id="other")):
+            other.poll()
+            assert other.assignment() == ALL
+
+    def test_partitions_that_are_assigned_by_hand_are_not_shared(self, join, open_consumer):
+        settle({join(): 3})
+        other = open_consumer(group_id="g")
+        other.assign(THREE)
+        other.poll()
+        assert other.assignment() == ALL
+
+    def test_who_unsubscribes_gives_up_its_share_and_may_come_back(self, join):
+        a, b = join(), join()
+        settle({a: 2, b: 1})
+        a.unsubscribe()
+        assert a.assignment() == set()
+        settle({b: 3})
+        a.subscribe(["three"])
+        settle({a: 2, b: 1})
+
+    def test_each_reads_only_topics_that_it_subscribes_to(self, join):
+        a, b = join("t"), join("t", "three")
+        assert settle({a: 1, b: 3}) == [{T0}, ALL]
+
+    def test_who_subscribes_to_something_else_hands_over(self, join):
+        a, b = join(), join()
+        settle({a: 2, b: 1})
+        a.subscribe(["t"])
+        assert settle({a: 1, b: 3}) == [{T0}, ALL]
+
+    def test_new_partitions_are_shared_too(self, root, join):
+        a, b = join(), join()
+        settle({a: 2, b: 1})
+        Admin(root).create_partitions({"three": 6})
+        shares = settle({a: 3, b: 3})
+        assert set().union(*shares) == {TopicPartition("three", number) for number in range(6)}
+
+    def test_a_pattern_takes_what_matches_now_and_later(self, root, join):
+        a, b = join(pattern="th.*e"), join(pattern="th.*e")
+        settle({a: 2, b: 1})
+        Admin(root).create_topics([NewTopic("there", 2), NewTopic("other", 2)])
+        shares = settle({a: 3, b: 2})
+        assert {partition.topic for share in shares for partition in share} == {"three", "there"}
+
+    def test_a_topic_that_is_created_again_is_read_from_its_beginning(self, root, join):
+        append(root, numbered(0, 5))
+        notes = Notes()
+        a = join("t", listener=notes)
+        read_values(a, 5)
+        a.commit()
+        Admin(root).delete_topics(["t"])
+        Admin(root).create_topics([NewTopic("t")])
+        append(root, [b"another"])
+        found = []
+        while not found:
+            found = a.poll(PATIENCE_MS).get(T0, [])
+        assert [record.value for record in found] == [b"another"]
+        assert notes.told == [("assigned", {T0}), ("lost", {T0}), ("assigned", {T0})]
+
+    def test_what_the_group_does_not_allow_is_said_by_poll(self, join, monkeypatch):
+        settle({join(): 3})
+        other = join(partition_assignment_strategy="sticky")
+        with pytest.raises(InconsistentGroupProtocolError, match="sticky"):
+            other.poll()
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                GroupMember,
+                "join",
+                lambda *_, **__: (_ for _ in ()).throw(
+                    GroupMaxSizeReachedError("the group is full")
+                ),
+            )
+            with pytest.raises(GroupMaxSizeReachedError):
+                join().poll()
+
+
+class TestPositions:
+    def test_a_new_consumer_goes_on_from_what_was_committed(self, root, join):
+        append(root, numbered(0, 10))
+        a = join("t")
+        a.poll(PATIENCE_MS, max_records=4)
+        a.commit()
+        a.poll(PATIENCE_MS, max_records=4)
+        a.close()
+        assert read_values(join("t"), 6) == numbered(4, 10)
+
+    def test_what_was_consumed_is_committed_by_itself_before_it_goes_to_another(self, root, join):
+        fill(root)
+        a = join(enable_auto_commit=True)
+        poll_until(a, 15)
+        b = join(enable_auto_commit=True)
+        settle({a: 2, b: 1})
+        assert set(committed(root)) == ALL
+        assert {b.position(partition) for partition in b.assignment()} == {5}
+
+    def test_who_leaves_commits_by_itself(self, root, join):
+        append(root, numbered(0, 5))
+        with join("t", enable_auto_commit=True) as a:
+            read_values(a, 5)
+        assert committed(root) == {T0: 5}
+
+    def test_commits_under_way_take_effect_before_the_partition_goes(self, root, join):
+        fill(root)
+        a = join()
+        poll_until(a, 15)
+        b = join()
+        b.poll()
+        futures = [a.commit_async({each: OffsetAndMetadata(3)}) for each in THREE]
+        settle({a: 2, b: 1})
+        assert [future.exception(timeout=0) for future in futures] == [None] * 3
+        assert set(committed(root).values()) == {3}
+
+    def test_a_commit_before_the_first_poll_fails(self, root, join):
+        a = join()
+        with pytest.raises(CommitFailedError, match="poll first"):
+            a.commit({THREE[0]: OffsetAndMetadata(1)})
+        assert committed(root) == {}
+
+    def test_a_commit_of_what_another_has_fails(self, root, join):
+        a, b = join(), join()
+        share = settle({a: 2, b: 1})[1]
+        with pytest.raises(CommitFailedError, match="another"):
+            a.commit({named: OffsetAndMetadata(1) for named in share})
+        assert committed(root) == {}
+
+    def test_a_zombies_commit_fails_and_the_next_one_goes_on_at_the_right_place(self, root, join):
+        append(root, numbered(0, 10))
+        notes = Notes()
+        a = join("t", listener=notes)
+        a.poll(PATIENCE_MS, max_records=3)
+        a.commit()
+        a.poll(PATIENCE_MS, max_records=4)
+        expire(root, a)
+        b = join("t")
+        assert read_values(b, 7) == numbered(3, 10)
+        with pytest.raises(CommitFailedError, match="nothing was committed"):
+            a.commit()
+        assert committed(root) == {T0: 3}
+        b.commit()
+        settle({a: 1, b: 0})
+        assert notes.told == [("assigned", {T0}), ("lost", {T0}), ("assigned", {T0})]
+        assert a.position(T0) == 10
+
+    def test_positions_that_cannot_be_read_just_now_are_read_later(
+        self, root, join, monkeypatch, caplog
+    ):
+        append(root, numbered(0, 5))
+        a = join("t", retry_backoff_ms=1)
+        begin, failures = GroupMember.begin, [StorageError("the test says no")]
+
+        def fails_once(member, partitions):
+            if failures:
+                raise failures.pop()
+            return begin(member, partitions)
+
+        monkeypatch.setattr(GroupMember, "begin", fails_once)
+        assert read_values(a, 5) == numbered(0, 5)
+        assert "the test says no" in caplog.text
+
+    def test_what_is_taken_away_while_it_begins_does_not_begin_by_policy(
+        self, root, join, monkeypatch
+    ):
+        """No position of it was found since it is another's, not since there is none."""
+        append(root, numbered(0, 5))
+        a = join("t")
+        a.poll(PATIENCE_MS)
+        a.commit()
+        begin, taken = GroupMember.begin, []
+
+        def taken_meanwhile(member, partitions):
+            if not taken:
+                taken.append(member)
+                expire(root, b)
+                wait_until(lambda: member._failure is not None)
+            return begin(member, partitions)
+
+        a.close()
+        b = join("t", auto_offset_reset="none")
+        monkeypatch.setattr(GroupMember, "begin", taken_meanwhile)
+        append(root, [b"next"])
+        assert read_values(b, 1) == [b"next"]
+        assert taken
+
+
+class TestListener:
+    def test_is_told_what_comes_and_what_goes(self, join):
+        first, second = Notes(), Notes()
+        a = join(listener=first)
+        settle({a: 3})
+        assert first.told == [("assigned", ALL)]
+        b = join(listener=second)
+        mine, others = settle({a: 2, b: 1})
+        assert first.told[1:] == [("revoked", others)]
+        assert second.told == [("assigned", others)]
+        b.close()
+        assert second.told[1:] == [("revoked", others)]
+        settle({a: 3})
+        assert first.told[2:] == [("assigned", others)]
+        a.unsubscribe()
+        assert first.told[3:] == [("revoked", mine | others)]
+
+    def test_may_commit_what_is_revoked_and_the_next_one_goes_on_there(self, root, join):
+        fill(root)
+        taken = []
+
+        class Committing(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                taken.append(revoked)
+                a.commit({partition: OffsetAndMetadata(4) for partition in revoked})
+
+        a = join(listener=Committing())
+        poll_until(a, 15)
+        b = join()
+        others = settle({a: 2, b: 1})[1]
+        assert taken == [others]
+        assert committed(root) == dict.fromkeys(others, 4)
+
+    def test_that_fails_is_told_again_and_nothing_is_released_before(self, join):
+        class Failing(Notes):
+            def on_partitions_revoked(self, revoked):
+                super().on_partitions_revoked(revoked)
+                if len(self.told) == 2:
+                    raise RuntimeError("not yet")
+
+        notes = Failing()
+        a = join(listener=notes)
+        settle({a: 3})
+        b = join()
+        b.poll()
+
+        def poll_until_told():
+            while len(notes.told) < 2:
+                a.poll(PATIENCE_MS)
+
+        with pytest.raises(RuntimeError, match="not yet"):
+            poll_until_told()
+        b.poll()
+        assert a.assignment() == ALL
+        assert b.assignment() == set()
+        others = settle({a: 2, b: 1})[1]
+        assert notes.told == [("assigned", ALL), ("revoked", others), ("revoked", others)]
+
+    def test_may_seek_in_what_is_assigned(self, root, join):
+        append(root, numbered(0, 10))
+
+        class ToSeven(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned):
+                for partition in assigned:
+                    consumer.seek(partition, 7)
+
+        consumer = join("t", listener=ToSeven())
+        assert read_values(consumer, 3) == numbered(7, 10)
+
+    def test_of_who_was_taken_for_dead_is_told_of_a_loss_when_it_closes(self, root, join):
+        notes = Notes()
+        a = join(listener=notes)
+        settle({a: 3})
+        expire(root, a)
+        wait_until(a._assignment._membership.is_lost)
+        a.close()
+        assert notes.told == [("assigned", ALL), ("lost", ALL)]
+
+
+class TestMembership:
+    def test_who_is_taken_for_dead_loses_everything_and_joins_again(self, root, join):
+        notes = Notes()
+        a = join(listener=notes)
+        settle({a: 3})
+        expire(root, a)
+        wait_until(lambda: a.poll() or len(notes.told) == 3)
+        assert notes.told == [("assigned", ALL), ("lost", ALL), ("assigned", ALL)]
+
+    def test_who_does_not_poll_loses_its_place(self, root, join):
+        append(root, numbered(0, 5))
+        clock, notes = ManualClock(), Notes()
+        a = join("t", listener=notes, clock=clock, max_poll_interval_ms=60_000)
+        read_values(a, 5)
+        clock.advance_ms(61_000)
+        wait_until(a._assignment._membership._member.is_changed)
+        with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
+            a.commit()
+        settle({a: 1})
+        assert notes.told == [("assigned", {T0}), ("lost", {T0}), ("assigned", {T0})]
+        assert committed(root) == {}
+
+    def test_who_only_waits_keeps_its_place(self, join):
+        """A poll that waits is a sign of life, and so is each that finds nothing."""
+        clock, notes = ManualClock(), Notes()
+        a = join(listener=notes, clock=clock, max_poll_interval_ms=60_000)
+        settle({a: 3})
+        for _ in range(5):
+            clock.advance_ms(40_000)
+            a.poll()
+        assert notes.told == [("assigned", ALL)]
+
+    def test_a_static_member_that_comes_back_has_the_same_partitions(self, join):
+        a = join(group_instance_id="i-a")
+        b = join(group_instance_id="i-b")
+        before = settle({a: 2, b: 1})
+        a.close()
+        notes = Notes()
+        b.poll()
+        again = join(group_instance_id="i-a", listener=notes)
+        assert settle({again: 2, b: 1}) == before
+        assert notes.told == [("assigned", before[0])]
+
+    def test_a_static_member_whose_place_is_taken_is_fenced(self, root, join):
+        append(root, numbered(0, 3))
+        notes = Notes()
+        a = join("t", group_instance_id="i", listener=notes)
+        read_values(a, 3)
+        other = join("t", group_instance_id="i")
+        settle({other: 1})
+        for _ in range(2):
+            with pytest.raises(FencedInstanceIdError, match="has taken the place"):
+                a.poll(PATIENCE_MS)
+        with pytest.raises(CommitFailedError):
+            a.commit({T0: OffsetAndMetadata(3)})
+        assert notes.told == [("assigned", {T0}), ("lost", {T0})]
+        assert committed(root) == {}
+        settle({other: 1})
+
+    def test_wakeup_ends_a_poll_that_waits_for_partitions(self, join):
+        a, b = join("t"), join("t")
+        settle({a: 1, b: 0})
+        told = []
+
+        def poll():
+            try:
+                b.poll(PATIENCE_MS)
+            except WakeupError as error:
+                told.append(error)
+
+        waits = threading.Thread(target=poll, daemon=True)
+        waits.start()
+        b.wakeup()
+        waits.join(PATIENCE_MS / 1000)
+        assert len(told) == 1
+        a.close()
+        settle({b: 1})
+
+    def test_a_storage_that_fails_while_it_joins_is_asked_again(self, join, monkeypatch, caplog):
+        member_join, failures = GroupMember.join, [StorageError("the test says no")]
+
+        def fails_once(*arguments, **options):
+            if failures:
+                raise failures.pop()
+            return member_join(*arguments, **options)
+
+        monkeypatch.setattr(GroupMember, "join", fails_once)
+        a = join(retry_backoff_ms=1)
+        settle({a: 3})
+        assert "the test says no" in caplog.text
+
+    def test_one_that_is_dropped_leaves_its_group(self, root, join):
+        dropped = Consumer("three", root=root, group_id="g", client_id="z")
+        settle({dropped: 3})
+        gone = weakref.ref(dropped)
+        b = join()
+        del dropped
+        gc.collect()
+        assert gone() is None
+        settle({b: 3})
