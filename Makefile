@@ -25,7 +25,7 @@ simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, A
 	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
 
 simulate-groups: venv ## Run consumer groups in the deterministic simulator; SEEDS=100000 at length
-	@$(BIN)/python -m spark_log.testing.simulation.group_runner --seeds $(or $(SEEDS),2000) $(ARGS)
+	@$(BIN)/python -m spark_log.testing.simulation --of groups --seeds $(or $(SEEDS),2000) $(ARGS)
 
 check: lint types layers ## Everything that is checked without running the code
 

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
+from spark_log.testing.simulation import simulate_many
+from spark_log.testing.simulation.__main__ import app
 from spark_log.testing.simulation.group_rules import GROUP_RULES
-from spark_log.testing.simulation.group_runner import app, simulate_groups
 from spark_log.testing.simulation.group_simulation import simulate_group
 from spark_log.testing.simulation.simulation import SimulationFailedError
 
@@ -29,7 +30,7 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_groups(range(SEEDS), jobs=os.cpu_count() or 1))
+    tallies = list(simulate_many(range(SEEDS), of="groups", jobs=os.cpu_count() or 1))
     assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
     assert sum(tally.seeds for tally in tallies) == SEEDS
     assert sum(tally.records for tally in tallies) > 8 * SEEDS, "groups do change"
@@ -84,7 +85,7 @@ def test_each_of_these_happens(happened, what):
 
 class TestCommandLine:
     def run(self, *arguments):
-        return CliRunner().invoke(app, arguments)
+        return CliRunner().invoke(app, ["--of", "groups", *arguments])
 
     def test_runs_many_and_tells_how_fast(self):
         result = self.run("--seeds", "5", "--jobs", "1")
@@ -106,3 +107,4 @@ class TestCommandLine:
     def test_lists_the_rules_and_refuses_others(self):
         assert self.run("--rules").stdout.splitlines() == list(GROUP_RULES)
         assert self.run("--rule", "be nice").exit_code == 2
+        assert self.run("--of", "weather").exit_code == 2

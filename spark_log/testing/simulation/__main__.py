@@ -12,16 +12,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from spark_log.testing.simulation.rules import RULES, SOUND
-from spark_log.testing.simulation.runner import Tally, simulate_many
+from spark_log.testing.simulation.runner import SUBJECTS, Tally, simulate_many
 from spark_log.testing.simulation.scheduler import TraceEntry
-from spark_log.testing.simulation.simulation import SimulationFailedError, simulate
+from spark_log.testing.simulation.simulation import SimulationFailedError
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def main(
+    of: Annotated[
+        str, typer.Option(help=f"What to simulate: {' or '.join(SUBJECTS)}.", metavar="WHAT")
+    ] = "log",
     seeds: Annotated[int, typer.Option(help="How many simulations to run.", min=1)] = 2000,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     jobs: Annotated[
@@ -38,35 +40,38 @@ def main(
         int, typer.Option(help="How much to show of what led to a failure.", min=1)
     ] = 40,
 ) -> None:
-    """Run the log against simulated storage, and check everything that it promises.
+    """Run the log, or consumer groups, on simulated storage, and check all that they promise.
 
     Ends with status 1 when something did not hold; each failure names the seed that brings it back.
     """
+    if of not in SUBJECTS:
+        raise typer.BadParameter(f"{of!r} cannot be simulated; give {' or '.join(SUBJECTS)}")
     if rules:
-        typer.echo("\n".join(RULES))
+        typer.echo("\n".join(SUBJECTS[of].rules))
         return
-    if rule is not None and rule not in RULES:
+    if rule is not None and rule not in SUBJECTS[of].rules:
         raise typer.BadParameter(f"{rule!r} is none of those that --rules lists")
     if seed is not None:
-        raise typer.Exit(_replay(seed, rule))
-    raise typer.Exit(_run(range(first, first + seeds), rule, jobs, lines))
+        raise typer.Exit(_replay(of, seed, rule))
+    raise typer.Exit(_run(of, range(first, first + seeds), rule, jobs, lines))
 
 
-def _replay(seed: int, rule: str | None) -> int:
+def _replay(of: str, seed: int, rule: str | None) -> int:
     try:
-        result = simulate(seed, SOUND if rule is None else RULES[rule])
+        result = SUBJECTS[of].run(seed, rule)
     except SimulationFailedError as failure:
         _print_failure(failure, len(failure.trace))
         return 1
     _print_trace(result.trace)
-    typer.echo(f"seed {seed}: {result.steps} steps, {result.records} records, everything held")
+    counted = f"{result.records} {SUBJECTS[of].records}"
+    typer.echo(f"seed {seed}: {result.steps} steps, {counted}, everything held")
     return 0
 
 
-def _run(seeds: range, rule: str | None, jobs: int, lines: int) -> int:
+def _run(of: str, seeds: range, rule: str | None, jobs: int, lines: int) -> int:
     began_s = time.perf_counter()
     tallies = []
-    for tally in _with_progress(simulate_many(seeds, rule=rule, jobs=jobs), len(seeds)):
+    for tally in _with_progress(simulate_many(seeds, of=of, rule=rule, jobs=jobs), len(seeds)):
         tallies.append(tally)
         for failure in tally.failures:
             _print_failure(failure, lines)
@@ -78,7 +83,7 @@ def _run(seeds: range, rule: str | None, jobs: int, lines: int) -> int:
     typer.echo(
         f"{len(seeds):,} seeds from {seeds.start} in {took_s:,.0f} s with {jobs} "
         f"{'process' if jobs == 1 else 'processes'}: {len(seeds) / took_s:,.1f} seeds/s; "
-        f"{steps:,} steps, {records:,} records; {len(failures)} failures"
+        f"{steps:,} steps, {records:,} {SUBJECTS[of].records}; {len(failures)} failures"
     )
     if failures:
         typer.echo(f"run one again with --seed: {', '.join(map(str, failures[:20]))}")

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import Any, Final
 
+from spark_log.testing.simulation.group_rules import GROUP_RULES, GROUP_SOUND
+from spark_log.testing.simulation.group_simulation import simulate_group
 from spark_log.testing.simulation.rules import RULES, SOUND
-from spark_log.testing.simulation.simulation import SimulationFailedError, simulate
+from spark_log.testing.simulation.simulation import (
+    SimulationFailedError,
+    SimulationResult,
+    simulate,
+)
 
 _CHUNK = 50
 """Seeds that a process runs before it tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is simulated.
+
+    Attributes:
+        simulate: runs a seed, with the parts given.
+        sound: the parts as they are.
+        rules: by name, the parts with a safety rule left out.
+        records: what its results count.
+    """
+
+    simulate: Callable[[int, Any], SimulationResult]
+    sound: object
+    rules: Mapping[str, object]
+    records: str
+
+    def run(self, seed: int, rule: str | None) -> SimulationResult:
+        """Run one simulation, perhaps without a rule.
+
+        Raises:
+            SimulationFailedError: with the trace.
+        """
+        return self.simulate(seed, self.sound if rule is None else self.rules[rule])
+
+
+SUBJECTS: Final = {
+    "log": Subject(simulate, SOUND, RULES, "records"),
+    "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
+}
+"""By name: a partition's log, and consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +60,7 @@ class Tally:
     Attributes:
         seeds: how many.
         steps: of all that ended well.
-        records: likewise.
+        records: likewise; see `Subject.records`.
         failures: of the others.
     """
 
@@ -31,30 +70,32 @@ class Tally:
     failures: tuple[SimulationFailedError, ...]
 
 
-def simulate_many(seeds: range, *, rule: str | None = None, jobs: int = 1) -> Iterator[Tally]:
+def simulate_many(
+    seeds: range, *, of: str = "log", rule: str | None = None, jobs: int = 1
+) -> Iterator[Tally]:
     """Run simulations, and yield from time to time what came of some of them.
 
     Args:
         seeds: which.
-        rule: one of `RULES`, to be left out.
+        of: one of `SUBJECTS`.
+        rule: one of its rules, to be left out.
         jobs: how many processes.
     """
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from (_tally(chunk, rule) for chunk in chunks)
+        yield from (_tally(chunk, of, rule) for chunk in chunks)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_tally, chunk, rule) for chunk in chunks]):
+        for future in as_completed([pool.submit(_tally, chunk, of, rule) for chunk in chunks]):
             yield future.result()
 
 
-def _tally(seeds: range, rule: str | None) -> Tally:
-    variant = SOUND if rule is None else RULES[rule]
+def _tally(seeds: range, of: str, rule: str | None) -> Tally:
     steps = records = 0
     failures = []
     for seed in seeds:
         try:
-            result = simulate(seed, variant)
+            result = SUBJECTS[of].run(seed, rule)
         except SimulationFailedError as failure:
             failures.append(failure)
         else:
