@@ -14,6 +14,9 @@ from spark_log.cli.errors import run, verdict
 from tests.cli.support import append, environment, spark_log_process
 
 MISTAKES = [
+    errors.GroupIdNotFoundError,
+    errors.GroupNotEmptyError,
+    errors.GroupSubscribedToTopicError,
     errors.InconsistentGroupProtocolError,
     errors.InvalidConfigurationError,
     errors.InvalidGroupIdError,
