@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,14 +17,8 @@ from spark_log.config import ConsumerConfig, GroupConfig
 from spark_log.coordinator.group_commits import FencedOffsets, GroupCommits
 from spark_log.coordinator.group_coordinator import GroupCluster, GroupCoordinator, GroupStatus
 from spark_log.coordinator.group_log import group_directory
-from spark_log.errors import (
-    FencedInstanceIdError,
-    SparkLogError,
-    StorageError,
-    UnknownMemberIdError,
-)
+from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log.tail_reader import ProbeInterval
-from spark_log.metadata.image import MetadataImage
 from spark_log.storage.directory_watch import watch_directories
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -35,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class GroupMember:
-    """One member, with a thread of its own from `join` to `leave`. Safe to use from any thread.
+    """One member, with a thread of its own from `join` to `close`. Safe to use from any thread.
 
-    A process that ends without `leave` is expired by the others after ``session.timeout.ms``.
+    A process that ends without `close` is expired by the others after ``session.timeout.ms``.
     """
 
     def __init__(
@@ -76,7 +70,6 @@ class GroupMember:
         self._failure: SparkLogError | None = None
         self._told: GroupStatus | None = None
         self._polled_ms = 0.0
-        self._wanted: tuple[frozenset[str], str | None] | None = None
         self._lock = threading.RLock()
         self._watch = watch_directories(cluster.store)
         self._thread: threading.Thread | None = None
@@ -184,64 +177,6 @@ class GroupMember:
         """Commit positions of what it has; see `GroupCommits.commit`."""
         assert self._commits is not None
         self._commits.commit(offsets, topic_ids)
-
-    # --- as a consumer's `Membership` ------------------------------------------------------------
-
-    def assigned(self, topics: Set[str], image: MetadataImage) -> set[TopicPartition]:
-        """Return what is to be read now; join, or subscribe to something else, where need be.
-
-        What is revoked is not among it, and released by the next call: the consumer has stopped
-        reading it by then, and has committed it. Who was expired is told to read nothing, and is a
-        new member by the next call.
-
-        Raises:
-            FencedInstanceIdError: another process has taken its place.
-            StorageError: call again.
-        """
-        wanted = frozenset(topics), None
-        with self._lock:
-            if self._wanted is None:
-                self.join(topics)
-            else:
-                try:
-                    before = self._told
-                    if before is not None and before.revoking:
-                        self.release(before.revoking)
-                    if wanted != self._wanted:
-                        self.join(topics)
-                except FencedInstanceIdError:
-                    raise
-                except UnknownMemberIdError as error:
-                    _log.warning("%s", error)
-                    self._wanted = None
-                    return set()
-            self._wanted = wanted
-            try:
-                return set(self.poll().assigned)
-            except FencedInstanceIdError:
-                raise
-            except UnknownMemberIdError as error:
-                _log.warning("%s", error)
-                self._wanted = None
-                return set()
-
-    def generation(self) -> int | None:
-        """Return the generation that a commit carries now; None for who is no member."""
-        with self._lock:
-            return None if self._status is None else self._status.generation
-
-    def member_id(self) -> str:
-        """Return who this is; empty for who is no member."""
-        with self._lock:
-            return "" if self._status is None else self._status.member_id
-
-    def leave(self) -> None:
-        """Give up the place, and all that it has; harmless when done twice."""
-        with self._lock:
-            self._wanted = None
-            if self._status is not None and self._failure is None:
-                self._coordinator.leave()
-            self._status = self._told = None
 
     # --- the thread ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import time
 
 import pyarrow as pa
 
-from spark_log import TopicPartition
+from spark_log import ConsumerRebalanceListener, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
@@ -67,3 +67,19 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
+
+
+class Notes(ConsumerRebalanceListener):
+    """Writes down what it is told, in the hands of a consumer."""
+
+    def __init__(self):
+        self.told = []
+
+    def on_partitions_revoked(self, revoked):
+        self.told.append(("revoked", revoked))
+
+    def on_partitions_assigned(self, assigned):
+        self.told.append(("assigned", assigned))
+
+    def on_partitions_lost(self, lost):
+        self.told.append(("lost", lost))

@@ -29,6 +29,7 @@ from tests.consumer.support import (
     PATIENCE_MS,
     T0,
     THREE,
+    Notes,
     append,
     numbered,
     poll_until,
@@ -37,22 +38,6 @@ from tests.consumer.support import (
 )
 
 ALL = set(THREE)
-
-
-class Notes(ConsumerRebalanceListener):
-    """Writes down what it is told, in the hands of a consumer."""
-
-    def __init__(self):
-        self.told = []
-
-    def on_partitions_revoked(self, revoked):
-        self.told.append(("revoked", revoked))
-
-    def on_partitions_assigned(self, assigned):
-        self.told.append(("assigned", assigned))
-
-    def on_partitions_lost(self, lost):
-        self.told.append(("lost", lost))
 
 
 @pytest.fixture
@@ -92,7 +77,7 @@ def committed(root):
 
 def expire(root, consumer):
     """Let the others take a consumer for dead."""
-    member_id = consumer._assignment._membership._member.member_id()
+    member_id = consumer._assignment._membership._member.poll().member_id
     GroupCoordinator(Cluster(root), "g").remove([member_id])
 
 

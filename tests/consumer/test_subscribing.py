@@ -28,28 +28,13 @@ from tests.consumer.support import (
     PATIENCE_MS,
     T0,
     THREE,
+    Notes,
     append,
     numbered,
     poll_until,
     read_values,
     values_of,
 )
-
-
-class Notes(ConsumerRebalanceListener):
-    """Writes down what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def on_partitions_revoked(self, revoked):
-        self.told.append(("revoked", revoked))
-
-    def on_partitions_assigned(self, assigned):
-        self.told.append(("assigned", assigned))
-
-    def on_partitions_lost(self, lost):
-        self.told.append(("lost", lost))
 
 
 @pytest.fixture

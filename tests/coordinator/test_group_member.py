@@ -83,8 +83,8 @@ def test_tells_once_that_something_changed(members):
     members.wait(a.is_changed)
     a.poll()
     assert not a.is_changed()
-    assert b.generation() == a.generation()
-    assert b.member_id() != a.member_id()
+    assert b.poll().generation == a.poll().generation
+    assert b.poll().member_id != a.poll().member_id
 
 
 def test_who_does_not_poll_leaves(members, clock):
@@ -124,43 +124,3 @@ def test_closing_twice_is_harmless_and_ends_its_thread(members):
     assert "spark-log-group-g" not in names
     with pytest.raises(UnknownMemberIdError):
         a.poll()
-
-
-class TestAsMembership:
-    """What a consumer asks, at every poll."""
-
-    def ask(self, member, *topics):
-        return member.assigned(set(topics or ("t",)), None)
-
-    def test_it_joins_by_itself_and_releases_what_it_was_told_to(self, members):
-        a, b = members.new(), members.new()
-        assert self.ask(a) == ALL
-        assert self.ask(b) == set()
-        members.wait(lambda: self.ask(a) == partitions("t", 0, 1))
-        self.ask(a)
-        members.wait(lambda: self.ask(b) == partitions("t", 2, 3))
-
-    def test_other_topics_are_another_subscription(self, members):
-        members.cluster.topics["u"] = ("id-u", 1)
-        a = members.new()
-        self.ask(a)
-        assert self.ask(a, "t", "u") == ALL | partitions("u", 0)
-
-    def test_who_was_expired_reads_nothing_and_then_is_a_new_member(self, members):
-        a = members.new()
-        self.ask(a)
-        before = a.member_id()
-        members.cluster.coordinator().remove([before])
-        members.wait(a.is_changed)
-        assert self.ask(a) == set(), "its positions count no more: all is to be begun again"
-        assert self.ask(a) == ALL
-        assert a.member_id() != before
-
-    def test_who_left_is_no_member(self, members):
-        a = members.new()
-        self.ask(a)
-        a.leave()
-        a.leave()
-        assert (a.generation(), a.member_id()) == (None, "")
-        assert members.cluster.coordinator().describe().state == "Empty"
-        assert self.ask(a) == ALL
