@@ -132,17 +132,6 @@ def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:
     )
 
 
-def latest_rows(rows: pa.Table) -> pa.Table:
-    """Return the newest row of each group and partition, tombstones too."""
-    order = pc.sort_indices(
-        rows,
-        [(name, "ascending") for name in ("group", "topic", "topic_id", "partition")]
-        + [("generation", "ascending"), ("commit_timestamp", "ascending")],
-    )
-    rows = rows.take(order)
-    return rows.filter(pc.invert(is_followed(rows)))
-
-
 def is_followed(rows: pa.Table) -> pa.Array:
     """Return of sorted rows which are of the same group and partition as the one behind them."""
     if rows.num_rows == 0:

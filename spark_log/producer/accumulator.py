@@ -194,7 +194,6 @@ class Accumulator:
         queue = heapq.heappop(self._due)[2]
         queue.is_busy = True
         queue.due_ms = NEVER_MS
-        queue.taken_ms = now_ms
         return queue
 
     def take_batches(self, queue: PartitionQueue, most_bytes: int) -> list[ProducerBatch]:

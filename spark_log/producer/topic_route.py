@@ -30,7 +30,6 @@ class PartitionQueue:
         delivery: what was taken of them and has to be tried again; it goes first.
         is_busy: a thread is appending, or what comes before lies elsewhere still.
         due_ms: when a thread is to take it, on the monotonic clock; `NEVER_MS` without records.
-        taken_ms: when one took it last.
         epoch: producer epoch of the next append, in this partition.
         sequence: sequence number of the next append's first record.
         log: the partition's log, for the next append; None: to be opened.
@@ -47,7 +46,6 @@ class PartitionQueue:
         "partition",
         "route",
         "sequence",
-        "taken_ms",
     )
 
     def __init__(self, route: TopicRoute, partition: int, epoch: int) -> None:
@@ -58,7 +56,6 @@ class PartitionQueue:
         self.delivery: Delivery | None = None
         self.is_busy = False
         self.due_ms = NEVER_MS
-        self.taken_ms = -math.inf
         self.epoch = epoch
         self.sequence = 0
         self.log: PartitionLog | None = None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
 from typing import cast
@@ -16,7 +15,7 @@ from spark_log.testing.simulation.group_profile import SESSION_TIMEOUT_MS, draw_
 from spark_log.testing.simulation.group_rules import GROUP_SOUND, GroupVariant
 from spark_log.testing.simulation.group_world import GroupWorld
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
-from spark_log.testing.simulation.simulation import SimulationFailedError, SimulationResult
+from spark_log.testing.simulation.simulation import SimulationResult, failures_told
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.true_group import TrueGroup
 from spark_log.testing.simulation.true_log import TrueLog, ViolationError
@@ -61,25 +60,12 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.commits,
     )
     loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
-    try:
-        with ExitStack() as stack:
-            for logger in loggers:  # of what goes wrong all the time here
-                stack.enter_context(mock.patch.object(logger, "disabled", True))
-            for target, name, value in variant.patches:
-                stack.enter_context(mock.patch.object(target, name, value))
-            _run(world, _spawn_all(world))
-    except Exception as error:
-        is_violation = isinstance(error, ViolationError)
-        reason = str(error) if is_violation else f"{type(error).__name__}: {error}"
-        raise SimulationFailedError(
-            f"seed {seed}: {reason}",
-            seed=seed,
-            reason=f"{reason}\n({profile})",
-            details="" if is_violation else "".join(traceback.format_exception(error)),
-            trace=scheduler.trace,
-        ) from error
-    finally:
-        scheduler.close()
+    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+        for logger in loggers:  # of what goes wrong all the time here
+            stack.enter_context(mock.patch.object(logger, "disabled", True))
+        for target, name, value in variant.patches:
+            stack.enter_context(mock.patch.object(target, name, value))
+        _run(world, _spawn_all(world))
     return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
 
 
@@ -87,9 +73,7 @@ def _spawn_all(world: GroupWorld) -> list[SimulatedMember]:
     profile = world.profile
     members: list[SimulatedMember] = []
 
-    def spawn(name: str, run: Callable[[], None]) -> None:
-        rate = world.scheduler.random.uniform(0.9, 1.1)
-        world.scheduler.spawn(name, run, is_mortal=True, clock_rate=rate)
+    spawn = world.scheduler.spawn_mortal
 
     def member(name: str, instance_id: str | None = None) -> None:
         members.append(SimulatedMember(world, name, instance_id))

@@ -113,6 +113,10 @@ class Scheduler:
         self.actors.append(actor)
         self.after(self.random.random(), lambda: self._resume(actor))
 
+    def spawn_mortal(self, name: str, run: Callable[[], None]) -> None:
+        """Add an actor that crashes now and then, and whose clock is somewhat wrong."""
+        self.spawn(name, run, is_mortal=True, clock_rate=self.random.uniform(0.9, 1.1))
+
     def after(self, delay_ms: float, call: Callable[[], object]) -> None:
         """Have something happen later, outside of all actors."""
         self._scheduled += 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
 
 from spark_log.log import appender
 from spark_log.testing.simulation.maintenance import Vandal
-from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_profile
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS, draw_profile
 from spark_log.testing.simulation.readers import Follower, Seeker, records_of
 from spark_log.testing.simulation.rules import SOUND, Variant
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
@@ -46,7 +46,7 @@ class SimulationFailedError(AssertionError):
         message: str,
         *,
         seed: int = -1,
-        profile: Profile | None = None,
+        profile: object = None,
         reason: str = "",
         details: str = "",
         trace: Sequence[TraceEntry] = (),
@@ -92,13 +92,25 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     store_class = RangedSimulatedStore if profile.range_bytes else SimulatedStore
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
+    with (
+        failures_told(seed, profile, scheduler),
+        small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
+        mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
+    ):
+        _spawn_all(world, variant)
+        _run(world)
+    return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
+
+
+@contextmanager
+def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[None]:
+    """Tell of whatever is raised inside with all that brings it back; end the actors.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
     try:
-        with (
-            small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
-            mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
-        ):
-            _spawn_all(world, variant)
-            _run(world)
+        yield
     except Exception as error:
         is_violation = isinstance(error, ViolationError)
         reason = str(error) if is_violation else f"{type(error).__name__}: {error}"
@@ -112,16 +124,11 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
         ) from error
     finally:
         scheduler.close()
-    return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
 
 
 def _spawn_all(world: World, variant: Variant) -> None:
     profile = world.profile
-
-    def spawn(name: str, run: Callable[[], None]) -> None:
-        rate = world.scheduler.random.uniform(0.9, 1.1)
-        world.scheduler.spawn(name, run, is_mortal=True, clock_rate=rate)
-
+    spawn = world.scheduler.spawn_mortal
     for number in range(profile.writers):
         spawn(f"writer {number}", Writer(world, f"w{number}").run)
     for number in range(profile.conditional_writers):
