@@ -29,7 +29,13 @@ from statistics import median
 from rich.console import Console
 
 from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, ClientPeer, stamp_now
-from benchmarks.kafka_broker import KAFKA_VERSION, BrokerError, KafkaBroker, ToolMissingError
+from benchmarks.kafka_broker import (
+    KAFKA_VERSION,
+    BrokerError,
+    KafkaBroker,
+    ToolMissingError,
+    exit_status,
+)
 from benchmarks.log_report import Figure, Report, parser, percentile
 from benchmarks.log_workload import creation_us_of
 from benchmarks.spark_log_client import SparkLogPeer
@@ -54,18 +60,14 @@ def main() -> int:
     chosen = options.parse_args()
     if min(chosen.records, chosen.repeats, chosen.latencies, chosen.starts) < 1:
         options.error("--records, --repeats, --latencies and --starts must be at least 1")
-    try:
-        report = measure(chosen)
-    except ToolMissingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(chosen))
+
+
+def _run(options: argparse.Namespace) -> None:
+    report = measure(options)
     report.print(Console(width=max(_WIDTH, Console().width)))
-    if chosen.json:
+    if options.json:
         print(f"written: {report.write_json()}")
-    return 0
 
 
 def measure(options: argparse.Namespace) -> Report:

@@ -46,6 +46,19 @@ class BrokerError(Exception):
     """Maven or Kafka failed; the message ends with the last lines of what it printed."""
 
 
+def exit_status(run: Callable[[], object]) -> int:
+    """Run a benchmark, say in one line what went wrong, and return the exit status."""
+    try:
+        run()
+    except ToolMissingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 class KafkaBroker:
     """A single-node Kafka cluster (KRaft, broker and controller in one process) on 127.0.0.1.
 

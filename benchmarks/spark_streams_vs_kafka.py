@@ -21,7 +21,7 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from benchmarks.kafka_broker import KAFKA_VERSION, BrokerError, KafkaBroker, ToolMissingError
+from benchmarks.kafka_broker import KAFKA_VERSION, KafkaBroker, exit_status
 from benchmarks.spark_vs_kafka import CONNECTOR_VERSION, WARMUPS, connector_jars, parser
 from benchmarks.workload import PARTITIONS, Case, measure, prepare, session
 from spark_log import Admin, NewTopic
@@ -65,15 +65,9 @@ class Peer:
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
     options = parser("spark_streams_vs_kafka", __doc__).parse_args()
-    try:
-        run(options.records, options.repeats, options.value_bytes, options.directory)
-    except ToolMissingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        lambda: run(options.records, options.repeats, options.value_bytes, options.directory)
+    )
 
 
 def run(n: int, repeats: int, value_bytes: int, directory: Path | None) -> None:

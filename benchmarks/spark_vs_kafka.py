@@ -24,9 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.kafka_broker import (
     KAFKA_VERSION,
-    BrokerError,
     KafkaBroker,
-    ToolMissingError,
+    exit_status,
     fetch_jars,
     find_java,
 )
@@ -51,21 +50,15 @@ def main() -> int:
     arguments = parser("spark_vs_kafka", __doc__)
     arguments.add_argument("--only", choices=("kafka", "spark_log"), help="leave the other one out")
     options = arguments.parse_args()
-    try:
-        run(
+    return exit_status(
+        lambda: run(
             options.records,
             options.repeats,
             options.only,
             options.directory,
             value_bytes=options.value_bytes,
         )
-    except ToolMissingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    )
 
 
 def run(

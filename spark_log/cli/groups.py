@@ -8,6 +8,12 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.group_options import (
+    AllGroupsOption,
+    GroupOption,
+    GroupsArgument,
+    TopicOption,
+)
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.groups_repair import repair_groups
 from spark_log.cli.groups_reset import reset_offsets
@@ -26,15 +32,6 @@ from spark_log.types import TopicPartition
 app = typer.Typer(rich_markup_mode=None)
 
 _NONE = "-"
-
-GroupsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP]...", help="Which groups.")
-]
-GroupOption = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="The same, as kafka-consumer-groups."),
-]
-AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All there are.")]
 
 
 @app.command("list")
@@ -144,14 +141,7 @@ def delete_offsets(
         str | None,
         typer.Option("--group", metavar="GROUP", help="The same, as kafka-consumer-groups."),
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC[:N,...]",
-            help="Where: a topic, or some of its partitions. Repeatable.",
-        ),
-    ] = None,
+    topic: TopicOption = None,
 ) -> None:
     """Forget where a group is in some topics.
 

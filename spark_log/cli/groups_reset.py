@@ -13,6 +13,12 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from spark_log.cli.group_options import (
+    AllGroupsOption,
+    GroupOption,
+    GroupsArgument,
+    TopicOption,
+)
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output, print_json, print_note, print_table, print_text
@@ -29,22 +35,10 @@ from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 def reset_offsets(
     root: Root,
     output: Output,
-    groups: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]...", help="Which groups.")
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="The same, as kafka-consumer-groups."),
-    ] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All there are.")] = False,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC[:N,...]",
-            help="Where: a topic, or some of its partitions. Repeatable.",
-        ),
-    ] = None,
+    groups: GroupsArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroupsOption = False,
+    topic: TopicOption = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="Wherever the group has a position.")
     ] = False,
