@@ -283,5 +283,5 @@ class TestProcess:
         partition_log(root, "weather").append(record_batch([row(b"sun")]))
         assert process.stdout.readline() == "sun\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (130, "", processed(2))

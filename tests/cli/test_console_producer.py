@@ -160,6 +160,6 @@ class TestTerminal:
             shown += os.read(primary, 1024)
         assert [value for _, value, _ in contents(root)] == [b"rain", b"sun"]
         os.write(primary, b"\x04")
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         os.close(primary)
         assert process.stdout.read() == ""

@@ -104,7 +104,7 @@ def test_a_terminal_is_asked_first(root, folder, typed, start):
     argv = ["delete-records", "flights", "--before-offset", "2", "--root", root]
     process = spark_log_process(*argv, cwd=folder, stdin=secondary)
     os.close(secondary)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     os.close(primary)
     assert "Delete records of 2 partitions?" in err
     assert process.returncode == (0 if start else 1)

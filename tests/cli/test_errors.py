@@ -184,13 +184,13 @@ class TestRealProcess:
         )
         assert process.stdout.readline() == "x" * 1000 + "\n"
         process.stdout.close()
-        assert process.wait(timeout=20) == 141
+        assert process.wait(timeout=60) == 141
         assert process.stderr.read() == ""
 
     def test_a_full_disk_behind_stdout_is_a_failure(self, root, folder):
         with open("/dev/full", "w") as full:
             process = spark_log_process("topics", "list", "--root", root, cwd=folder, stdout=full)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (1, "spark-log: error: No space left on device\n")
 
     def test_a_full_disk_is_noticed_also_where_a_script_just_prints(self, folder):

@@ -85,6 +85,6 @@ class TestVersion:
 class TestProcess:
     def test_python_m_is_the_same_command(self, folder):
         process = spark_log_process("nonsense", cwd=folder)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (2, "")
         assert err == "spark-log: error: No such command 'nonsense'. (see spark-log --help)\n"

@@ -50,7 +50,7 @@ class TestTerminal:
             while data := _read(primary):
                 shown += data
             os.close(primary)
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=60) == 0
             return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).split()
 
         return show

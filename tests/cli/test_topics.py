@@ -240,7 +240,7 @@ class TestConfirmation:
             argv = ["topics", "delete", "flights", "--root", root, *argv]
             process = spark_log_process(*argv, cwd=folder, stdin=secondary)
             os.close(secondary)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
             os.close(primary)
             return process.returncode, out, err
 

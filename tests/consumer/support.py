@@ -11,7 +11,7 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 """Nothing takes so long but what never comes."""
 
 

@@ -39,10 +39,12 @@ def test_iterates(root):
     append(root, numbered(0, 5))
 
     async def iterate():
-        async with AIOConsumer("t", **settings(root, consumer_timeout_ms=50)) as consumer:
-            return [record.value async for record in consumer]
+        async with AIOConsumer("t", **settings(root)) as consumer:
+            found = [(await anext(consumer)).value for _ in range(5)]
+        async with AIOConsumer("t", root=root, consumer_timeout_ms=50) as at_the_end:
+            return found, [record async for record in at_the_end]
 
-    assert run(iterate()) == numbered(0, 5)
+    assert run(iterate()) == (numbered(0, 5), [])
 
 
 def test_the_loop_goes_on_while_a_poll_waits(root):
