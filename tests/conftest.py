@@ -1,6 +1,7 @@
 """What the tests of the lower layers share. No Spark here: see the conftest beside its tests."""
 
 import os
+import signal
 import uuid
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from spark_log.storage.memory import MemoryStore
 from spark_log.testing.s3_server import s3_server, server_name
 
 __all__ = ["s3_server"]
+
+# Run in the background by a shell, programs would ignore Ctrl-C, and hand that on to what they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite(
     "spark_log.testing.store_suite", "spark_log.testing.store_stateful", "tests.log.support"
