@@ -19,7 +19,7 @@ from spark_log.testing.s3_server import s3_server, server_name
 
 __all__ = ["s3_server"]
 
-# Run in the background by a shell, programs would ignore Ctrl-C, and hand that on to what they start.
+# A shell lets what it runs in the background ignore Ctrl-C, and so whatever that starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
