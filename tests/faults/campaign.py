@@ -5,17 +5,16 @@ may, while the test comes down on them with SIGKILL and SIGSTOP by a seeded plan
 makes of the plan differs from run to run; what has to hold does not.
 """
 
-import heapq
 import random
 import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import count
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from spark_log.storage import Store
+from tests.faults.agenda import Agenda
 from tests.faults.reader_process import Reader, read_until_told
 from tests.faults.rewriter import Rewriting, rewrite_until_told
 from tests.faults.running import Running
@@ -68,22 +67,18 @@ class Campaign:
         assert not wrong, f"ended by themselves or were stuck: {wrong}"
 
     def _afflict(self, until_s):
-        due, order = [(time.monotonic(), 0, self._strike)], count(1)
+        agenda = Agenda()
 
-        def do_later(wait_s, action):
-            heapq.heappush(due, (time.monotonic() + wait_s, next(order), action))
-
-        while due:
-            at_s, _, action = heapq.heappop(due)
-            self._watch_until(at_s)
-            if action != self._strike:
-                action()
-            elif at_s < until_s:
-                stopped = action()
+        def strike():
+            if time.monotonic() < until_s:
+                stopped = self._strike()
                 if stopped is not None:
                     pause_s = self.delete_delay_ms / 1000 * self._chance.uniform(1.2, 4)
-                    do_later(pause_s, stopped.resume)
-                do_later(self._chance.uniform(0.02, 0.25), self._strike)
+                    agenda.do_later(pause_s, stopped.resume)
+                agenda.do_later(self._chance.uniform(0.02, 0.25), strike)
+
+        agenda.do_later(0, strike)
+        agenda.run(self._watch_until)
 
     def _watch_until(self, at_s):
         """Wait; a process that ends although nobody told it to is noticed at once."""

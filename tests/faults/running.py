@@ -14,6 +14,8 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         "__main__",
+        "tests.faults.group_member_process",
+        "tests.faults.group_producer_process",
         "tests.faults.reader_process",
         "tests.faults.rewriter",
         "tests.faults.writer_process",
@@ -31,12 +33,15 @@ class Running:
         process: the process.
         keeping: our end of the pipe.
         role: what it was started with.
+        stops: how often it was stopped and not continued yet.
+        orders: how many it was told.
     """
 
     process: BaseProcess
     keeping: Connection
     role: object
     stops: int = 0
+    orders: int = 0
 
     @classmethod
     def start(cls, function, role):
@@ -50,6 +55,15 @@ class Running:
         if self.process.is_alive():  # else its id may be another's by now
             os.kill(self.process.pid, number)
 
+    def tell(self, *order):
+        """Let it read this at its end of the pipe."""
+        self.orders += 1
+        self.keeping.send(order)
+
+    @property
+    def is_stopped(self):
+        return self.stops > 0
+
     def stop(self):
         """SIGSTOP; as often as it is stopped it has to be continued."""
         self.stops += 1
@@ -60,8 +74,12 @@ class Running:
         if not self.stops:
             self.signal(signal.SIGCONT)
 
-    def end(self):
-        """Let it finish what it is doing, and return how it ended."""
+    def let_end(self):
+        """Let it finish what it is doing, and end."""
         self.keeping.close()
+
+    def end(self):
+        """Let it end, and return how it did."""
+        self.let_end()
         self.process.join(_JOIN_S)
         return self.process.exitcode

@@ -1,0 +1,122 @@
+"""All that a group ever was, and all that was ever committed in its name, as it lies on storage."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc
+
+from spark_log.coordinator.group import Group
+from spark_log.coordinator.group_log import group_directory
+from spark_log.coordinator.group_records import from_json
+from spark_log.coordinator.offsets_store import APP_PREFIX, DIRECTORY
+from spark_log.errors import NotFoundError
+from spark_log.log.file_names import SegmentName
+from spark_log.types import TopicPartition
+
+
+class GroupHistory:
+    """Every generation of a group.
+
+    The group's log forgets, but no record before ``file.delete.delay.ms`` after the next one: look
+    more often than that.
+    """
+
+    def __init__(self, store, group_id):
+        self._store = store
+        self._group_id = group_id
+        self._directory = group_directory(group_id)
+        self._records = {}
+
+    def look(self):
+        """Take in what is new, and return the new records in their order."""
+        new = {}
+        for file in self._store.list(self._directory):
+            name = SegmentName.parse(file.name)
+            if name is None or name.generation or name.base_offset in self._records:
+                continue
+            try:
+                data = self._store.open_buffer(f"{self._directory}/{file.name}")
+            except NotFoundError:
+                continue
+            values = ipc.open_file(data).read_all().column("value").to_pylist()
+            if not values:  # a name that was closed
+                continue
+            new[name.base_offset] = [from_json(value) for value in values]
+        self._records.update(new)
+        return [record for offset in sorted(new) for record in new[offset]]
+
+    def groups(self) -> Mapping[int, Group]:
+        """Return the group of each generation, and check that none is missing."""
+        groups, group, due = {}, Group(self._group_id), 0
+        for offset in sorted(self._records):
+            assert offset == due, f"the group's records from {due} on were not seen"
+            for record in self._records[offset]:
+                group = groups[record.generation] = group.replay(record)
+            due += len(self._records[offset])
+        return groups
+
+    @property
+    def latest(self) -> Group:
+        """The group after the newest record that was seen."""
+        if not self._records:
+            return Group(self._group_id)
+        return Group(self._group_id).replay(self._records[max(self._records)][-1])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the offsets table.
+
+    Attributes:
+        version: of the table, that added it.
+        fence_before: the group's, in the version before.
+        fence: in this one, which may hold several commits of one process.
+        stamp: the date of the commit.
+        name: its metadata.
+    """
+
+    version: int
+    fence_before: int
+    fence: int
+    generation: int
+    stamp: object
+    member_id: str
+    partition: TopicPartition
+    offset: int
+    name: str
+
+
+def committed_rows(store, group_id):
+    """Return a group's rows in the order in which they were committed."""
+    found, fence = [], -1
+    log = f"{DIRECTORY}/_delta_log"
+    names = [file.name for file in store.list(log)]
+    for name in sorted(each for each in names if each.endswith(".json") and each[0].isdigit()):
+        lines = store.open_buffer(f"{log}/{name}").to_pybytes().splitlines()
+        actions = [json.loads(line) for line in lines]
+        added = [each["add"] for each in actions if "add" in each]
+        fences = {each["txn"]["appId"]: each["txn"]["version"] for each in actions if "txn" in each}
+        fence_before, fence = fence, fences.get(f"{APP_PREFIX}{group_id}", fence)
+        for add in added:
+            if not add["dataChange"]:
+                continue
+            data = store.open_buffer(f"{DIRECTORY}/{add['path']}")
+            for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+                if row["group"] == group_id:
+                    found.append(
+                        Row(
+                            int(name.removesuffix(".json")),
+                            fence_before,
+                            fence,
+                            row["generation"],
+                            row["commit_timestamp"],
+                            row["member_id"],
+                            TopicPartition(row["topic"], row["partition"]),
+                            row["offset"],
+                            row["metadata"],
+                        )
+                    )
+    return sorted(found, key=lambda row: (row.version, row.generation, row.stamp))

@@ -1,0 +1,294 @@
+"""A process that is one consumer of a group, and may be killed or stopped at any moment.
+
+What it does it writes down, a line for each partition of each poll: ``took`` before a record is
+handled and ``handled`` after it, with member and generation; and what came of each commit. A commit
+has an id, which stands in the offsets table too, as its metadata.
+"""
+
+import faulthandler
+import logging
+import os
+import random
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from zlib import crc32
+
+import spark_log.coordinator.group_member
+import spark_log.coordinator.offsets_maintenance  # noqa: F401 - before the fork, not after
+from spark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
+from spark_log.coordinator.group_commits import GroupCommits
+from spark_log.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    StorageError,
+    UnknownMemberIdError,
+    UnknownOutcomeError,
+)
+from tests.faults.fast_clock import FastClock
+from tests.faults.notes import Notes
+
+GROUP = "chaos"
+_POLL_MS = 100
+_SLOW_S = 0.02
+
+
+@dataclass(frozen=True)
+class MemberRole:
+    """Who consumes, and how.
+
+    Attributes:
+        root: the cluster root.
+        storage_options: of it.
+        name: of the process; the member's ``client.id``.
+        notes: path of its notes; what it says to ``stderr`` goes beside them.
+        topics: what it subscribes to, or one pattern (``^…``).
+        commits: ``sync``, ``async`` or ``auto``.
+        settings: of the consumer.
+        without: name from `LEAVE_OUT` of a rule that this member does without.
+    """
+
+    root: str
+    storage_options: dict | None
+    name: str
+    notes: str
+    topics: tuple[str, ...]
+    commits: str
+    settings: dict = field(default_factory=dict)
+    without: str | None = None
+
+
+def consume_until_told(role: MemberRole, told: Connection):
+    """Consume, do what the other end of the pipe says, and leave the group when it is closed."""
+    sys.stderr = open(f"{role.notes}.stderr", "w", buffering=1)  # noqa: SIM115 - until it ends
+    os.dup2(sys.stderr.fileno(), 2)
+    faulthandler.enable()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr, force=True
+    )
+    with Notes(role.notes) as notes:
+        member = (LEAVE_OUT[role.without] if role.without else GroupProcess)(role, notes, told)
+        try:
+            while member.obeys():
+                member.step()
+            member.close()
+        except FencedInstanceIdError:
+            notes.write("fenced")
+            member.abandon()
+        notes.write("ended")
+
+
+class GroupProcess(ConsumerRebalanceListener):
+    """Polls, handles, commits."""
+
+    def __init__(self, role, notes, told):
+        self._role = role
+        self._notes = notes
+        self._told = told
+        self._hesitates = False
+        self._chance = random.Random(role.name)
+        self._consumer = Consumer(
+            root=role.root,
+            storage_options=role.storage_options,
+            group_id=GROUP,
+            clock=FastClock(),
+            client_id=role.name,
+            auto_offset_reset="earliest",
+            enable_auto_commit=role.commits == "auto",
+            **role.settings,
+        )
+        self._handled = {}
+        self._commits = 0
+        self._subscribe(role.topics)
+
+    def obeys(self):
+        """Do what was said, and return whether to go on."""
+        while self._told.poll():
+            if self._obey() is None:
+                return False
+        return True
+
+    def step(self):
+        records = self._consumer.poll(_POLL_MS, max_records=self._chance.choice([20, 100, 500]))
+        self._handle(records)
+        if records and self._hesitates:
+            self._notes.write("hesitates")
+            while self._obey() not in ("go_on", None):
+                pass
+            self._commit_by_hand(self._handled)
+        elif not records or self._chance.random() < 0.5:
+            self._commit_by_hand(self._handled)
+
+    def close(self):
+        self._commit_by_hand(self._handled)
+        self._consumer.close()
+
+    def abandon(self):
+        """End after another process has taken the place."""
+        self._consumer.close()
+
+    # --- the listener -----------------------------------------------------------------------------
+
+    def on_partitions_revoked(self, revoked):
+        self._commit_by_hand({each: self._handled[each] for each in revoked & self._handled.keys()})
+        self._drop(revoked)
+
+    def on_partitions_lost(self, lost):
+        self._drop(lost)
+
+    def _drop(self, partitions):
+        for named in partitions:
+            self._handled.pop(named, None)
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def _obey(self):
+        """Wait for an order, do it, and return its name; None: the pipe is closed."""
+        try:
+            order, *arguments = self._told.recv()
+        except EOFError:
+            return None
+        getattr(self, f"_{order}")(*arguments)
+        self._notes.write("obeyed", order)
+        return order
+
+    def _dawdle(self, pause_s):
+        """Do not poll."""
+        time.sleep(pause_s)
+
+    def _hesitate(self):
+        """Wait for ``go_on`` between the next records and their commit."""
+        self._hesitates = True
+
+    def _go_on(self):
+        self._hesitates = False
+
+    def _subscribe(self, topics):
+        if topics[0].startswith("^"):
+            self._consumer.subscribe(pattern=topics[0], listener=self)
+        else:
+            self._consumer.subscribe(topics, listener=self)
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _place(self):
+        """Return generation and member id that the poll was made with: what no client is told."""
+        told = self._consumer._assignment._membership._told
+        return (told.generation, told.member_id)
+
+    def _handle(self, records):
+        for named, those in records.items():
+            line = *self._place(), *named, those[0].offset, those[-1].offset, checksum(those)
+            self._notes.write("took", *line)
+            if self._chance.random() < 0.05:
+                time.sleep(_SLOW_S)  # the work; so that a signal may come in its midst
+            self._notes.write("handled", *line)
+            self._handled[named] = those[-1].offset + 1
+
+    def _commit_by_hand(self, offsets):
+        if not offsets or self._role.commits == "auto":
+            return
+        self._commits += 1
+        name = f"{self._role.name}:{self._commits}"
+        positions = {named: OffsetAndMetadata(at, name) for named, at in offsets.items()}
+        if self._role.commits == "async":
+            self._consumer.commit_async(positions, lambda _, error: self._note(name, error))
+        else:
+            try:
+                self._consumer.commit(positions)
+            except (CommitFailedError, UnknownOutcomeError, StorageError) as error:
+                self._note(name, error)
+            else:
+                self._note(name, None)
+        for named in list(offsets):
+            self._handled.pop(named, None)
+
+    def _note(self, name, error):
+        self._notes.write(_outcome(error), name, *([type(error).__name__] if error else []))
+
+
+def checksum(records):
+    """Return what tells whether the right values were handled."""
+    return crc32(b"\n".join(record.value for record in records))
+
+
+def _outcome(error):
+    if error is None:
+        return "committed"
+    return "refused" if isinstance(error, CommitFailedError) else "unknown"
+
+
+# --- rules that a member may do without, to see that a test notices -------------------------------
+
+
+class CommitsWithoutFence(GroupProcess):
+    """Commits whatever it has handled, in whatever generation has begun."""
+
+    def __init__(self, role, notes, told):
+        super().__init__(role, notes, told)
+
+        def commit(commits, offsets, topic_ids):
+            with suppress(UnknownMemberIdError):  # then it goes by what it was told last
+                commits.told = commits._status()
+            table, group = commits._table, commits._group_id
+            for _ in range(100):
+                generation = max(commits.told.generation, table.generation(group))
+                with suppress(IllegalGenerationError):
+                    table.commit(
+                        group,
+                        offsets,
+                        generation=generation,
+                        member_id=commits.told.member_id,
+                        topic_ids=topic_ids,
+                    )
+                    return
+
+        GroupCommits.commit = commit
+
+
+class ReadsWhatIsNotItsOwn(GroupProcess):
+    """Handles, now and then, a record of a partition that it did not get."""
+
+    def _handle(self, records):
+        super()._handle(records)
+        if records and self._chance.random() < 0.2:
+            (named, those), generation = next(iter(records.items())), self._place()
+            other = named._replace(partition=(named.partition + 1) % 4)
+            line = *generation, *other, those[0].offset, those[0].offset, checksum(those[:1])
+            self._notes.write("took", *line)
+            self._notes.write("handled", *line)
+
+
+class NeverRejoins(GroupProcess):
+    """Takes for granted that it is a member for ever."""
+
+    def step(self):
+        member = self._consumer._assignment._membership
+        try:
+            if member._member is not None:
+                member._member.poll()
+        except UnknownMemberIdError:
+            time.sleep(0.1)
+            return
+        super().step()
+
+
+class Skips(GroupProcess):
+    """Commits, now and then, what it has not handled."""
+
+    def _handle(self, records):
+        if self._chance.random() < 0.05:
+            self._handled.update({named: each[-1].offset + 1 for named, each in records.items()})
+            return
+        super()._handle(records)
+
+
+LEAVE_OUT = {
+    "fence": CommitsWithoutFence,
+    "ownership": ReadsWhatIsNotItsOwn,
+    "rejoining": NeverRejoins,
+    "handling": Skips,
+}

@@ -1,0 +1,47 @@
+"""A process with an idempotent producer, which notes what was acknowledged."""
+
+import random
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from spark_log import Producer
+from tests.faults.notes import Notes
+
+_PARTITIONS_AT_ONCE = 4
+_MAX_RECORDS = 12
+_PAUSE_S = 0.12
+
+
+@dataclass(frozen=True)
+class ProducerRole:
+    """Who produces, to which topics, and where it notes what was acknowledged."""
+
+    root: str
+    storage_options: dict | None
+    name: str
+    notes: str
+    topics: tuple[str, ...]
+
+
+def produce_until_told(role: ProducerRole, told: Connection):
+    """Send records to some partitions, wait until they are there, and again."""
+    chance = random.Random(role.name)
+    number = 0
+    with (
+        Notes(role.notes) as notes,
+        Producer(role.root, storage_options=role.storage_options) as producer,
+    ):
+        while not told.poll(_PAUSE_S):
+            sent = []
+            for _ in range(_PARTITIONS_AT_ONCE):
+                topic = chance.choice(role.topics)
+                partition = chance.choice(sorted(producer.partitions_for(topic)))
+                count = chance.randint(1, _MAX_RECORDS)
+                values = [f"{role.name}.{each}".encode() for each in range(number, number + count)]
+                number += count
+                futures = [producer.send(topic, value, partition=partition) for value in values]
+                sent.append((topic, partition, number - count, futures))
+            for topic, partition, first, futures in sent:
+                offsets = [future.result().offset for future in futures]
+                notes.write("acknowledged", topic, partition, first, *offsets)
+        notes.write("ended")

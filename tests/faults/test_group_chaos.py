@@ -1,0 +1,50 @@
+"""Consumers of one group that are killed, stopped, and come and go: nothing is lost, or shared."""
+
+import logging
+import os
+import random
+
+import pytest
+
+from tests.faults.group_campaign import GroupCampaign
+
+DURATION_S = os.environ.get("FAULTS_SECONDS")
+"""How long the group is afflicted in each of the tests. Ten minutes on its members' clock:
+
+FAULTS_SECONDS=86 pytest tests/faults/test_group_chaos.py --log-cli-level=INFO
+"""
+
+SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+WITHOUT = os.environ.get("FAULTS_WITHOUT")
+"""Name of a rule that the members do without (`LEAVE_OUT`), to see that it is noticed."""
+
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.DEBUG)
+
+
+@pytest.fixture
+def afflict(tmp_path):
+    """Lets a group on an empty root run, and checks what it did."""
+
+    def afflict(root, storage_options, duration_s):
+        notes = tmp_path / "notes"
+        notes.mkdir()
+        campaign = GroupCampaign(root, storage_options, notes, SEED, WITHOUT)
+        try:
+            campaign.run(float(DURATION_S or duration_s))
+            found = campaign.reckon()
+        finally:  # pytest shows it when the test fails
+            _LOG.debug("%s", "\n".join(campaign.report()))
+        _LOG.info("FAULTS_SEED=%d done: %s", SEED, dict(campaign.done))
+        _LOG.info("found: %s", found)
+        _LOG.info("settled in %.2f s of %.2f s", campaign.settled_s, campaign.allowed_s)
+
+    return afflict
+
+
+def test_a_group_of_processes_loses_nothing_and_shares_nothing(afflict, tmp_path):
+    afflict(str(tmp_path / "root"), None, 15)
+
+
+def test_a_group_of_processes_on_an_object_store_does_so_too(afflict, s3_server):
+    afflict(f"{s3_server.new_bucket()}/root", s3_server.storage_options, 6)
