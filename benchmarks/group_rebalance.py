@@ -3,6 +3,9 @@
 From a member's clean leave, and from SIGKILL, until all others have their new assignment, what has
 to move between them included. Every member is a process of its own that acts on a change as soon as
 its thread tells of it. Run: ``python -m benchmarks.group_rebalance``.
+
+With ``--joins 8,50,100`` instead: so many members join an empty group at once, threads of 8
+processes: how many records that makes, and how long until the last has its final assignment.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
 from typing import Annotated
 
 import typer
 
 from spark_log import Admin, NewTopic
 from spark_log.config import ConsumerConfig
+from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.coordinator.group_member import GroupMember
 from spark_log.errors import UnknownMemberIdError
 from spark_log.metadata import Cluster
 
 TOPIC, GROUP = "t", "g"
 _PATIENCE_S = 120
+_PROCESSES = 8
 
 
 def main(
@@ -40,8 +46,13 @@ def main(
     session_timeout_ms: Annotated[int, typer.Option(help="session.timeout.ms")] = 6000,
     strategy: Annotated[str, typer.Option(help="The assignor.")] = "range",
     root: Annotated[str, typer.Option(help="A directory; a temporary one by default.")] = "",
+    joins: Annotated[str, typer.Option(help="How many join at once: 8,50,100")] = "",
 ) -> None:
     """Print the milliseconds."""
+    if joins:
+        for count in map(int, joins.split(",")):
+            _joins(count, max(count, partitions), session_timeout_ms, strategy, root)
+        return
     with tempfile.TemporaryDirectory(dir=root or None) as directory:
         url = f"{directory}/root"
         Admin(url).create_topics([NewTopic(TOPIC, num_partitions=partitions)])
@@ -65,6 +76,25 @@ def main(
         typer.echo(f"SIGKILL, over the session timeout: {max(killed_ms) - session_timeout_ms:.0f}")
 
 
+def _joins(count: int, partitions: int, session_timeout_ms: int, strategy: str, root: str) -> None:
+    with tempfile.TemporaryDirectory(dir=root or None) as directory:
+        url = f"{directory}/root"
+        Admin(url).create_topics([NewTopic(TOPIC, num_partitions=partitions)])
+        bench = _Bench(url, partitions, session_timeout_ms, strategy)
+        try:
+            began_ms = bench.start_at_once(count)
+            took_ms = bench.settled() - began_ms
+            joined_ms = max(each.joined_ms for each in bench.processes) - began_ms
+            records = GroupCoordinator(Cluster(url), GROUP).describe().generation
+        finally:
+            bench.end()
+    typer.echo(
+        f"{count} members join at once, {partitions} partitions, {strategy}: the last is in after "
+        f"{joined_ms:.0f} ms, all have their final assignment after {took_ms:.0f} ms; {records} "
+        f"records"
+    )
+
+
 def _print(what: str, took_ms: Sequence[float]) -> None:
     if took_ms:
         ordered = sorted(took_ms)
@@ -80,13 +110,14 @@ class _Process:
     generation: int = -1
     is_settled: bool = False
     at_ms: float = 0.0
+    joined_ms: float = 0.0
 
 
 class _Bench:
     def __init__(self, url: str, partitions: int, session_timeout_ms: int, strategy: str) -> None:
         self._args = url, session_timeout_ms, strategy
         self._all = frozenset(range(partitions))
-        self._processes: list[_Process] = []
+        self.processes: list[_Process] = []
 
     def start(self) -> None:
         context = get_context("spawn")
@@ -94,11 +125,28 @@ class _Bench:
         process = context.Process(target=_live, args=(there, *self._args), daemon=True)
         process.start()
         there.close()
-        self._processes.append(_Process(process, here))
+        self.processes.append(_Process(process, here))
+
+    def start_at_once(self, count: int) -> float:
+        """Let so many join an empty group; return when they began to."""
+        context = get_context("spawn")
+        begin = context.Barrier(count + 1)
+        pipes = [context.Pipe() for _ in range(count)]
+        for number in range(min(count, _PROCESSES)):
+            theirs = [there for _, there in pipes[number::_PROCESSES]]
+            process = context.Process(
+                target=_live_together, args=(begin, theirs, *self._args), daemon=True
+            )
+            process.start()
+            self.processes += [_Process(process, here) for here, _ in pipes[number::_PROCESSES]]
+        for _, there in pipes:
+            there.close()
+        begin.wait(_PATIENCE_S)
+        return time.monotonic_ns() / 1e6
 
     def leave(self) -> float:
         """Let the member that is in the group for longest leave; then let another one join."""
-        leaving = self._processes.pop(0)
+        leaving = self.processes.pop(0)
         leaving.pipe.send("leave")
         began_ms = self._receive(leaving)
         took_ms = self.settled() - began_ms
@@ -108,7 +156,7 @@ class _Bench:
         return took_ms
 
     def kill(self) -> float:
-        killed = self._processes.pop(0)
+        killed = self.processes.pop(0)
         began_ms = time.monotonic_ns() / 1e6
         assert killed.process.pid is not None
         os.kill(killed.process.pid, signal.SIGKILL)
@@ -122,25 +170,26 @@ class _Bench:
         """Wait until all have what they are to have; return when the last of them had it."""
         until_s = time.monotonic() + _PATIENCE_S
         while not self._is_settled():
-            ready = wait([each.pipe for each in self._processes], until_s - time.monotonic())
+            ready = wait([each.pipe for each in self.processes], until_s - time.monotonic())
             if not ready:
                 raise TimeoutError("the group does not settle")
-            for each in self._processes:
+            for each in self.processes:
                 if each.pipe in ready:
                     each.generation, each.is_settled, each.assigned, each.at_ms = each.pipe.recv()
-        return max(each.at_ms for each in self._processes)
+                    each.joined_ms = each.joined_ms or each.at_ms
+        return max(each.at_ms for each in self.processes)
 
     def end(self) -> None:
-        for each in self._processes:
+        for each in self.processes:
             each.process.kill()
             each.process.join()
 
     def _is_settled(self) -> bool:
-        generations = {each.generation for each in self._processes}
-        numbers = [number for each in self._processes for number in each.assigned]
+        generations = {each.generation for each in self.processes}
+        numbers = [number for each in self.processes for number in each.assigned]
         return (
             len(generations) == 1
-            and all(each.is_settled for each in self._processes)
+            and all(each.is_settled for each in self.processes)
             and sorted(numbers) == sorted(self._all)
         )
 
@@ -152,7 +201,25 @@ class _Bench:
                 return told
 
 
-def _live(pipe: Connection, url: str, session_timeout_ms: int, strategy: str) -> None:
+def _live_together(
+    begin: Barrier, pipes: list[Connection], url: str, session_timeout_ms: int, strategy: str
+) -> None:
+    """Several members, each on a thread of its own."""
+    arguments = url, session_timeout_ms, strategy, begin
+    threads = [threading.Thread(target=_live, args=(pipe, *arguments)) for pipe in pipes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _live(
+    pipe: Connection,
+    url: str,
+    session_timeout_ms: int,
+    strategy: str,
+    begin: Barrier | None = None,
+) -> None:
     """A member: releases what is revoked at once, and tells what it has."""
     changed = threading.Event()
     config = ConsumerConfig.parse(
@@ -172,6 +239,8 @@ def _live(pipe: Connection, url: str, session_timeout_ms: int, strategy: str) ->
             changed.set()
 
     threading.Thread(target=listen, daemon=True).start()
+    if begin is not None:
+        begin.wait(_PATIENCE_S)
     member.join([TOPIC])
     while True:
         if is_leaving.is_set():
@@ -180,7 +249,7 @@ def _live(pipe: Connection, url: str, session_timeout_ms: int, strategy: str) ->
             return
         with suppress(UnknownMemberIdError):
             status = member.poll()
-            if status.revoking:
+            while status.revoking:  # more may be revoked by then
                 status = member.release(status.revoking)
             numbers = frozenset(each.partition for each in status.assigned)
             now_ms = time.monotonic_ns() / 1e6

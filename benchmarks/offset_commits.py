@@ -1,32 +1,41 @@
 """Commits of positions: how long one takes, and how many a second several processes make.
 
     python -m benchmarks.offset_commits [--processes 8] [--members 4] [--seconds 10]
+    python -m benchmarks.offset_commits --kafka       # a real Kafka broker beside it
     python -m benchmarks.offset_commits --large       # 10,000 groups of 100 partitions
 
-Every commit that was acknowledged is looked for in the table afterwards.
+Every commit that was acknowledged is looked for in the table afterwards. Ours is synced, Kafka's
+is not, which is its default; its client is confluent-kafka.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from deltalake import DeltaTable
 
-from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from benchmarks.kafka_broker import KAFKA_VERSION, KafkaBroker, exit_status
+from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offset_commits import Request
 from spark_log.coordinator.offset_rows import PartitionKey, Row
 from spark_log.metadata import Cluster
 
 _PARTITIONS = 4
+_KAFKA = "kafka://"
+_COORDINATOR_TIMEOUT_S = 60
 
 
 def main() -> None:
@@ -35,10 +44,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--members", type=int, default=4, help="threads of each process")
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--kafka", action="store_true")
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--root", help="[default: a temporary directory]")
     options = parser.parse_args()
+    sys.exit(exit_status(lambda: _run(options)))
+
+
+def _run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="offset-commits-") as folder:
         root = options.root or str(Path(folder) / "root")
         Admin(root).create_topics([NewTopic("t", num_partitions=100)])
@@ -47,29 +61,78 @@ def main() -> None:
         else:
             _one_member(root, options.seconds)
             _many(root, options.processes, options.members, options.seconds)
+        if options.kafka:
+            with KafkaBroker() as broker:
+                broker.create_topic("t", _PARTITIONS)
+                address = _KAFKA + broker.bootstrap_servers
+                _one_member(address, options.seconds)
+                _many(address, options.processes, options.members, options.seconds)
 
 
 def _one_member(root: str, seconds: float) -> None:
     latencies_ms, _ = _commits(root, "one", seconds)
     print(
-        f"one member: {len(latencies_ms) / seconds:.0f} commits/s, "
+        f"{_name(root)}, one member: {len(latencies_ms) / seconds:.0f} commits/s, "
         f"p50 {np.percentile(latencies_ms, 50):.1f} ms, "
         f"p99 {np.percentile(latencies_ms, 99):.1f} ms"
     )
 
 
 def _commits(root: str, group: str, seconds: float) -> tuple[list[float], int]:
-    table = OffsetsTable(Cluster(root))
+    commit = _committer(root, group)
+    commit(0)
     latencies_ms: list[float] = []
     offset = 0
     until = time.monotonic() + seconds
     while (began := time.monotonic()) < until:
         offset += 1
-        position = OffsetAndMetadata(offset)
-        positions = {TopicPartition("t", at): position for at in range(_PARTITIONS)}
-        table.commit(group, positions, generation=1, member_id=group)
+        commit(offset)
         latencies_ms.append((time.monotonic() - began) * 1000)
     return latencies_ms, offset
+
+
+def _committer(root: str, group: str) -> Callable[[int], object]:
+    """Return what commits an offset in every partition, and waits for it."""
+    if root.startswith(_KAFKA):
+        import confluent_kafka
+
+        consumer = _kafka_consumer(root, group)
+
+        def commit_to_kafka(offset: int) -> object:
+            positions = [
+                confluent_kafka.TopicPartition("t", at, offset) for at in range(_PARTITIONS)
+            ]
+            return consumer.commit(offsets=positions, asynchronous=False)
+
+        until = time.monotonic() + _COORDINATOR_TIMEOUT_S
+        while True:
+            try:
+                commit_to_kafka(0)
+            except confluent_kafka.KafkaException:  # of a new broker: no coordinator yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+            else:
+                return commit_to_kafka
+    table = OffsetsTable(Cluster(root))
+
+    def commit(offset: int) -> object:
+        position = OffsetAndMetadata(offset)
+        positions = {TopicPartition("t", at): position for at in range(_PARTITIONS)}
+        return table.commit(group, positions, generation=1, member_id=group)
+
+    return commit
+
+
+def _kafka_consumer(root: str, group: str) -> Any:
+    from confluent_kafka import Consumer
+
+    servers = root.removeprefix(_KAFKA)
+    return Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 2})
+
+
+def _name(root: str) -> str:
+    return f"Kafka {KAFKA_VERSION}" if root.startswith(_KAFKA) else "spark-log"
 
 
 def _process(
@@ -82,8 +145,7 @@ def _process(
         latencies_ms, offset = _commits(root, group, seconds)
         found.append((group, latencies_ms, offset))
 
-    warm = OffsetsTable(Cluster(root))
-    warm.commit(f"warm{number}", {TopicPartition("t", 0): OffsetAndMetadata(1)})
+    _committer(root, f"warm{number}")(1)
     begin.wait()
     threads = [threading.Thread(target=member, args=(at,)) for at in range(members)]
     for thread in threads:
@@ -97,9 +159,7 @@ def _many(root: str, processes: int, members: int, seconds: float) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     begin = context.Barrier(processes)  # when all have imported what they need
-    before = OffsetsTable(Cluster(root))
-    before.fetch("one")
-    first = DeltaTable(before.url).version()
+    first = _versions(root)
     started = [
         context.Process(target=_process, args=(root, number, members, seconds, results, begin))
         for number in range(processes)
@@ -110,28 +170,47 @@ def _many(root: str, processes: int, members: int, seconds: float) -> None:
     for process in started:
         process.join()
     latencies_ms = np.concatenate([latencies for _, latencies, _ in found])
-    table = OffsetsTable(Cluster(root))
-    versions = DeltaTable(table.url).version() - first
-    lost = 0
-    for group, _, last in found:
-        kept = table.history(group)
-        seen = set(zip(kept["partition"].to_pylist(), kept["offset"].to_pylist(), strict=True))
-        wanted = {(at, offset) for at in range(_PARTITIONS) for offset in range(1, last + 1)}
-        lost += len(wanted - seen)
+    versions = _versions(root) - first
+    lost = sum(_lost(root, group, last) for group, _, last in found)
     print(
-        f"{processes} processes x {members} members: {len(latencies_ms) / seconds:.0f} commits/s "
-        f"({versions / seconds:.0f} versions of the table/s), "
+        f"{_name(root)}, {processes} processes x {members} members: "
+        f"{len(latencies_ms) / seconds:.0f} commits/s"
+        f"{f' ({versions / seconds:.0f} versions of the table/s)' if versions else ''}, "
         f"p50 {np.percentile(latencies_ms, 50):.1f} ms, "
         f"p99 {np.percentile(latencies_ms, 99):.1f} ms, "
         f"most {latencies_ms.max():.0f} ms, {lost} positions lost"
     )
 
 
+def _versions(root: str) -> int:
+    """Return the version of the offsets table; Kafka has none."""
+    if root.startswith(_KAFKA):
+        return 0
+    return DeltaTable(OffsetsTable(Cluster(root)).url).version()
+
+
+def _lost(root: str, group: str, last: int) -> int:
+    """Return how many acknowledged positions are not there; of Kafka's the last alone are kept."""
+    if root.startswith(_KAFKA):
+        import confluent_kafka
+
+        named = [confluent_kafka.TopicPartition("t", at) for at in range(_PARTITIONS)]
+        kept = _kafka_consumer(root, group).committed(named, timeout=30)
+        return sum(each.offset != last for each in kept)
+    rows = OffsetsTable(Cluster(root)).history(group)
+    seen = set(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+    wanted = {(at, offset) for at in range(_PARTITIONS) for offset in range(1, last + 1)}
+    return len(wanted - seen)
+
+
 def _large(root: str, groups: int) -> None:
     cluster = Cluster(root)
     table = OffsetsTable(cluster)
     topic_id = cluster.topic("t").topic_id
-    rows = [Row(PartitionKey("t", topic_id, at), 1000 + at) for at in range(100)]
+    rows = [Row(PartitionKey("t", topic_id, at), 0) for at in range(100)]
+    with Producer(root) as producer:
+        for at in range(100):
+            producer.send("t", b"read by who resumes", partition=at)
     began = time.monotonic()
     shared = table._shared()
     for first in range(0, groups, 500):
@@ -146,23 +225,51 @@ def _large(root: str, groups: int) -> None:
         table.commit(f"group-{at * 37 % groups:05}", {TopicPartition("t", 0): OffsetAndMetadata(5)},
                      generation=1)  # fmt: skip
     print(f"{groups} groups of 100 partitions, made in {time.monotonic() - began:.0f} s")
+    cold, warm = [], []
+    for number in range(5):
+        ran = subprocess.run(
+            [sys.executable, "-c", _RESUME, root, str(groups // 3 + number)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        first, second = map(float, ran.stdout.split())
+        cold.append(first)
+        warm.append(second)
+    _print("resume of a consumer, from import to first record", cold)
+    _print("resume of a consumer, from Consumer() to first record, all imported", warm)
     context = multiprocessing.get_context("spawn")
-    for name, target in (("resume of a consumer (fetch in a new process)", _resume),
-                         ("spark-log groups describe", _describe)):  # fmt: skip
-        results = context.Queue()
-        for _ in range(5):
-            process = context.Process(target=target, args=(root, groups, results))
-            process.start()
-            process.join()
-        times = [results.get() for _ in range(5)]
-        print(f"{name}: {np.median(times):.0f} ms (most {max(times):.0f} ms)")
+    results = context.Queue()
+    for _ in range(5):
+        process = context.Process(target=_describe, args=(root, groups, results))
+        process.start()
+        process.join()
+    _print("spark-log groups describe", [results.get() for _ in range(5)])
 
 
-def _resume(root: str, groups: int, results: Queue[object]) -> None:
-    began = time.monotonic()
-    found = OffsetsTable(Cluster(root)).fetch(f"group-{groups // 3:05}")
-    results.put((time.monotonic() - began) * 1000)
-    assert len(found) == 100
+def _print(name: str, times_ms: list[float]) -> None:
+    print(f"{name}: {np.median(times_ms):.0f} ms (most {max(times_ms):.0f} ms)")
+
+
+_RESUME = """
+import sys, time
+root, number = sys.argv[1], int(sys.argv[2])
+
+def resume(group):
+    from spark_log import Consumer
+    consumer = Consumer("t", root=root, group_id=group, enable_auto_commit=False)
+    while not consumer.poll(60_000):
+        pass
+    took_ms = (time.monotonic() - began) * 1000
+    consumer.close()
+    return took_ms
+
+began = time.monotonic()
+first = resume(f"group-{number:05}")
+began = time.monotonic()  # the table is opened anew: nobody holds it
+print(first, resume(f"group-{number + 1000:05}"))
+"""
+"""Two consumers of two groups, one after the other, in a process of their own."""
 
 
 def _describe(root: str, groups: int, results: Queue[object]) -> None:

@@ -67,7 +67,7 @@ def _checked_offset_reset(value: str) -> str:
     return value
 
 
-class _ConfigModel(BaseModel):
+class ConfigModel(BaseModel):
     """What all config models share: Kafka's dotted names, frozen, unknown keys refused."""
 
     model_config = ConfigDict(
@@ -102,7 +102,7 @@ class _ConfigModel(BaseModel):
         return self.model_dump(by_alias=True)
 
 
-class TopicConfig(_ConfigModel):
+class TopicConfig(ConfigModel):
     """Settings of one topic, kept in the metadata log."""
 
     title: ClassVar[str] = "Topic"
@@ -181,7 +181,7 @@ class TopicConfig(_ConfigModel):
     )
 
 
-class ProducerConfig(_ConfigModel):
+class ProducerConfig(ConfigModel):
     """Settings of whoever writes."""
 
     title: ClassVar[str] = "Producer"
@@ -299,7 +299,7 @@ class ProducerConfig(_ConfigModel):
         return "none" if value is None else value
 
 
-class ConsumerConfig(_ConfigModel):
+class ConsumerConfig(ConfigModel):
     """Settings of whoever reads."""
 
     title: ClassVar[str] = "Consumer"
@@ -399,7 +399,8 @@ class ConsumerConfig(_ConfigModel):
     )
     client_rack: str = Field(
         default="",
-        description="Where the consumer runs: assignors prefer replicas in the same rack.",
+        description="Where the consumer runs: assignors prefer replicas in the same rack "
+        "(KIP-881). As long as a partition has one replica it makes no difference.",
     )
     session_timeout_ms: int = Field(
         default=45_000,
@@ -432,8 +433,12 @@ class ConsumerConfig(_ConfigModel):
     )
 
 
-class GroupConfig(_ConfigModel):
-    """Limits of consumer groups. In Kafka settings of the broker; here of who joins."""
+class GroupConfig(ConfigModel):
+    """Limits of consumer groups: of the whole cluster, kept in the metadata log.
+
+    `spark-log configs alter --entity-type brokers --entity-default` sets them, as in Kafka. They
+    count for who joins from then on.
+    """
 
     title: ClassVar[str] = "Group"
 
@@ -456,8 +461,21 @@ class GroupConfig(_ConfigModel):
         description="The greatest `session.timeout.ms` that a member may have.",
     )
 
+    @classmethod
+    def parse(cls, values: Mapping[str, object]) -> Self:
+        """See `ConfigModel.parse`."""
+        config = super().parse(values)
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if least > most:
+            raise InvalidConfigurationError(
+                f"group.min.session.timeout.ms is {least}, more than group.max.session.timeout.ms, "
+                f"{most}: nobody could join a group; set both",
+                key="group.min.session.timeout.ms",
+            )
+        return config
 
-class ToolConfig(_ConfigModel):
+
+class ToolConfig(ConfigModel):
     """Settings of the command line, read from ``spark-log.properties``."""
 
     title: ClassVar[str] = "Command line"
@@ -475,7 +493,7 @@ class ToolConfig(_ConfigModel):
     )
 
 
-MODELS: tuple[type[_ConfigModel], ...] = (
+MODELS: tuple[type[ConfigModel], ...] = (
     TopicConfig,
     ProducerConfig,
     ConsumerConfig,
@@ -503,7 +521,7 @@ def load_properties(path: str | Path) -> tuple[ToolConfig, dict[str, str]]:
         lose that prefix and go to the file system as they are.
 
     Raises:
-        InvalidConfigurationError: for a line without ``=``, and as `_ConfigModel.parse`.
+        InvalidConfigurationError: for a line without ``=``, and as `ConfigModel.parse`.
     """
     settings: dict[str, object] = {}
     storage_options: dict[str, str] = {}
@@ -553,7 +571,7 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keys_of(model: type[_ConfigModel]) -> Iterator[ConfigKey]:
+def _keys_of(model: type[ConfigModel]) -> Iterator[ConfigKey]:
     for field_name, field in model.model_fields.items():
         yield ConfigKey(
             name=field.alias or field_name,
@@ -586,7 +604,7 @@ def _allowed(field: FieldInfo) -> str:
     return ", ".join(parts)
 
 
-def unknown_key_error(model: type[_ConfigModel], name: str) -> InvalidConfigurationError:
+def unknown_key_error(model: type[ConfigModel], name: str) -> InvalidConfigurationError:
     """Return the error for a key that a model does not have; it names the nearest one."""
     keys = model.keys()
     close = nearest(name, keys)
@@ -598,9 +616,7 @@ def unknown_key_error(model: type[_ConfigModel], name: str) -> InvalidConfigurat
     )
 
 
-def _as_config_error(
-    model: type[_ConfigModel], error: ValidationError
-) -> InvalidConfigurationError:
+def _as_config_error(model: type[ConfigModel], error: ValidationError) -> InvalidConfigurationError:
     first = error.errors()[0]
     name = str(first["loc"][0])
     keys = model.keys()

@@ -140,6 +140,7 @@ class ConfigResourceType(IntEnum):
     """What has settings that are kept in the metadata log, with Kafka's numbers."""
 
     TOPIC = 2
+    BROKER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class ConfigResource:
 
     Attributes:
         resource_type: a `ConfigResourceType`, or its name in any case.
-        name: the topic's.
+        name: the topic's; empty for `BROKER`, whose settings are those of the whole cluster.
         configs: to describe: names of keys; None for all of them. To alter: key → new value, or
             key → ``(AlterConfigOp, value)``.
     """
@@ -183,9 +184,10 @@ class ConfigEntry:
     Attributes:
         name: the key.
         value: what counts; None where it is sensitive, or there is none.
-        source: ``DYNAMIC_TOPIC_CONFIG`` where the topic has a value of its own, ``DEFAULT_CONFIG``
-            where it has not.
-        default: what counts for topics that have no value of their own.
+        source: ``DYNAMIC_TOPIC_CONFIG`` where the topic has a value of its own,
+            ``DYNAMIC_DEFAULT_BROKER_CONFIG`` where the cluster has, ``DEFAULT_CONFIG`` where it has
+            not.
+        default: what counts where there is no value of its own.
         is_default: the source is ``DEFAULT_CONFIG``.
         is_sensitive: values of such keys are never shown.
         is_read_only: it can not be altered.

@@ -1,4 +1,4 @@
-"""``spark-log configs``: what settings topics have and where from, and changing them."""
+"""``spark-log configs``: what settings topics and the cluster have, where from, changing them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigRe
 
 app = typer.Typer(rich_markup_mode=None)
 
+_CLUSTER = "<default>"
+"""What Kafka calls the settings that count for all brokers."""
+
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
 
 
@@ -25,14 +28,20 @@ class EntityType(StrEnum):
     """What ``--entity-type`` takes: of kafka-configs' kinds, those that have settings here."""
 
     TOPICS = "topics"
+    BROKERS = "brokers"
 
 
 EntityTypeOption = Annotated[
-    EntityType, typer.Option("--entity-type", help="As kafka-configs; there are only topics.")
+    EntityType,
+    typer.Option("--entity-type", help="As kafka-configs; brokers: limits of consumer groups."),
 ]
 EntityNameOption = Annotated[
     list[str] | None,
     typer.Option("--entity-name", metavar="NAME", help="A topic, as kafka-configs names it."),
+]
+EntityDefaultOption = Annotated[
+    bool,
+    typer.Option("--entity-default", help="With brokers: of the whole cluster. There is no other."),
 ]
 
 
@@ -49,23 +58,32 @@ def describe_configs(
     ] = False,
     entity_type: EntityTypeOption = EntityType.TOPICS,
     entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
 ) -> None:
-    """Describe settings of topics, and where they come from.
+    """Describe settings, and where they come from.
 
-    Without --all only what topics have of their own. --json tells also what each setting means.
+    Of topics, or of the whole cluster. Without --all only what they have of their own. --json tells
+    also what each setting means.
     """
     admin = root.admin()
-    names = _named(topics, entity_name) or admin.list_topics()
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    kind, names = _resources(entity_type, entity_default, topics, entity_name)
+    names = names or admin.list_topics()
+    resources = [ConfigResource(kind, name) for name in names]
     described = admin.describe_configs(resources, config_filter="all" if every else "modified")
-    entries = [(name, entry) for name in names for entry in described["topic"][name].values()]
+    entries = [
+        (name, entry)
+        for of_kind in described.values()
+        for name in names
+        for entry in of_kind[name].values()
+    ]
     if output.is_json:
-        print_json({"configs": [_document(name, entry) for name, entry in entries]})
+        key = kind.name.lower()
+        print_json({"configs": [_document(key, name, entry) for name, entry in entries]})
         return
     if not entries:
         print_note("All settings are as they are by default; --all shows them.")
         return
-    columns = ["Topic", "Key", "Value", "Source", "Default", "Type"]
+    columns = [kind.name.capitalize(), "Key", "Value", "Source", "Default", "Type"]
     print_table(columns, [_row(name, entry) for name, entry in entries])
 
 
@@ -101,15 +119,17 @@ def alter_configs(
     ] = None,
     entity_type: EntityTypeOption = EntityType.TOPICS,
     entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything and change nothing.")
     ] = False,
 ) -> None:
-    """Change settings of topics.
+    """Change settings.
 
-    All that is asked for, or nothing; settings that are not named stay as they are.
+    Of topics, or of the whole cluster. All that is asked for, or nothing; settings that are not
+    named stay as they are.
     """
-    names = _named(topics, entity_name)
+    kind, names = _resources(entity_type, entity_default, topics, entity_name)
     if not names:
         raise InvalidConfigurationError("which topic? Name it behind `configs alter`")
     pairs = [*_file_pairs(add_config_file), *_pairs(add_config or [])]
@@ -124,15 +144,30 @@ def alter_configs(
         )
     changes: dict[str, object] = {key: _without_brackets(value) for key, value in added.items()}
     changes |= dict.fromkeys(deleted, (AlterConfigOp.DELETE, None))
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name, changes) for name in names]
+    resources = [ConfigResource(kind, name, changes) for name in names]
     root.admin().alter_configs(resources, validate_only=validate_only)
-    text = f"{'Could alter' if validate_only else 'Altered'} {', '.join(names)}."
-    document: dict[str, object] = {"topics": names, "set": sorted(added), "deleted": deleted}
+    shown = ", ".join(name or _CLUSTER for name in names)
+    text = f"{'Could alter' if validate_only else 'Altered'} {shown}."
+    document: dict[str, object] = {entity_type: names, "set": sorted(added), "deleted": deleted}
     output.answer(text, document | {"validate_only": validate_only})
 
 
-def _named(topics: list[str] | None, entity_names: list[str] | None) -> list[str]:
-    return list(dict.fromkeys([*(topics or []), *(entity_names or [])]))
+def _resources(
+    entity_type: EntityType,
+    entity_default: bool,
+    topics: list[str] | None,
+    entity_names: list[str] | None,
+) -> tuple[ConfigResourceType, list[str]]:
+    """Return whose settings are meant: the kind, and names; none where none is given."""
+    names = list(dict.fromkeys([*(topics or []), *(entity_names or [])]))
+    if entity_type is EntityType.BROKERS:
+        return ConfigResourceType.BROKER, names or [""]
+    if entity_default:
+        raise InvalidConfigurationError(
+            "--entity-default: topics have no settings in common here; give it with --entity-type "
+            "brokers, or name topics"
+        )
+    return ConfigResourceType.TOPIC, names
 
 
 def _pairs(options: list[str]) -> list[str]:
@@ -151,9 +186,9 @@ def _without_brackets(value: str) -> str:
     return text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
 
 
-def _document(topic: str, entry: ConfigEntry) -> dict[str, object]:
+def _document(kind: str, name: str, entry: ConfigEntry) -> dict[str, object]:
     return {
-        "topic": topic,
+        kind: name,
         "name": entry.name,
         "value": entry.value,
         "source": entry.source,
@@ -166,6 +201,6 @@ def _document(topic: str, entry: ConfigEntry) -> dict[str, object]:
     }
 
 
-def _row(topic: str, entry: ConfigEntry) -> list[object]:
+def _row(name: str, entry: ConfigEntry) -> list[object]:
     default = "" if entry.default is None else entry.default
-    return [topic, entry.name, entry.value, entry.source, default, entry.type]
+    return [name or _CLUSTER, entry.name, entry.value, entry.source, default, entry.type]

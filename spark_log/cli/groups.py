@@ -13,6 +13,7 @@ from spark_log.cli.group_options import (
     GroupOption,
     GroupsArgument,
     TopicOption,
+    chosen_groups,
 )
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.groups_repair import repair_groups
@@ -79,7 +80,7 @@ def describe_groups(
     if members and state:
         raise InvalidConfigurationError("--members or --state: take one of the two")
     admin = _admin(root)
-    described = admin.describe_groups(_named(admin, groups, group, all_groups))
+    described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
     if members:
         _print_members(output, described, verbose)
     elif state:
@@ -103,7 +104,7 @@ def group_members(
     The same as describe --members.
     """
     admin = _admin(root)
-    described = admin.describe_groups(_named(admin, groups, group, all_groups))
+    described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
     _print_members(output, described, verbose)
 
 
@@ -122,7 +123,7 @@ def delete_groups(
     Their positions are gone. Asks first, on a terminal.
     """
     admin = _admin(root)
-    names = _named(admin, groups, group, all_groups)
+    names = chosen_groups(admin, groups, group, all_groups)
     admin.describe_groups(names)
     if names and not yes and not is_confirmed(f"Delete {counted(len(names), 'group')}?"):
         print_note("Nothing was deleted.")
@@ -171,19 +172,6 @@ app.command("repair")(repair_groups)
 
 def _admin(root: Root) -> Admin:
     return Admin(root.url, storage_options=root.storage_options)
-
-
-def _named(
-    admin: Admin, groups: list[str] | None, group: list[str] | None, all_groups: bool
-) -> list[str]:
-    names = list(dict.fromkeys([*(groups or []), *(group or [])]))
-    if all_groups and names:
-        raise InvalidConfigurationError("--all-groups, or names of groups: take one of the two")
-    if all_groups:
-        return [each.group_id for each in admin.list_groups()]
-    if not names:
-        raise InvalidConfigurationError("which group? Name it, or give --all-groups")
-    return names
 
 
 def _print_lag(output: Output, admin: Admin, described: dict[str, GroupDescription]) -> None:

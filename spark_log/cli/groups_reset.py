@@ -18,6 +18,7 @@ from spark_log.cli.group_options import (
     GroupOption,
     GroupsArgument,
     TopicOption,
+    chosen_groups,
 )
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
@@ -103,10 +104,7 @@ def reset_offsets(
     _check_scope(bool(topic), all_topics, from_file is not None)
     cluster = root.cluster()
     admin = Admin(root.url, storage_options=root.storage_options)
-    names = list(dict.fromkeys([*(groups or []), *(group or [])]))
-    if bool(names) == all_groups:
-        raise InvalidConfigurationError("which group? Name it, or give --all-groups")
-    names = names or [each.group_id for each in admin.list_groups()]
+    names = chosen_groups(admin, groups, group, all_groups)
     planned = _read_plan(from_file, names) if from_file else {}
     from_ms = _time_ms(cluster, to_datetime, by_duration)
     at_us = parse_time_us("--to-committed-at", to_committed_at) if to_committed_at else 0
@@ -115,6 +113,8 @@ def reset_offsets(
         _check_empty(admin, name)
         resets = OffsetResets(cluster, admin, name)
         some = parse_partitions(cluster.image(), topic) if topic else sorted(resets.committed())
+        if all_topics and not some and to_committed_at is None:
+            admin.describe_groups([name])  # which says so where there is no such group
         ways: dict[str, Callable[[], Resets]] = {
             "--to-earliest": partial(resets.to_spec, some, OffsetSpec.EARLIEST),
             "--to-latest": partial(resets.to_spec, some, OffsetSpec.LATEST),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
+from spark_log.consumer.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.fetcher import Fetcher, Taken
 from spark_log.consumer.log_lookup import LogLookup
 from spark_log.consumer.membership import Membership, Share
@@ -48,6 +49,7 @@ class Assignment:
         membership: Membership,
         committer: Committer | None,
         auto_commit: AutoCommit,
+        metrics: CoordinatorMetrics,
     ) -> None:
         """Begin with nothing.
 
@@ -60,6 +62,7 @@ class Assignment:
             membership: decides what is assigned of a subscription.
             committer: of the group; None without one.
             auto_commit: commits what is about to be taken away.
+            metrics: told of rebalances, and of what a listener takes.
         """
         self.subscription = subscription
         self._cluster = cluster
@@ -69,6 +72,7 @@ class Assignment:
         self._membership = membership
         self._committer = committer
         self._auto_commit = auto_commit
+        self._metrics = metrics
         self._policy = offset_reset(config.auto_offset_reset)
         self._metadata_due_ms = -math.inf
         self._resolve_due_ms = -math.inf
@@ -126,9 +130,11 @@ class Assignment:
         try:
             if held and listener is not None:
                 if self._membership.is_lost():
-                    listener.on_partitions_lost(held)
+                    with self._metrics.callbacks["lost"].timed():
+                        listener.on_partitions_lost(held)
                 else:
-                    listener.on_partitions_revoked(held)
+                    with self._metrics.callbacks["revoked"].timed():
+                        listener.on_partitions_revoked(held)
         finally:
             self._committer.wait(timeout_ms)
             for named in list(self.subscription.partitions):
@@ -191,16 +197,19 @@ class Assignment:
 
     def _rebalance(self, image: MetadataImage, now_ms: float) -> None:
         self._warn_of_missing(image)
+        self._metrics.begin_rebalance()
         for _ in range(2):
             try:
                 self._take_share(image, now_ms)
             except UnknownMemberIdError as error:
+                self._metrics.failed_rebalances += 1
                 self._lose(set(self.subscription.partitions))
                 if isinstance(error, FencedInstanceIdError):
                     raise
                 _log.warning("joining the group again: %s", error)
                 self._membership.leave()
             except BaseException:  # mostly a listener's: the rest is done, or tried again, later
+                self._metrics.failed_rebalances += 1
                 self.request_update()
                 raise
             else:
@@ -222,6 +231,7 @@ class Assignment:
                 if isinstance(error.__cause__, PermissionError):
                     raise
                 _log.warning("the group cannot be changed just now, trying again: %s", error)
+                self._metrics.failed_rebalances += 1
                 self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
                 return
             self._lose({named for named in partitions if self._is_not_in(share, named, image)})
@@ -236,7 +246,9 @@ class Assignment:
         if known != added:  # this image is older than the group's, or a topic was just deleted
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
         if known and self.subscription.listener is not None:
-            self.subscription.listener.on_partitions_assigned(known)
+            with self._metrics.callbacks["assigned"].timed():
+                self.subscription.listener.on_partitions_assigned(known)
+        self._metrics.end_rebalance(share.generation, is_settled=share.is_settled)
 
     def _is_not_in(self, share: Share, named: TopicPartition, image: MetadataImage) -> bool:
         state = self.subscription.partitions[named]
@@ -252,7 +264,8 @@ class Assignment:
             return
         self._auto_commit.commit_now()
         if self.subscription.listener is not None:
-            self.subscription.listener.on_partitions_revoked(set(revoked))
+            with self._metrics.callbacks["revoked"].timed():
+                self.subscription.listener.on_partitions_revoked(set(revoked))
         self._drop(revoked)
 
     def _lose(self, lost: Collection[TopicPartition]) -> None:
@@ -260,7 +273,8 @@ class Assignment:
         if not lost:
             return
         if self.subscription.listener is not None:
-            self.subscription.listener.on_partitions_lost(set(lost))
+            with self._metrics.callbacks["lost"].timed():
+                self.subscription.listener.on_partitions_lost(set(lost))
         self._drop(lost)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
 
+from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.membership import Membership
 from spark_log.consumer.subscription import Subscription
 from spark_log.metadata import Cluster
@@ -15,6 +16,7 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.coordinator import OffsetsTable
+    from spark_log.coordinator.memberless_commits import MemberlessCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -28,6 +30,7 @@ class Committer:
         group_id: str,
         membership: Membership,
         subscription: Subscription,
+        latency: Latency,
     ) -> None:
         """Commit for a consumer.
 
@@ -36,16 +39,18 @@ class Committer:
             group_id: the group.
             membership: in whose name, where the consumer subscribes.
             subscription: tells whether it does; who assigns partitions by hand is no member.
+            latency: told of commits that took effect.
         """
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
         self._subscription = subscription
         self._opened: OffsetsTable | None = None
+        self._memberless: MemberlessCommits | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
         self._opening = threading.Lock()
-        self.commits = 0
+        self._latency = latency
 
     def committed(self) -> Offsets:
         """Return the group's position in every partition that it has one in.
@@ -69,12 +74,13 @@ class Committer:
 
         Returns:
             What is done when they are durable; its exceptions are those of `OffsetsTable.commit`,
-            for a member those of `Membership.commit` too.
+            for a member those of `Membership.commit` too, for who is none those of
+            `MemberlessCommits.commit`.
         """
-        commit = self._commit_as_member if self._subscription.is_subscribed else self._commit
+        is_member = self._subscription.is_subscribed
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
-        self._last = self._thread.submit(commit, dict(offsets), dict(topic_ids))
+        self._last = self._thread.submit(self._commit, dict(offsets), dict(topic_ids), is_member)
         return self._last
 
     def wait(self, timeout_ms: float | None = None) -> None:
@@ -88,17 +94,21 @@ class Committer:
             self._thread.shutdown(wait=waits)
             self._thread = None
 
-    def _commit_as_member(self, offsets: Offsets, topic_ids: dict[str, str]) -> None:
-        if offsets:
-            self._membership.commit(offsets, topic_ids)
-        self.commits += 1
+    def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
+        with self._latency.timed():
+            if not offsets:
+                return
+            if is_member:
+                self._membership.commit(offsets, topic_ids)
+            else:
+                self._memberless_commits().commit(offsets, topic_ids)
 
-    def _commit(self, offsets: Offsets, topic_ids: dict[str, str]) -> None:
-        table = self._table()
-        # Of a lower one it would be refused, or an earlier member's position would go before it.
-        generation = table.generation(self._group_id)
-        table.commit(self._group_id, offsets, generation=generation, topic_ids=topic_ids)
-        self.commits += 1
+    def _memberless_commits(self) -> MemberlessCommits:
+        if self._memberless is None:
+            from spark_log.coordinator.memberless_commits import MemberlessCommits
+
+            self._memberless = MemberlessCommits(self._cluster, self._table(), self._group_id)
+        return self._memberless
 
     def _table(self) -> OffsetsTable:
         with self._opening:

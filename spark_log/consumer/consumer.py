@@ -21,6 +21,7 @@ from spark_log.consumer.assignment import Assignment
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
 from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory, TableFactory
+from spark_log.consumer.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.fetched_batch import FetchedRows
 from spark_log.consumer.fetcher import Fetcher, Taken
 from spark_log.consumer.group_membership import GroupMembership
@@ -117,11 +118,20 @@ class Consumer:
             now_ms=clock.monotonic_ms,
         )
         subscription = Subscription()
-        membership: Membership = LoneMember()
+        self._membership: Membership = LoneMember()
+        self._group_metrics = CoordinatorMetrics(clock.monotonic_ms)
         self._committer = None
         if group_id is not None:
-            membership = GroupMembership(self._cluster, group_id, self.config, self._fetcher.wake)
-            self._committer = Committer(self._cluster, group_id, membership, subscription)
+            self._membership = GroupMembership(
+                self._cluster, group_id, self.config, self._fetcher.wake, self._group_metrics
+            )
+            self._committer = Committer(
+                self._cluster,
+                group_id,
+                self._membership,
+                subscription,
+                self._group_metrics.commits,
+            )
         self._auto_commit = AutoCommit(
             subscription,
             self._committer if self.config.enable_auto_commit else None,
@@ -134,9 +144,10 @@ class Consumer:
             self._fetcher,
             self._lookup,
             subscription,
-            membership,
+            self._membership,
             self._committer,
             self._auto_commit,
+            self._group_metrics,
         )
         self._records = RecordFactory(key_deserializer, value_deserializer)
         self._tables = TableFactory()
@@ -582,7 +593,8 @@ class Consumer:
             InvalidGroupIdError: the consumer has no group.
             UnknownTopicOrPartitionError: there is no such topic or partition; nothing is done.
             CommitFailedError: it could not be committed; of a member of a group also: it does not
-                have one of the partitions any more, and others may read it again.
+                have one of the partitions any more, and others may read it again; of who does not
+                subscribe: the group has members.
             UnknownOutcomeError: whether it was is not known; commit again.
         """
         with self._use():
@@ -689,7 +701,9 @@ class Consumer:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return what was counted so far, by group and name, as in Kafka.
 
-        ``records-lag-max`` goes by the ends that the fetcher saw last.
+        ``records-lag-max`` goes by the ends that the fetcher saw last. Of commits, joins,
+        rebalances and heartbeats see `CoordinatorMetrics`; latencies are in milliseconds, and of
+        all since the consumer was made.
         """
         with self._use():
             positions = self._assignment.subscription.positions()
@@ -698,7 +712,6 @@ class Consumer:
                 for named, at in positions.items()
                 if (end := self._fetcher.end_offset(named)) is not None
             ]
-            commits = 0 if self._committer is None else self._committer.commits
             return {
                 "consumer-metrics": {"poll-total": self._counts["polls"]},
                 "consumer-fetch-manager-metrics": {
@@ -709,7 +722,8 @@ class Consumer:
                 },
                 "consumer-coordinator-metrics": {
                     "assigned-partitions": len(self._assignment.subscription.partitions),
-                    "commit-total": commits,
+                    **self._group_metrics.figures(),
+                    **self._membership.figures(),
                 },
             }
 

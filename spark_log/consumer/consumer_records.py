@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Final, NoReturn, Protocol
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.consumer.fetched_batch import FetchedRows
 from spark_log.errors import RecordDeserializationError
+from spark_log.record.arrays import int_array, ints_of, text_scalar
 from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE
 from spark_log.types import ConsumerRecord
 
@@ -33,6 +34,9 @@ TABLE_SCHEMA: Final = pa.schema(
 is made for each topic and sliced."""
 
 Headers = list[tuple[str, bytes | None]]
+
+
+_Value = TypeVar("_Value")
 
 
 class _NoHeaders(Headers):
@@ -91,7 +95,8 @@ class RecordFactory:
             the error that names it.
         """
         named = rows.partition
-        keys, values = _bytes(rows.column("key")), _bytes(rows.column("value"))
+        # As lists of bytes as fast as by way of numpy, which imports pandas: see `record.arrays`.
+        keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
         offsets = rows.offsets().tolist()
         times_ms = _times_ms(rows).tolist()
         headers = _headers(rows.column("headers"))
@@ -142,9 +147,9 @@ class TableFactory:
     """Makes Arrow tables of rows: keys, values, timestamps and headers are not copied."""
 
     def __init__(self) -> None:
-        self._topics = _Constants(pa.string())
-        self._partitions = _Constants(pa.int32())
-        self._types = _Constants(pa.int32())
+        self._topics = _Constants(text_scalar)
+        self._partitions = _Constants(_int32_scalar)
+        self._types = _Constants(_int32_scalar)
 
     def table(self, taken: Iterable[FetchedRows]) -> pa.Table:
         """Return a table of `TABLE_SCHEMA`; one chunk for each of the arguments."""
@@ -158,7 +163,7 @@ class TableFactory:
                 rows.column("value"),
                 self._topics.repeated(named.topic, rows.count),
                 self._partitions.repeated(named.partition, rows.count),
-                pa.array(rows.offsets()),
+                int_array(rows.offsets(), pa.int64()),
                 rows.column("timestamp"),
                 self._types.repeated(rows.batch.timestamp_type, rows.count),
                 rows.column("headers"),
@@ -167,30 +172,28 @@ class TableFactory:
         )
 
 
-class _Constants:
+class _Constants(Generic[_Value]):
     """Columns of one value, cut out of the longest that was asked for."""
 
-    def __init__(self, kind: pa.DataType) -> None:
-        self._kind = kind
-        self._columns: dict[object, pa.Array] = {}
+    def __init__(self, scalar: Callable[[_Value], pa.Scalar]) -> None:
+        self._scalar = scalar
+        self._columns: dict[_Value, pa.Array] = {}
 
-    def repeated(self, value: object, count: int) -> pa.Array:
+    def repeated(self, value: _Value, count: int) -> pa.Array:
         column = self._columns.get(value)
         if column is None or len(column) < count:
-            column = pa.repeat(pa.scalar(value, self._kind), max(count, 1024))
+            column = pa.repeat(self._scalar(value), max(count, 1024))
             self._columns[value] = column
         return column.slice(0, count)
 
 
-def _bytes(column: pa.Array) -> list[bytes | None]:
-    """Return the values: by way of numpy four times as fast as ``to_pylist``."""
-    values: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
-    return values
+def _int32_scalar(value: int) -> pa.Scalar:
+    return int_array([value], pa.int32())[0]
 
 
 def _times_ms(rows: FetchedRows) -> np.ndarray:
-    times_us: np.ndarray = rows.column("timestamp").view(pa.int64()).to_numpy()
-    return times_us // 1000
+    times_ms: np.ndarray = ints_of(rows.column("timestamp"), np.int64) // 1000
+    return times_ms
 
 
 def _headers(column: pa.Array) -> list[Headers]:
@@ -200,9 +203,9 @@ def _headers(column: pa.Array) -> list[Headers]:
         return [NO_HEADERS] * count
     pairs = column.flatten()  # without what null rows and other slices hold
     names = pairs.field("key").to_pylist()
-    values = _bytes(pairs.field("value"))
+    values = pairs.field("value").to_pylist()
     flat = list(zip(names, values, strict=True))
-    lengths = np.asarray(column.value_lengths().fill_null(0))
+    lengths = ints_of(column.value_lengths(), np.int32)
     ends = np.cumsum(lengths)
     starts = ends - lengths
     spans = zip(starts.tolist(), ends.tolist(), strict=True)

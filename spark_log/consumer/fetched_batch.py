@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log import LogBatch
+from spark_log.record.arrays import ints_of
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 from spark_log.types import TopicPartition
 
@@ -82,7 +83,9 @@ class FetchedRows:
         """Return the offset of every row, int64."""
         batch = self.batch
         if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
-            offsets: np.ndarray = self.column(OFFSET_DELTA_FIELD.name).to_numpy().astype(np.int64)
+            offsets: np.ndarray = ints_of(self.column(OFFSET_DELTA_FIELD.name), np.int32).astype(
+                np.int64
+            )
             offsets += batch.segment_base_offset
             return offsets
         first = batch.base_offset + self.start

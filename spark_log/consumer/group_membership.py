@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
 from spark_log.config import ConsumerConfig
+from spark_log.consumer.coordinator_metrics import CoordinatorMetrics, seconds_since
 from spark_log.consumer.membership import Share
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
 from spark_log.metadata import Cluster
@@ -36,6 +37,7 @@ class GroupMembership:
         group_id: str,
         config: ConsumerConfig,
         on_change: Callable[[], None],
+        metrics: CoordinatorMetrics | None = None,
     ) -> None:
         """Get ready; touches nothing.
 
@@ -44,11 +46,14 @@ class GroupMembership:
             group_id: the group.
             config: the consumer's.
             on_change: called on another thread when `has_news`.
+            metrics: told of joins.
         """
         self._cluster = cluster
         self._group_id = group_id
         self._config = config
         self._on_change = on_change
+        self._metrics = metrics or CoordinatorMetrics(cluster.clock.monotonic_ms)
+        self._beats_before = 0
         self._member: GroupMember | None = None
         self._topics: frozenset[str] = frozenset()
         self._told: GroupStatus | None = None
@@ -85,14 +90,15 @@ class GroupMembership:
         try:
             member = self._opened()
             if self._told is None or self._topics != topics:
-                member.join(topics)
+                with self._metrics.joins.timed():
+                    member.join(topics)
                 self._topics = frozenset(topics)
             status = self._told = member.poll()
         except FencedInstanceIdError as error:
             self._fenced = error
             raise
         ids = {name: topic.topic_id for name, topic in status.topics.items()}
-        return Share(status.assigned, status.revoking, ids)
+        return Share(status.assigned, status.revoking, ids, status.generation, status.is_settled)
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """See `Membership.release`."""
@@ -146,6 +152,18 @@ class GroupMembership:
             self._finalizer.detach()
         if member is not None:
             member.close()
+            self._beats_before += member.heartbeats.total
+
+    def figures(self) -> dict[str, float]:
+        """See `Membership.figures`."""
+        counts = None if self._member is None else self._member.heartbeats
+        last_ms = None if counts is None or not counts.total else counts.last_ms
+        return {
+            "heartbeat-total": self._beats_before + (counts.total if counts else 0),
+            "last-heartbeat-seconds-ago": seconds_since(
+                last_ms, self._cluster.clock.monotonic_ms()
+            ),
+        }
 
     def _opened(self) -> GroupMember:
         if self._member is None:

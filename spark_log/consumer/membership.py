@@ -48,11 +48,15 @@ class Share:
         assigned: what it is to read.
         revoking: what it is to stop reading, and to `Membership.release` then.
         topic_ids: of the topics that these are in.
+        generation: of the group; 0 without one.
+        is_settled: nothing is on its way from one member to another.
     """
 
     assigned: frozenset[TopicPartition]
     revoking: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
+    generation: int = 0
+    is_settled: bool = True
 
 
 class Membership(Protocol):
@@ -113,6 +117,9 @@ class Membership(Protocol):
     def leave(self) -> None:
         """Give up the place; harmless when done twice. A static member's waits for it (KIP-345)."""
 
+    def figures(self) -> dict[str, float]:
+        """Return what it counts, by Kafka's names of metrics."""
+
 
 class LoneMember:
     """Has everything, and commits nothing."""
@@ -159,3 +166,7 @@ class LoneMember:
     def leave(self) -> None:
         """See `Membership.leave`."""
         self._held.clear()
+
+    def figures(self) -> dict[str, float]:
+        """See `Membership.figures`: nothing."""
+        return {}

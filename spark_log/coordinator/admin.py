@@ -41,6 +41,7 @@ class Admin(TopicAdmin):
                 ``Reconciling``.
 
         Raises:
+            InvalidConfigurationError: there is no such state.
             StorageError: groups or positions cannot be read.
         """
         return self._groups.list_groups(states_filter)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.errors import NotFoundError, StorageError
+from spark_log.record.arrays import text_scalar
 from spark_log.storage import Store
 
 ROW_GROUP_ROWS = 16_384
@@ -199,13 +199,6 @@ class DataFiles:
             f"{self._directory} is damaged: {what}; see what can be saved: spark-log groups repair",
             path=self._directory,
         )
-
-
-def text_scalar(text: str) -> pa.Scalar:
-    """Return a text as Arrow's. `pyarrow.scalar` imports pandas where there is one: 0.3 s."""
-    data = text.encode()
-    ends = pa.py_buffer(struct.pack("<ii", 0, len(data)))
-    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])[0]
 
 
 class _RangedFile(io.RawIOBase):

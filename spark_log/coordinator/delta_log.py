@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.clock import Clock
-from spark_log.coordinator.delta_files import DataFile, text_scalar
+from spark_log.coordinator.delta_files import DataFile
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,
@@ -35,6 +35,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
+from spark_log.record.arrays import text_scalar
 from spark_log.storage import Store
 
 _READER_VERSION, _WRITER_VERSION = 1, 2

@@ -22,6 +22,9 @@ from spark_log.coordinator.group_records import (
 from spark_log.errors import CorruptRecordError
 from spark_log.types import TopicPartition
 
+GROUP_STATES = ("Empty", "Stable", "Reconciling")
+"""What a group may be; see `Group.state`."""
+
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
@@ -41,6 +44,7 @@ class Member:
         member_id: unique for ever: who comes back has another one.
         instance_id: ``group.instance.id`` of a static member (KIP-345).
         client_id: for people.
+        client_host: name of the machine that it runs on; for people.
         rack: where it reads best.
         topics: what it subscribes to by name.
         pattern: or the regular expression that names are matched against, from their start.
@@ -55,6 +59,7 @@ class Member:
     member_id: str
     instance_id: str | None = None
     client_id: str = ""
+    client_host: str = ""
     rack: str | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from spark_log.coordinator.group import Member
+from spark_log.coordinator.group import GROUP_STATES, Member
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.coordinator.group_descriptions import (
     GroupDescription,
@@ -32,6 +32,7 @@ from spark_log.errors import (
     GroupNotEmptyError,
     GroupSubscribedToTopicError,
     IllegalGenerationError,
+    InvalidConfigurationError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     nearest,
@@ -64,6 +65,7 @@ class GroupAdmin:
 
     def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
         """See `Admin.list_groups`."""
+        wanted = None if states is None else {_state(state) for state in states}
         logged = list_group_ids(self._cluster.store, self._cluster.clock)
         views = dict(zip(logged, self._of_each(self._view, logged), strict=True))
         with_positions = self.table.groups_with_positions()
@@ -79,8 +81,7 @@ class GroupAdmin:
                     "Empty" if view is None else view.group.state,
                 )
             )
-        wanted = None if states is None else {state.lower() for state in states}
-        return [each for each in found if wanted is None or each.group_state.lower() in wanted]
+        return [each for each in found if wanted is None or each.group_state in wanted]
 
     def describe(self, group_id: str) -> GroupDescription:
         """See `Admin.describe_groups`."""
@@ -271,6 +272,15 @@ class GroupAdmin:
             return list(pool.map(look, wanted))
 
 
+def _state(text: str) -> str:
+    for state in GROUP_STATES:
+        if state.lower() == text.strip().lower():
+            return state
+    raise InvalidConfigurationError(
+        f"no group is in a state {text!r}; expected {', '.join(GROUP_STATES)}"
+    )
+
+
 def _check_empty(view: GroupView, what: str) -> None:
     members = tuple(view.group.members)
     if members:
@@ -287,7 +297,7 @@ def _described(member: Member) -> MemberDescription:
         member.member_id,
         member.instance_id,
         member.client_id,
-        "",
+        member.client_host,
         tuple(sorted(member.owned)),
         tuple(sorted(member.revoking)),
         tuple(sorted(member.pending)),

@@ -70,8 +70,9 @@ def join(group: Group, member: Member, topics: Topics, config: GroupConfig) -> G
         return _changed(group, "join", members, topics, [member, before])
     if len(group.members) >= config.group_max_size:
         raise GroupMaxSizeReachedError(
-            f"group {group.group_id!r} has {len(group.members)} members, which is group.max.size; "
-            f"raise it, or end another member first"
+            f"group {group.group_id!r} has {len(group.members)} of at most "
+            f"{config.group_max_size} members (group.max.size of the cluster); raise that, or end "
+            f"another member first"
         )
     return _changed(group, "join", {**group.members, member.member_id: member}, topics, [member])
 
@@ -166,6 +167,8 @@ def _changed(
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
+        # Without racks: a partition has one replica, near to all alike. With replication they come
+        # with the topics, and `client.rack` begins to count.
         target = assignor(protocol).assign(counts, subscriptions)
         members = _step(members, target)
     after = Group(group.group_id, group.generation + 1, protocol, relevant, members)
@@ -239,7 +242,8 @@ def _check_session_timeout(member: Member, config: GroupConfig) -> None:
     if not least <= member.session_timeout_ms <= most:
         raise InvalidSessionTimeoutError(
             f"session.timeout.ms is {member.session_timeout_ms}, expected "
-            f"{least} (group.min.session.timeout.ms) to {most} (group.max.session.timeout.ms)"
+            f"{least} (group.min.session.timeout.ms of the cluster) to {most} "
+            f"(group.max.session.timeout.ms)"
         )
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from spark_log.clock import Clock
-from spark_log.config import GroupConfig, TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.coordinator import group_changes
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import Group, GroupTopic, Member
 from spark_log.coordinator.group_log import Decide, GroupLog
 from spark_log.coordinator.group_records import GroupRecord
-from spark_log.coordinator.heartbeats import Heartbeats, HeartbeatWatch
+from spark_log.coordinator.heartbeats import HeartbeatCounts, Heartbeats, HeartbeatWatch
 from spark_log.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -98,6 +99,7 @@ class GroupCoordinator:
     Attributes:
         group_id: the group's.
         heartbeat_interval_ms: of this member.
+        heartbeats: that were written, for metrics.
     """
 
     log_class: ClassVar[type[GroupLog]] = GroupLog
@@ -107,7 +109,6 @@ class GroupCoordinator:
         cluster: GroupCluster,
         group_id: str,
         *,
-        config: GroupConfig | None = None,
         heartbeat_interval_ms: float = 3000,
         log_config: TopicConfig | None = None,
         new_id: Callable[[], str] = random_id,
@@ -117,7 +118,6 @@ class GroupCoordinator:
         Args:
             cluster: the opened root.
             group_id: any text; the group exists once somebody joined.
-            config: limits for those who join here.
             heartbeat_interval_ms: ``heartbeat.interval.ms``.
             log_config: of the group's log.
             new_id: makes what tells members apart.
@@ -126,7 +126,6 @@ class GroupCoordinator:
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self._cluster = cluster
         self._clock = cluster.clock
-        self._config = config or GroupConfig()
         self._new_id = new_id
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
         self._heartbeats = Heartbeats(cluster.store, group_id)
@@ -140,6 +139,7 @@ class GroupCoordinator:
         self._topics: dict[str, GroupTopic] = {}
         self._member: Member | None = None
         self._beats = 0
+        self.heartbeats = HeartbeatCounts()
         self._beat_due_ms = -math.inf
         self._look_due_ms = -math.inf
 
@@ -192,6 +192,7 @@ class GroupCoordinator:
             else self._member.member_id,
             instance_id,
             client_id,
+            socket.gethostname(),
             rack,
             tuple(sorted(set(topics))),
             pattern,
@@ -203,11 +204,14 @@ class GroupCoordinator:
             self._heartbeats.beat(member.member_id, 1)
             self._beats, self._beat_due_ms = 1, self._clock.monotonic_ms()
             self._beat_due_ms += self.heartbeat_interval_ms
+            self.heartbeats.note(self._clock.monotonic_ms())
 
         def decide(group: Group) -> GroupRecord | None:
             if not is_new:
                 self._check_present(group)
-            return group_changes.join(group, member, self._read_topics(), self._config)
+            topics = self._read_topics()
+            assert self._image is not None
+            return group_changes.join(group, member, topics, self._image.group_config())
 
         try:
             self._log.commit(decide)
@@ -375,6 +379,7 @@ class GroupCoordinator:
             self._beat_due_ms = now_ms + self.heartbeat_interval_ms / _LOOKS_PER_HEARTBEAT
         else:
             self._beat_due_ms = now_ms + self.heartbeat_interval_ms
+            self.heartbeats.note(now_ms)
 
     def _check_present(self, group: Group) -> Member:
         member = self._member

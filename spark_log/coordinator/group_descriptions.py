@@ -31,7 +31,7 @@ class MemberDescription:
         member_id: its id.
         group_instance_id: of a static member.
         client_id: what it calls itself.
-        client_host: where it runs; empty where that is not known.
+        client_host: name of the machine that it runs on; empty where that is not known.
         assignment: what it reads.
         revoking: what it may only commit before others get it.
         pending: what it gets as soon as others have released it.

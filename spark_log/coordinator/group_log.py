@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
@@ -31,7 +32,8 @@ from spark_log.log import PartitionLog
 from spark_log.log.file_names import StartMarker, parse_snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.spent_segments import spent_segments
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from spark_log.storage import Store
 
 GROUPS_DIRECTORY = "__consumer_groups"
@@ -78,18 +80,24 @@ class GroupLog:
         self._offset: int | None = None
         self._gaps = 0
 
-    def replay(self) -> list[GroupRecord]:
+    def replay(self) -> int:
         """Bring `group` up to the log's present end: where nothing is new, one look for a name.
 
+        Of several new records the last one alone is looked into: it holds everything.
+
         Returns:
-            What was replayed: the first time at most the newest record, then each one, unless
+            How many records were read: the first time at most the newest, then each one, unless
             others moved the log's start past some of them.
 
         Raises:
             CorruptRecordError: the log is damaged.
             StorageError: it cannot be read.
         """
-        replayed: list[GroupRecord] = []
+        return len(self._read_on())
+
+    def _read_on(self) -> list[bytes]:
+        """Do what `replay` does, and return the records that were read, as they are stored."""
+        found: list[bytes] = []
         while True:
             offset = self._newest_offset() if self._offset is None else self._offset
             try:
@@ -105,12 +113,10 @@ class GroupLog:
                 self._gaps += 1
                 continue
             if not batches:
-                return replayed
+                return found
             for batch in batches:
-                for value in batch.records.column("value").to_pylist():
-                    record = from_json(value)
-                    self.group = self.group.replay(record)
-                    replayed.append(record)
+                found += batch.records.column("value").to_pylist()
+            self.group = self.group.replay(from_json(found[-1]))
 
     def commit(self, decide: Decide) -> Group:
         """Append what ``decide`` answers, at the end of exactly the log that it was shown.
@@ -162,23 +168,23 @@ class GroupLog:
                 storage does not answer.
         """
         gaps = self._gaps
-        replayed = self.replay()
+        found = self._read_on()
         if change_ids and self._gaps != gaps:
             raise StorageError(
                 f"{self.directory}: a change's place in the log was deleted before it could be "
                 f"looked at; look whether the group has it",
                 path=self.directory,
             )
-        return any(record.change_id in change_ids for record in replayed)
+        return any(from_json(value).change_id in change_ids for value in found if change_ids)
 
     def _append(self, record: GroupRecord) -> None:
         after = self.group.replay(record)
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array([record.group_id.encode("utf-8", "surrogatepass")], pa.binary()),
-                pa.array([record.to_json()], pa.binary()),
+                binary_array([record.group_id.encode("utf-8", "surrogatepass")]),
+                binary_array([record.to_json()]),
                 pa.nulls(1, HEADERS_TYPE),
-                pa.array([self._clock.time_us()], TIMESTAMP_TYPE),
+                timestamp_array(np.array([self._clock.time_us()])),
             ],
             schema=RECORD_SCHEMA,
         )

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from spark_log.config import ConsumerConfig, GroupConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group_commits import FencedOffsets, GroupCommits
 from spark_log.coordinator.group_coordinator import GroupCluster, GroupCoordinator, GroupStatus
 from spark_log.coordinator.group_log import group_directory
+from spark_log.coordinator.heartbeats import HeartbeatCounts
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log.tail_reader import ProbeInterval
 from spark_log.storage.directory_watch import watch_directories
@@ -41,7 +42,6 @@ class GroupMember:
         table: FencedOffsets[Any] | None = None,
         *,
         config: ConsumerConfig | None = None,
-        group_config: GroupConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Get ready; touches nothing.
@@ -51,7 +51,6 @@ class GroupMember:
             group_id: any text.
             table: where positions are; None: `begin` and `commit` are not used.
             config: of the consumer.
-            group_config: limits of groups.
             on_change: called on the member's thread when there is something new for `poll` to tell.
         """
         self.group_id = group_id
@@ -62,7 +61,6 @@ class GroupMember:
         self._coordinator = GroupCoordinator(
             cluster,
             group_id,
-            config=group_config,
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
         self._commits = GroupCommits(table, group_id, self._seen, self._refresh) if table else None
@@ -119,6 +117,11 @@ class GroupMember:
             self._polled_ms = self._clock.monotonic_ms()
             self._told = self._seen()
             return self._told
+
+    @property
+    def heartbeats(self) -> HeartbeatCounts:
+        """How many heartbeats were written, and when the last one was."""
+        return self._coordinator.heartbeats
 
     def is_changed(self) -> bool:
         """Return whether `poll` has something to tell that it did not tell before."""

@@ -42,6 +42,7 @@ class MemberPart(_Part):
     member_id: str
     instance_id: str | None = None
     client_id: str = ""
+    client_host: str = ""
     rack: str | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None

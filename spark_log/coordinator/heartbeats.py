@@ -67,6 +67,23 @@ class Heartbeats:
 
 
 @dataclass(slots=True)
+class HeartbeatCounts:
+    """What a member tells of its own heartbeats.
+
+    Attributes:
+        total: how many were written.
+        last_ms: when the last one was, on its monotonic clock.
+    """
+
+    total: int = 0
+    last_ms: float = 0.0
+
+    def note(self, now_ms: float) -> None:
+        """One was written."""
+        self.total, self.last_ms = self.total + 1, now_ms
+
+
+@dataclass(slots=True)
 class _Seen:
     counter: int
     looked_ms: float

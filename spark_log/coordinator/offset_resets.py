@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from spark_log.clock import Clock
 from spark_log.coordinator.admin import Admin
@@ -11,6 +12,8 @@ from spark_log.coordinator.offsets_table import OffsetsTable
 from spark_log.errors import InvalidConfigurationError, NoOffsetForPartitionError
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetSpec, TopicPartition
+
+_MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,17 @@ class OffsetResets:
             time_us: by the clocks of those who committed.
 
         Raises:
-            InvalidConfigurationError: nobody can tell: it is longer ago than the table keeps.
+            InvalidConfigurationError: nobody can tell: it is longer ago than the table keeps; says
+                which time is the oldest.
             NoOffsetForPartitionError: it had no position then.
         """
         retention_us = self._table.retention_us()
-        if time_us < self._clock.time_us() - retention_us:
+        oldest_us = self._clock.time_us() - retention_us
+        if time_us < oldest_us:
             raise InvalidConfigurationError(
-                f"what was committed is kept for {retention_us // 60_000_000} minutes "
-                f"(offsets.retention.minutes of the offsets table); give a later time"
+                f"what was committed is kept for {retention_us // _MINUTE_US} minutes "
+                f"(offsets.retention.minutes of the offsets table): {_text(time_us)} is too long "
+                f"ago; the oldest time to go back to is {_text(_in_a_minute(oldest_us))}"
             )
         image = self._image()
         then = {
@@ -128,3 +134,12 @@ class OffsetResets:
         found = self.to_offsets({named: then[named] for named in wanted if named in then})
         notes = [f"{named}: no position at that time; it stays as it is" for named in missing]
         return Resets(found.offsets, (*found.notes, *notes))
+
+
+def _in_a_minute(time_us: int) -> int:
+    """Return a full minute that is still not too long ago when somebody has read and typed it."""
+    return (time_us // _MINUTE_US + 2) * _MINUTE_US
+
+
+def _text(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

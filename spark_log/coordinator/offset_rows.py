@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.errors import OffsetOutOfRangeError
+from spark_log.record.arrays import int_array, text_array, timestamp_array
+from spark_log.record.schema import TIMESTAMP_TYPE
 from spark_log.types import TopicPartition
 
 OFFSETS_SCHEMA = pa.schema(
@@ -127,7 +130,7 @@ def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:
     ]
     columns = zip(*values, strict=True) if values else [()] * len(OFFSETS_SCHEMA)
     return pa.Table.from_arrays(
-        [pa.array(column, each.type) for column, each in zip(columns, OFFSETS_SCHEMA, strict=True)],
+        [_array(column, each.type) for column, each in zip(columns, OFFSETS_SCHEMA, strict=True)],
         schema=OFFSETS_SCHEMA,
     )
 
@@ -142,3 +145,11 @@ def is_followed(rows: pa.Table) -> pa.Array:
         equal = pc.equal(column.slice(0, len(column) - 1), column.slice(1))
         same = equal if same is None else pc.and_(same, equal)
     return pa.concat_arrays([pa.chunked_array([same]).combine_chunks(), pa.array([False])])
+
+
+def _array(values: Sequence[Any], of_type: pa.DataType) -> pa.Array:
+    if of_type == pa.string():
+        return text_array(values)
+    if of_type == TIMESTAMP_TYPE:
+        return timestamp_array(np.array(values, np.int64))
+    return int_array(values, of_type)

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.clock import Clock
-from spark_log.coordinator.delta_files import DataFile, DataFiles, text_scalar
+from spark_log.coordinator.delta_files import DataFile, DataFiles
 from spark_log.coordinator.delta_log import DeltaLog, TableState, Transaction, Version
 from spark_log.coordinator.offset_rows import EMPTY, OFFSETS_SCHEMA, GroupPositions
 from spark_log.coordinator.offsets_creation import check_not_lost, create_table, mark
+from spark_log.record.arrays import text_scalar
 from spark_log.storage import Store
 
 DIRECTORY = "__consumer_offsets"

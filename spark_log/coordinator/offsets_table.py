@@ -77,8 +77,8 @@ class OffsetsTable:
         Args:
             group: the consumer group.
             offsets: by partition, the next offset to read.
-            generation: of the member that commits; without membership the group's current one
-                (`generation`). It is the group's fence from now on.
+            generation: of the member that commits; who is none commits by `MemberlessCommits`.
+                It is the group's fence from now on.
             member_id: empty without membership.
             timeout_s: how long to try again after other commits that came first; None: a minute.
             topic_ids: of the topics that the positions are in, where the caller knows them.

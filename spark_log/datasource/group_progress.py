@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.memberless_commits import MemberlessCommits
 from spark_log.datasource.stream_offset import StreamOffset
 from spark_log.errors import (
     CommitFailedError,
-    IllegalGenerationError,
+    CorruptRecordError,
     StorageError,
     UnknownTopicOrPartitionError,
 )
@@ -27,17 +28,14 @@ _TIMEOUT_S = 5
 _PAUSE_MS = 10_000
 """After a report that failed, the next comes no earlier."""
 
-_GENERATION_AGE_MS = 30_000
-"""For so long the group's generation is taken to be what it was."""
-
 _logger = logging.getLogger(__name__)
 
 
 class GroupProgress:
     """Commits what a query has processed, in the group's name, without being its member.
 
-    A commit names the partitions that have moved since the last one, takes the group's current
-    generation (DESIGN.md, 9), and is durable when `report` returns.
+    A commit names the partitions that have moved since the last one, is refused while the group has
+    members (DESIGN.md, 9), and is durable when `report` returns.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
@@ -46,13 +44,11 @@ class GroupProgress:
         Raises:
             UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
         """
-        self._table = OffsetsTable(cluster)
+        self._commits = MemberlessCommits(cluster, OffsetsTable(cluster), group)
         self._clock: Clock = cluster.clock
         self._group = group
         self._reported: dict[TopicPartition, tuple[str, int]] = {}
         self._not_before_ms = float("-inf")
-        self._generation = 0
-        self._generation_until_ms = float("-inf")
 
     def report(self, processed: StreamOffset, topic_ids: Mapping[str, str]) -> bool:
         """Commit what has been processed, where that is news.
@@ -79,15 +75,13 @@ class GroupProgress:
         if now_ms < self._not_before_ms:
             return False
         try:
-            self._table.commit(
-                self._group,
+            self._commits.commit(
                 {named: OffsetAndMetadata(offset) for named, (_, offset) in moved.items()},
-                generation=self._current_generation(now_ms),
                 timeout_s=_TIMEOUT_S,
             )
         except (
             CommitFailedError,
-            IllegalGenerationError,
+            CorruptRecordError,
             StorageError,
             UnknownTopicOrPartitionError,
         ) as error:
@@ -97,13 +91,6 @@ class GroupProgress:
                 error,
             )
             self._not_before_ms = now_ms + _PAUSE_MS
-            self._generation_until_ms = float("-inf")
             return False
         self._reported.update(moved)
         return True
-
-    def _current_generation(self, now_ms: float) -> int:
-        if now_ms >= self._generation_until_ms:
-            self._generation = self._table.generation(self._group)
-            self._generation_until_ms = now_ms + _GENERATION_AGE_MS
-        return self._generation

@@ -9,6 +9,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from spark_log.record.arrays import ints_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 
@@ -46,7 +47,7 @@ class LogBatch:
     def offsets(self) -> np.ndarray:
         """Return the offset of every row, int64."""
         if OFFSET_DELTA_FIELD.name in self.records.schema.names:
-            deltas = self.records.column(OFFSET_DELTA_FIELD.name).to_numpy()
+            deltas = ints_of(self.records.column(OFFSET_DELTA_FIELD.name), np.int32)
             offsets: np.ndarray = deltas.astype(np.int64) + self.segment_base_offset
             return offsets
         return np.arange(self.base_offset, self.base_offset + self.records.num_rows)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidTimestampError, RecordTooLargeError
-from spark_log.record.arrays import times_us_of
+from spark_log.record.arrays import ints_of, times_us_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import TIMESTAMP_TYPE
 
@@ -102,5 +102,4 @@ def _lengths(column: pa.Array) -> np.ndarray:
 
 
 def _filled(lengths: pa.Array) -> np.ndarray:
-    filled: np.ndarray = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)
-    return filled.astype(np.int64)
+    return ints_of(lengths, np.int32).astype(np.int64)

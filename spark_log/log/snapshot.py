@@ -22,6 +22,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import StagedSegment
+from spark_log.record.arrays import ints_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import array_crc32c
 from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
@@ -230,7 +231,8 @@ def _segments(column: pa.StructArray) -> Iterator[SegmentSummary]:
 def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
     fields = (column.field(name) for name in names)
     values = [
-        field.to_pylist() if field.null_count else field.to_numpy().tolist() for field in fields
+        field.to_pylist() if field.null_count else ints_of(field, str(field.type)).tolist()
+        for field in fields
     ]
     return zip(*values, strict=True)
 

@@ -17,12 +17,12 @@ from spark_log.errors import (
 from spark_log.log import PartitionLog
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.configs import ConfigKind, alterations, config_entries, kind_of
 from spark_log.metadata.descriptions import describe_replica, describe_topic
 from spark_log.metadata.image import MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import Decide
 from spark_log.metadata.new_topics import creation, growth, validate_new_topic
 from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
-from spark_log.metadata.topic_configs import alterations, config_entries, topic_of
 from spark_log.metadata.topic_names import validate_topic_name
 from spark_log.metadata.topic_offsets import check_spec, list_offset, offset_to_keep
 from spark_log.storage import StorageOptions
@@ -217,7 +217,9 @@ class Admin:
     def alter_configs(
         self, config_resources: Sequence[ConfigResource], *, validate_only: bool = False
     ) -> None:
-        """Change settings of topics, all of them or none; keys that are not named stay (KIP-339).
+        """Change settings, all of them or none; keys that are not named stay (KIP-339).
+
+        Of topics, or of the cluster: ``ConfigResource(ConfigResourceType.BROKER, "", {…})``.
 
         Args:
             config_resources: ``configs`` is a dict: key → new value, or key → ``(AlterConfigOp,
@@ -228,16 +230,16 @@ class Admin:
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigurationError: nothing was changed.
         """
-        changes = [(topic_of(resource), resource.configs) for resource in config_resources]
+        changes = [(kind_of(each), each.name, each.configs) for each in config_resources]
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             # The later of two that name one topic begins with what the earlier one makes of it.
-            overrides: dict[str, dict[str, str]] = {}
+            overrides: dict[tuple[ConfigKind, str], dict[str, str]] = {}
             records: list[MetadataRecord] = []
-            for name, configs in changes:
-                own = overrides.setdefault(name, dict(image.topic(name).overrides))
+            for kind, name, configs in changes:
+                own = overrides.setdefault((kind, name), dict(kind.overrides(image, name)))
                 given = configs if isinstance(configs, Mapping) else dict.fromkeys(configs or ())
-                for record in alterations(name, own, given):
+                for record in alterations(name, own, given, kind):
                     records.append(record)
                     own.pop(record.name, None)
                     own |= {} if record.value is None else {record.name: record.value}
@@ -251,15 +253,16 @@ class Admin:
         *,
         config_filter: ConfigFilter = "all",
     ) -> dict[str, dict[str, dict[str, ConfigEntry]]]:
-        """Describe settings of topics: value, source, default, meaning.
+        """Describe settings of topics, or of the cluster: value, source, default, meaning.
 
         Args:
             config_resources: ``configs`` names the keys that are wanted; None for all of them.
-            config_filter: ``modified``: only what topics have of their own; ``default``: only what
+            config_filter: ``modified``: only what they have of their own; ``default``: only what
                 they have not.
 
         Returns:
-            ``{"topic": {name: {key: entry}}}``, as in kafka-python.
+            ``{"topic": {name: {key: entry}}}``, as in kafka-python; the cluster's under
+            ``["broker"][""]``.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigurationError: a topic, a key or the filter is
@@ -271,17 +274,17 @@ class Admin:
                 f"{', '.join(get_args(ConfigFilter))}"
             )
         image = self._cluster().image()
-        described: dict[str, dict[str, ConfigEntry]] = {}
+        described: dict[str, dict[str, dict[str, ConfigEntry]]] = {}
         for resource in config_resources:
-            topic = image.topic(topic_of(resource))
+            kind = kind_of(resource)
             keys = None if resource.configs is None else list(resource.configs)
-            entries = config_entries(topic.overrides, keys)
-            described[topic.name] = {
+            entries = config_entries(kind.overrides(image, resource.name), keys, kind)
+            described.setdefault(kind.resource_type, {})[resource.name] = {
                 key: entry
                 for key, entry in entries.items()
                 if config_filter == "all" or entry.is_default == (config_filter == "default")
             }
-        return {"topic": described}
+        return described
 
     # --- offsets and records ---------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from spark_log.config import TopicConfig
+from spark_log.config import ConfigModel, GroupConfig, TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError, nearest
 from spark_log.metadata.records import (
     ConfigRecord,
@@ -18,6 +19,11 @@ from spark_log.metadata.records import (
 
 TOPIC_RESOURCE = "topic"
 """``resource_type`` of a topic's `ConfigRecord`."""
+
+CLUSTER_RESOURCE = "broker"
+"""``resource_type`` of the whole cluster's, with an empty name: Kafka's default for all brokers."""
+
+_Config = TypeVar("_Config", bound=ConfigModel)
 
 _MAX_TOPIC_CHARACTERS = 255 - 23
 _MAX_PARTITION_CHARACTERS = 255 - 7
@@ -52,8 +58,7 @@ class TopicImage:
 
     def config(self) -> TopicConfig:
         """Its settings: overrides on defaults. Keys that a newer version set are passed over."""
-        known = TopicConfig.keys()
-        return TopicConfig.parse({key: v for key, v in self.overrides.items() if key in known})
+        return _parsed(TopicConfig, self.overrides)
 
 
 class MetadataImage:
@@ -61,10 +66,12 @@ class MetadataImage:
 
     Attributes:
         next_producer_id: no producer id from here on was handed out.
+        cluster_overrides: settings of the whole cluster.
     """
 
     def __init__(self) -> None:
         self.next_producer_id = 0
+        self.cluster_overrides: dict[str, str] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
@@ -73,6 +80,7 @@ class MetadataImage:
         """Return an image that can be replayed on while this one stays as it is."""
         image = MetadataImage()
         image.next_producer_id = self.next_producer_id
+        image.cluster_overrides = dict(self.cluster_overrides)
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         return image
@@ -81,6 +89,10 @@ class MetadataImage:
         """Yield the topics in order of their names."""
         for name in sorted(self._names):
             yield self._topics[self._names[name]]
+
+    def group_config(self) -> GroupConfig:
+        """Limits of consumer groups: the same for all who join."""
+        return _parsed(GroupConfig, self.cluster_overrides)
 
     def find(self, name: str) -> TopicImage | None:
         """Return the topic of this name, or None."""
@@ -123,11 +135,9 @@ class MetadataImage:
             case PartitionRecord():
                 self._existing(record.topic_id).partitions[record.partition_id] = record
             case ConfigRecord(resource_name=name) if record.resource_type == TOPIC_RESOURCE:
-                overrides = self._existing(self._names.get(name, "")).overrides
-                if record.value is None:
-                    overrides.pop(record.name, None)
-                else:
-                    overrides[record.name] = record.value
+                _set(self._existing(self._names.get(name, "")).overrides, record)
+            case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
+                _set(self.cluster_overrides, record)
             case RemoveTopicRecord(topic_id=topic_id):
                 del self._names[self._existing(topic_id).name]
                 del self._topics[topic_id]
@@ -149,3 +159,15 @@ class MetadataImage:
             )
             self._topics[topic_id] = topic
         return topic
+
+
+def _set(overrides: dict[str, str], record: ConfigRecord) -> None:
+    if record.value is None:
+        overrides.pop(record.name, None)
+    else:
+        overrides[record.name] = record.value
+
+
+def _parsed(model: type[_Config], overrides: dict[str, str]) -> _Config:
+    known = model.keys()
+    return model.parse({key: value for key, value in overrides.items() if key in known})

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google_crc32c import extend
 
+from spark_log.record.arrays import bools_of, int_array, ints_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import RECORD_SCHEMA
 
@@ -37,7 +38,7 @@ def batch_crc32c(header: BatchHeader, records: pa.RecordBatch) -> int:
     for name in RECORD_SCHEMA.names:
         crc = _extend(crc, records.column(name))
     if header.has_gaps:
-        deltas = records.column("offset_delta").to_numpy()
+        deltas = ints_of(records.column("offset_delta"), np.int32)
         crc = extend(crc, np.ascontiguousarray(deltas - np.int32(header.base_offset_delta)))
     return int(crc)
 
@@ -57,7 +58,7 @@ def _extend(crc: int, array: pa.Array) -> int:
     if nulls == len(array):
         return int(extend(crc, b"\x02"))
     if nulls:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = bools_of(array.is_valid())
         crc = extend(extend(crc, b"\x01"), np.packbits(valid, bitorder="little"))
     else:
         crc = extend(crc, b"\x00")
@@ -91,7 +92,7 @@ def _offsets(array: pa.Array) -> np.ndarray:
 
 def _hides_bytes(array: pa.Array, offsets: np.ndarray) -> bool:
     """Arrow allows a null to own bytes; a checksum must not see them."""
-    null = array.is_null().to_numpy(zero_copy_only=False)
+    null = bools_of(array.is_null())
     return bool(np.diff(offsets)[null].any())
 
 
@@ -99,7 +100,7 @@ def _emptied_nulls(array: pa.Array) -> pa.Array:
     if _is_text(array.type):
         empty = pc.fill_null(array, "" if pa.types.is_string(array.type) else b"")
         return empty if isinstance(empty, pa.Array) else empty.combine_chunks()
-    return array.take(pa.array(range(len(array)), pa.int64()))
+    return array.take(int_array(range(len(array)), pa.int64()))
 
 
 def _is_text(kind: pa.DataType) -> bool:

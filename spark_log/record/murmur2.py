@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from spark_log.record.arrays import bools_of
+
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)
 _LONG_WORDS = 256
@@ -42,7 +44,7 @@ def murmur2(keys: pa.Array) -> np.ndarray:
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets)
     if keys.null_count:
-        lengths = np.where(keys.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+        lengths = np.where(bools_of(keys.is_null()), 0, lengths)
     raw = keys.buffers()[2]
     data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(0, np.uint8)
 

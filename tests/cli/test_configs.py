@@ -1,8 +1,12 @@
 """``spark-log configs``: settings of topics described and altered."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from spark_log import Admin
+import spark_log
+from spark_log import Admin, Consumer, GroupMaxSizeReachedError, InvalidSessionTimeoutError
 
 
 @pytest.fixture
@@ -59,9 +63,70 @@ class TestDescribe:
 
     def test_of_what_is_not_there_is_a_mistake(self, shell, root):
         assert "did you mean weather?" in shell("configs", "describe", "wether").error
-        outcome = shell("configs", "describe", "--entity-type", "brokers")
+        outcome = shell("configs", "describe", "--entity-type", "users")
         assert (outcome.status, outcome.out) == (2, "")
-        assert "'brokers' is not" in outcome.error
+        assert "'users' is not" in outcome.error
+
+
+CLUSTER = ["--entity-type", "brokers", "--entity-default"]
+
+
+class TestLimitsOfGroups:
+    def test_are_the_clusters_and_count_for_all_who_join(self, shell, root):
+        argv = ["configs", "alter", *CLUSTER, "--add-config"]
+        outcome = shell(*argv, "group.max.size=1,group.min.session.timeout.ms=9000")
+        assert (outcome.status, outcome.out, outcome.err) == (0, "Altered <default>.\n", "")
+        outcome = shell("configs", "describe", *CLUSTER)
+        source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+        assert [line.split() for line in outcome.lines] == [
+            ["BROKER", "KEY", "VALUE", "SOURCE", "DEFAULT", "TYPE"],
+            ["<default>", "group.max.size", "1", source, "2147483647", "INT"],
+            ["<default>", "group.min.session.timeout.ms", "9000", source, "6000", "INT"],
+        ]
+        with (
+            Consumer("weather", root=root, group_id="g", session_timeout_ms=8000) as impatient,
+            Consumer("weather", root=root, group_id="g") as first,
+            Consumer("weather", root=root, group_id="g") as second,
+        ):
+            with pytest.raises(InvalidSessionTimeoutError, match="8000, expected 9000"):
+                impatient.poll()
+            first.poll()
+            with pytest.raises(GroupMaxSizeReachedError):
+                second.poll()
+            assert shell(*argv, "group.max.size=2").status == 0
+            second.poll()
+
+    def test_are_set_as_the_documentation_says(self, shell, root):
+        text = (Path(spark_log.__file__).parent.parent / "docs/consumer-groups.md").read_text()
+        (block,) = re.findall(r"```shell\n(.*?)```", text, re.S)
+        for line in block.splitlines():
+            outcome = shell(*line.split()[1:])
+            assert outcome.status == 0, outcome.err
+        assert ["<default>", "group.max.size", "100"] in [row.split()[:3] for row in outcome.lines]
+
+    def test_in_json_have_the_empty_name(self, shell, root):
+        argv = ["configs", "alter", *CLUSTER, "--json", "--add-config", "group.max.size=3"]
+        assert shell(*argv).document["brokers"] == [""]
+        (entry,) = shell("configs", "describe", *CLUSTER, "--json").document["configs"]
+        assert (entry["broker"], entry["name"], entry["value"]) == ("", "group.max.size", "3")
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            ([*CLUSTER, "--add-config", "group.max.syze=3"], "did you mean 'group.max.size'?"),
+            ([*CLUSTER, "--add-config", "segment.bytes=2097152"], "unknown group config"),
+            (
+                [*CLUSTER, "--add-config", "group.max.session.timeout.ms=10"],
+                "group.min.session.timeout.ms is 6000, more than",
+            ),
+            (["0", *CLUSTER, "--add-config", "group.max.size=3"], "broker '0' has no settings"),
+            (["--entity-default", "--add-config", "group.max.size=3"], "or name topics"),
+        ],
+    )
+    def test_mistakes_are_refused(self, shell, root, argv, message):
+        outcome = shell("configs", "alter", *argv)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert message in outcome.error
 
 
 class TestAlter:

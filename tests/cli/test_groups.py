@@ -1,6 +1,7 @@
 """``spark-log groups``: consumer groups as kafka-consumer-groups shows and changes them."""
 
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from spark_log.metadata import Cluster
 from tests.cli.support import append
 from tests.record.samples import START_US
 
+HOST = socket.gethostname()
 F0, F1, W0 = (
     TopicPartition("flights", 0),
     TopicPartition("flights", 1),
@@ -54,6 +56,9 @@ def test_groups_are_listed(shell, root, group):
     assert shell("groups", "list", "--state", "Stable", "--json").document == {
         "groups": [{"group_id": "h", "protocol_type": "consumer", "group_state": "Stable"}]
     }
+    outcome = shell("groups", "list", "--state", "Asleep")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "no group is in a state 'Asleep'; expected Empty, Stable, Reconciling" in outcome.error
 
 
 def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
@@ -84,14 +89,14 @@ def test_describe_as_text_names_the_members(shell, root, group):
         ["g", "flights", "1", "-", "0", "-"],
         ["g", "weather", "0", "3", "3", "0"],
     ]
-    assert [line[7:] for line in lines[1:]] == [[member.member_id, "-", "c", "1"]] * 3
+    assert [line[7:] for line in lines[1:]] == [[member.member_id, HOST, "c", "1"]] * 3
 
 
 def test_members_and_state_are_shown(shell, root, group):
     member = joined(root, client_id="c")
     outcome = shell("groups", "members", "g", "--verbose")
     assert [line.split() for line in outcome.lines][1] == [
-        "g", member.member_id, "-", "c", "-", "2", "flights(0,1)",
+        "g", member.member_id, HOST, "c", "-", "2", "flights(0,1)",
     ]  # fmt: skip
     (shown,) = shell("groups", "describe", "g", "--members", "--json").document["groups"]
     assert shown["members"][0]["assignment"] == [["flights", 0], ["flights", 1]]
@@ -177,7 +182,11 @@ def test_a_group_goes_back_to_what_it_had_committed_at_a_time(shell, root, group
     outcome = shell(
         "groups", "reset-offsets", "g", "--to-committed-at", "2013-01-01", "--all-topics"
     )
-    assert "is kept for 10080 minutes" in outcome.error
+    said = "2013-01-01T00:00:00Z is too long ago; the oldest time to go back to is "
+    assert said in outcome.error
+    oldest = outcome.error.rpartition(said)[2].strip()
+    outcome = shell("groups", "reset-offsets", "g", "--to-committed-at", oldest, "--all-topics")
+    assert "group 'g' had no position at that time" in outcome.error
     early = str(then // 1000 - 60_000)
     outcome = shell("groups", "reset-offsets", "g", "--to-committed-at", early, "--all-topics")
     assert "group 'g' had no position at that time" in outcome.error
@@ -201,6 +210,7 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
     ("argv", "message"),
     [
         ([], "where to? Give one of --to-earliest"),
+        (["--to-earliest", "--all-topics", "--all-groups"], "--all-groups, or names of groups"),
         (["--to-earliest", "--to-latest", "--all-topics"], "got --to-earliest and --to-latest"),
         (["--to-earliest"], "where? Give --topic, or --all-topics"),
         (["--to-earliest", "--topic", "flights", "--all-topics"], "where? Give --topic"),
@@ -223,6 +233,15 @@ def test_a_reset_that_makes_no_sense_is_refused_in_one_line(shell, root, group, 
     assert outcome.status == 2
     assert message in outcome.error
     assert positions(root) == {F0: 2, W0: 3}
+
+
+def test_a_reset_of_a_group_that_is_not_there_is_refused_unless_it_says_where(shell, root, group):
+    argv = ["groups", "reset-offsets", "go", "--to-earliest", "--execute"]
+    outcome = shell(*argv, "--all-topics")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "there is no group 'go'" in outcome.error
+    assert shell(*argv, "--topic", "weather").status == 0
+    assert positions(root, "go") == {W0: 0}
 
 
 def test_groups_and_positions_are_deleted(shell, root, group, table):

@@ -1,7 +1,11 @@
 """The command line on a root on an object store."""
 
+import json
+import time
+
 import pytest
 
+from spark_log import Admin, Consumer, NewTopic, Producer
 from tests.cli.support import spark_log_process
 
 
@@ -34,6 +38,47 @@ def test_a_topic_is_made_written_read_and_deleted(spark_log, s3_server, tmp_path
     assert root in spark_log("log-dirs")
     spark_log("topics", "delete", "events", "--yes")
     assert "events" not in spark_log("topics", "list")
+
+
+def test_a_group_shares_a_topic_and_is_described_and_reset(spark_log, s3_server, tmp_path):
+    root = f"{s3_server.new_bucket()}/root"
+    options = s3_server.storage_options
+    lines = [f"storage.{key}={value}" for key, value in options.items()]
+    (tmp_path / "spark-log.properties").write_text("\n".join([f"root={root}", *lines]))
+    admin = Admin(root, storage_options=options)
+    admin.create_topics([NewTopic("t", 2)])
+    with Producer(root, storage_options=options) as producer:
+        for number in range(20):
+            producer.send("t", b"%d" % number, partition=number % 2)
+
+    def consumer(name):
+        settings = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200}
+        return Consumer("t", root=root, storage_options=options, group_id="g", client_id=name,
+                        max_poll_records=3, **settings)  # fmt: skip
+
+    a, b = consumer("a"), consumer("b")
+    seen = set()
+
+    def poll_until(is_done, *consumers):
+        deadline = time.monotonic() + 100
+        while not is_done():
+            assert time.monotonic() < deadline
+            for each in consumers:
+                found = each.poll(50)
+                seen.update(record.value for some in found.values() for record in some)
+
+    poll_until(lambda: len(a.assignment()) == len(b.assignment()) == 1, a, b)
+    assert a.assignment() != b.assignment()
+    (group,) = json.loads(spark_log("groups", "describe", "g", "--json"))["groups"]
+    assert {each["client_id"] for each in group["partitions"]} == {"a", "b"}
+    b.close()
+    poll_until(lambda: len(a.assignment()) == 2 and len(seen) == 20, a)
+    assert seen == {b"%d" % number for number in range(20)}
+    a.close()
+    (group,) = json.loads(spark_log("groups", "describe", "g", "--json"))["groups"]
+    assert [(each["current_offset"], each["lag"]) for each in group["partitions"]] == [(10, 0)] * 2
+    spark_log("groups", "reset-offsets", "g", "--shift-by", "-4", "--all-topics", "--execute")
+    assert [each.lag for each in admin.group_lag("g")] == [4, 4]
 
 
 def test_options_may_stand_on_the_command_line(spark_log, s3_server):

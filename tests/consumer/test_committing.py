@@ -6,6 +6,7 @@ import pytest
 
 from spark_log import (
     Admin,
+    CommitFailedError,
     InvalidGroupIdError,
     NewTopic,
     OffsetAndMetadata,
@@ -114,6 +115,26 @@ class TestByHand:
         consumer.commit({T0: OffsetAndMetadata(2)})
         assert committed(root) == {T0: 2}
 
+    def test_of_who_assigned_partitions_is_refused_while_others_subscribe(
+        self, root, open_consumer, caplog
+    ):
+        append(root, numbered(0, 5))
+        member = open_consumer("t", group_id="g", enable_auto_commit=False)
+        read_values(member, 5)
+        clock = ManualClock()
+        other = open_consumer(group_id="g", clock=clock)
+        other.assign([T0])
+        assert read_values(other, 5) == numbered(0, 5)
+        with pytest.raises(CommitFailedError, match="who is none commits nothing"):
+            other.commit()
+        clock.advance_ms(5000)
+        other.poll()
+        wait_until(lambda: "were not committed, trying again: group 'g' has members" in caplog.text)
+        assert committed(root) == {}
+        member.close()
+        other.commit()
+        assert committed(root) == {T0: 5}
+
     def test_without_a_group_says_what_is_missing(self, open_consumer):
         consumer = open_consumer("t")
         for call in (consumer.commit, consumer.commit_async, lambda: consumer.committed(T0)):
@@ -167,7 +188,7 @@ class TestByItself:
             clock.advance_ms(5000)
             consumer.poll()
         consumer.close()
-        assert consumer._committer.commits == 1
+        assert consumer._group_metrics.commits.count == 1
 
     @pytest.mark.parametrize("end", ["close", "unsubscribe", "assign"])
     def test_commits_when_it_ends(self, root, open_consumer, end):

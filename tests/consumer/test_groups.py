@@ -489,3 +489,50 @@ class TestMembership:
         gc.collect()
         assert gone() is None
         settle({b: 3})
+
+
+class TestMetrics:
+    def metrics(self, consumer):
+        return consumer.metrics()["consumer-coordinator-metrics"]
+
+    def test_of_who_is_in_no_group_are_all_there_and_say_nothing(self, open_consumer):
+        metrics = self.metrics(open_consumer("t", group_id="g"))
+        assert metrics.pop("last-rebalance-seconds-ago") == -1
+        assert metrics.pop("last-heartbeat-seconds-ago") == -1
+        assert set(metrics.values()) == {0}
+
+    def test_tell_of_rebalances_joins_heartbeats_and_commits(self, root, join):
+        clock = ManualClock()
+
+        class Slow(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                clock.advance_ms(500)
+
+        a = join(clock=clock, listener=Slow())
+        settle({a: 3})
+        metrics = self.metrics(a)
+        assert (metrics["rebalance-total"], metrics["join-total"]) == (1, 1)
+        assert (metrics["assigned-partitions"], metrics["heartbeat-total"]) == (3, 1)
+
+        b = join()
+        settle({a: 2, b: 1})
+        clock.advance_ms(2000)
+        a.commit({partition: OffsetAndMetadata(0) for partition in a.assignment()})
+        metrics = self.metrics(a)
+        assert (metrics["rebalance-total"], metrics["rebalance-latency-total"]) == (2, 500)
+        assert (metrics["rebalance-latency-avg"], metrics["rebalance-latency-max"]) == (250, 500)
+        assert metrics["partition-revoked-latency-max"] == 500
+        assert metrics["partition-assigned-latency-max"] == 0
+        assert metrics["last-rebalance-seconds-ago"] == 2
+        assert (metrics["commit-total"], metrics["commit-latency-max"]) == (1, 0)
+        assert metrics["failed-rebalance-total"] == 0
+        assert self.metrics(b)["rebalance-total"] == 1
+
+    def test_count_a_lost_place_as_a_rebalance_that_failed(self, root, join):
+        a = join()
+        settle({a: 3})
+        expire(root, a)
+        wait_until(lambda: a.poll() or self.metrics(a)["rebalance-total"] == 2)
+        metrics = self.metrics(a)
+        assert (metrics["failed-rebalance-total"], metrics["join-total"]) == (1, 2)
+        assert metrics["heartbeat-total"] >= 2

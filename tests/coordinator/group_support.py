@@ -2,10 +2,9 @@
 
 from itertools import count
 
-from spark_log.config import GroupConfig
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.types import TopicPartition
 
 SESSION_MS = 6000
@@ -17,26 +16,33 @@ def partitions(topic, *numbers):
 
 
 class FakeCluster:
-    """What a coordinator needs of a cluster; ``topics`` is name → (topic id, partitions)."""
+    """What a coordinator needs of a cluster; ``topics`` is name → (topic id, partitions).
+
+    ``limits`` are of groups: Kafka's keys and values as text.
+    """
 
     def __init__(self, store, clock, **topics):
         self.store, self.clock = store, clock
         self.topics = {name: (f"id-{name}", number) for name, number in topics.items()}
+        self.limits = {}
         self._ids = count()
 
     def image(self):
         image = MetadataImage()
+        for name, value in self.limits.items():
+            image.replay(
+                ConfigRecord(resource_type="broker", resource_name="", name=name, value=value)
+            )
         for name, (topic_id, number) in self.topics.items():
             image.replay(TopicRecord(name=name, topic_id=topic_id))
             for partition in range(number):
                 image.replay(PartitionRecord(topic_id=topic_id, partition_id=partition))
         return image
 
-    def coordinator(self, group="g", **limits):
+    def coordinator(self, group="g"):
         return GroupCoordinator(
             self,
             group,
-            config=GroupConfig.parse(limits),
             heartbeat_interval_ms=HEARTBEAT_MS,
             new_id=lambda: f"{next(self._ids):03d}",
         )

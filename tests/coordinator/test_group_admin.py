@@ -1,5 +1,7 @@
 """Groups as `Admin` lists, describes and changes them."""
 
+import socket
+
 import pytest
 
 from spark_log import (
@@ -69,6 +71,7 @@ def test_a_description_says_who_has_what(cluster, admin):
     )
     (only,) = described.members
     assert (only.member_id, only.client_id, only.group_instance_id) == (member.member_id, "c", "i")
+    assert only.client_host == socket.gethostname()
     assert only.assignment == tuple(TopicPartition("t", at) for at in range(4))
 
 

@@ -81,9 +81,11 @@ class TestJoining:
 
     def test_who_is_refused_is_no_member(self, cluster, store):
         cluster.member("t")
-        late = cluster.coordinator(group_max_size=1)
+        cluster.limits["group.max.size"] = "1"
+        late = cluster.coordinator()
         with pytest.raises(GroupMaxSizeReachedError):
             join(late, "t")
+        del cluster.limits["group.max.size"]
         with pytest.raises(InconsistentGroupProtocolError):
             cluster.member("t", assignors=["sticky"])
         with pytest.raises(UnknownMemberIdError):

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.config import ConsumerConfig, GroupConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group_member import GroupMember
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.storage.local import LocalStore
@@ -33,7 +33,6 @@ class Members:
                 self.cluster,
                 "g",
                 config=ConsumerConfig.parse({"session_timeout_ms": 6000, **config}),
-                group_config=GroupConfig(),
                 on_change=self._tell,
             )
         )

@@ -6,6 +6,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.datasource import group_progress
 from spark_log.datasource.group_progress import GroupProgress
 from spark_log.datasource.stream_offset import StreamOffset
@@ -81,12 +82,25 @@ def test_a_commit_takes_the_groups_current_generation(root, clock, progress):
     assert (found.offset, found.generation, found.member_id) == (5, 4, "")
 
 
-def test_a_generation_that_began_since_is_found_soon(root, clock, progress):
+def test_a_generation_that_began_since_is_found_at_once(root, clock, progress):
     progress.report(at(root, 5, 7), ids(root))
     OffsetsTable(Cluster(root, clock=clock)).commit("g", {P0: OffsetAndMetadata(100)}, generation=2)
-    clock.advance_ms(30_000)
     progress.report(at(root, 6, 7), ids(root))
     assert committed(root) == {P0: 6, P1: 7}
+
+
+def test_nothing_is_reported_to_a_group_with_members_until_they_are_gone(
+    root, clock, progress, caplog
+):
+    member = GroupCoordinator(Cluster(root, clock=clock), "g")
+    member.join(["t"])
+    assert not progress.report(at(root, 5, 7), ids(root))
+    assert "could not be reported to group 'g': group 'g' has members" in caplog.text
+    assert committed(root) == {}
+    member.leave()
+    clock.advance_ms(group_progress._PAUSE_MS)
+    assert progress.report(at(root, 5, 7), ids(root))
+    assert committed(root) == {P0: 5, P1: 7}
 
 
 def test_a_report_that_fails_is_warned_of_and_tried_again(

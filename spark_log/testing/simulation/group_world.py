@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from spark_log.config import GroupConfig, TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.coordinator.group_commits import GroupCommits
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.coordinator.group_log import GroupLog
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.testing.simulation.group_profile import SESSION_TIMEOUT_MS, GroupProfile
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedClock
@@ -21,6 +21,9 @@ from spark_log.testing.simulation.true_group import GROUP_ID, Place, TrueGroup
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _SLOW_MS = 3 * SESSION_TIMEOUT_MS
+_NO_LEAST_TIMEOUT = ConfigRecord(
+    resource_type="broker", resource_name="", name="group.min.session.timeout.ms", value="0"
+)
 
 
 @dataclass(slots=True)
@@ -66,7 +69,6 @@ class GroupWorld:
         coordinator: GroupCoordinator = Coordinator(
             self,
             GROUP_ID,
-            config=GroupConfig(group_min_session_timeout_ms=0),
             heartbeat_interval_ms=60,
             log_config=TopicConfig.parse(
                 {
@@ -91,6 +93,7 @@ class GroupWorld:
         key = tuple(sorted((name, t.topic_id, t.partitions) for name, t in topics.items()))
         if key not in self._images:
             image = MetadataImage()
+            image.replay(_NO_LEAST_TIMEOUT)
             for name, topic in sorted(topics.items()):
                 image.replay(TopicRecord(name=name, topic_id=topic.topic_id))
                 for number in range(topic.partitions):

@@ -1,15 +1,17 @@
-"""Settings of topics: described with their source, and altered (KIP-133, KIP-226, KIP-339).
+"""Settings that the metadata log keeps: described with their source, and altered.
 
-Pure functions of a topic's overrides and the table of keys in `config`; `Admin` reads and commits.
+Of topics, and of the whole cluster as Kafka's default for all brokers (KIP-133, KIP-226, KIP-339).
+Pure functions of what was set and the table of keys in `config`; `Admin` reads and commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from spark_log.config import TopicConfig, to_text, unknown_key_error
+from spark_log.config import ConfigModel, GroupConfig, TopicConfig, to_text, unknown_key_error
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata.image import TOPIC_RESOURCE
+from spark_log.metadata.image import CLUSTER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from spark_log.metadata.records import ConfigRecord
 from spark_log.types import (
     AlterConfigOp,
@@ -19,66 +21,107 @@ from spark_log.types import (
     ConfigSynonym,
 )
 
-TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
 _UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know what it means."
 
 
-def topic_of(resource: ConfigResource) -> str:
-    """Return the name of the topic whose settings are meant.
+@dataclass(frozen=True, slots=True)
+class ConfigKind:
+    """A kind of resource that has settings.
+
+    Attributes:
+        resource_type: as Kafka names it in a `ConfigRecord`.
+        model: the table of its keys.
+        source: of values that it has of its own.
+    """
+
+    resource_type: str
+    model: type[ConfigModel]
+    source: str
+
+    def overrides(self, image: MetadataImage, name: str) -> Mapping[str, str]:
+        """Return what a resource of this kind has of its own.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            InvalidConfigurationError: it is a single broker's.
+        """
+        if self.resource_type == TOPIC_RESOURCE:
+            return image.topic(name).overrides
+        if name:
+            raise InvalidConfigurationError(
+                f"broker {name!r} has no settings of its own; those of the whole cluster have the "
+                f"empty name, in the shell --entity-default"
+            )
+        return image.cluster_overrides
+
+
+TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
+CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, GroupConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
+
+_KINDS = {
+    ConfigResourceType.TOPIC: TOPIC_CONFIGS,
+    ConfigResourceType.BROKER: CLUSTER_CONFIGS,
+}
+
+
+def kind_of(resource: ConfigResource) -> ConfigKind:
+    """Return what kind of resource is meant.
 
     Raises:
-        InvalidConfigurationError: it is not a topic's.
+        InvalidConfigurationError: there is no such kind.
     """
     kind = resource.resource_type
-    known = [each.name.lower() for each in ConfigResourceType]
-    if not isinstance(kind, ConfigResourceType) and str(kind).lower() not in known:
-        raise InvalidConfigurationError(
-            f"resource type {kind!r} has no settings in the metadata log; expected "
-            f"{', '.join(known)}"
-        )
-    return resource.name
+    for each, found in _KINDS.items():
+        if kind == each or str(kind).lower() == each.name.lower():
+            return found
+    known = ", ".join(each.name.lower() for each in _KINDS)
+    raise InvalidConfigurationError(
+        f"resource type {kind!r} has no settings in the metadata log; expected {known}"
+    )
 
 
 def config_entries(
     overrides: Mapping[str, str],
     keys: Collection[str] | None = None,
-    model: type[TopicConfig] = TopicConfig,
+    kind: ConfigKind = TOPIC_CONFIGS,
 ) -> dict[str, ConfigEntry]:
     """Return settings by key, in order of the keys.
 
     Args:
-        overrides: what the topic has of its own.
+        overrides: what the resource has of its own.
         keys: which; None for all of them.
-        model: the table of keys.
+        kind: of the resource.
 
     Raises:
         InvalidConfigurationError: a key is not known.
     """
+    model = kind.model
     wanted = {*model.keys(), *overrides} if keys is None else {key_name(k, model) for k in keys}
-    return {key: _entry(key, overrides.get(key), model) for key in sorted(wanted)}
+    return {key: _entry(key, overrides.get(key), kind) for key in sorted(wanted)}
 
 
 def alterations(
-    topic: str,
+    resource_name: str,
     overrides: Mapping[str, str],
     changes: Mapping[str, object],
-    model: type[TopicConfig] = TopicConfig,
+    kind: ConfigKind = TOPIC_CONFIGS,
 ) -> list[ConfigRecord]:
-    """Return the records that change a topic's settings; of what stays as it is, none.
+    """Return the records that change a resource's settings; of what stays as it is, none.
 
     Args:
-        topic: its name.
-        overrides: what the topic has of its own.
+        resource_name: the topic's.
+        overrides: what the resource has of its own.
         changes: key → new value, or key → ``(AlterConfigOp, value)``. To append or subtract takes
             several values in one, with commas between them.
-        model: the table of keys.
+        kind: of the resource.
 
     Raises:
         InvalidConfigurationError: a key is not known, its value is not allowed, or it is no list
             and was to be appended to or subtracted from.
     """
+    model = kind.model
     altered = dict(overrides)
     for key, change in changes.items():
         name = key if key in overrides else key_name(key, model)
@@ -94,14 +137,17 @@ def alterations(
     altered |= {key: to_text(checked[key]) for key in altered if key in checked}
     return [
         ConfigRecord(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, name=key, value=altered.get(key)
+            resource_type=kind.resource_type,
+            resource_name=resource_name,
+            name=key,
+            value=altered.get(key),
         )
         for key in sorted({*overrides, *altered})
         if altered.get(key) != overrides.get(key)
     ]
 
 
-def key_name(key: str, model: type[TopicConfig] = TopicConfig) -> str:
+def key_name(key: str, model: type[ConfigModel]) -> str:
     """Return a key's Kafka name; ``snake_case`` is taken too.
 
     Raises:
@@ -138,7 +184,7 @@ def _list_altered(
     operation: AlterConfigOp,
     value: str,
     overrides: Mapping[str, str],
-    model: type[TopicConfig],
+    model: type[ConfigModel],
 ) -> str:
     row = model.keys()[key]
     if row.type != "list":
@@ -157,10 +203,10 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _entry(key: str, override: str | None, model: type[TopicConfig]) -> ConfigEntry:
-    row = model.keys().get(key)
-    default = _default(key, model)
-    synonyms = [] if override is None else [ConfigSynonym(key, override, TOPIC_SOURCE)]
+def _entry(key: str, override: str | None, kind: ConfigKind) -> ConfigEntry:
+    row = kind.model.keys().get(key)
+    default = _default(key, kind.model)
+    synonyms = [] if override is None else [ConfigSynonym(key, override, kind.source)]
     if row is not None:
         synonyms.append(ConfigSynonym(key, default, DEFAULT_SOURCE))
     return ConfigEntry(
@@ -169,7 +215,7 @@ def _entry(key: str, override: str | None, model: type[TopicConfig]) -> ConfigEn
         source=synonyms[0].source,
         default=default,
         is_default=synonyms[0].source == DEFAULT_SOURCE,
-        is_sensitive=False,  # no key of a topic is
+        is_sensitive=False,  # no key is
         is_read_only=False,
         synonyms=tuple(synonyms),
         type="UNKNOWN" if row is None else row.type.upper(),
@@ -177,6 +223,6 @@ def _entry(key: str, override: str | None, model: type[TopicConfig]) -> ConfigEn
     )
 
 
-def _default(key: str, model: type[TopicConfig]) -> str | None:
+def _default(key: str, model: type[ConfigModel]) -> str | None:
     value = model().dotted().get(key)
     return None if value is None else to_text(value)

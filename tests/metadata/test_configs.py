@@ -1,13 +1,21 @@
-"""Settings of topics: where a value comes from, and what a change makes of it."""
+"""Settings of topics and the cluster: where a value comes from, and what a change makes of it."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import BeforeValidator, Field
 
-from spark_log.config import TopicConfig, split_list
+from spark_log.config import GroupConfig, TopicConfig, split_list
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
-from spark_log.metadata.topic_configs import alterations, config_entries, topic_of
+from spark_log.metadata.configs import (
+    CLUSTER_CONFIGS,
+    TOPIC_CONFIGS,
+    alterations,
+    config_entries,
+    kind_of,
+)
+from spark_log.metadata.records import ConfigRecord
 from spark_log.types import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSynonym
 
 
@@ -19,9 +27,12 @@ class ListConfig(TopicConfig):
     ] = Field(default=("delete",), description="What becomes of old records.")
 
 
-def altered(overrides, changes, model=TopicConfig):
+LISTS = replace(TOPIC_CONFIGS, model=ListConfig)
+
+
+def altered(overrides, changes, kind=TOPIC_CONFIGS):
     """What changes, as a dict: None for what goes back to the default."""
-    return {record.name: record.value for record in alterations("a", overrides, changes, model)}
+    return {record.name: record.value for record in alterations("a", overrides, changes, kind)}
 
 
 class TestDescribe:
@@ -60,7 +71,7 @@ class TestDescribe:
             config_entries({}, ["segment.byte"])
 
     def test_a_list_is_shown_with_commas(self):
-        entry = config_entries({}, ["cleanup.policy"], ListConfig)["cleanup.policy"]
+        entry = config_entries({}, ["cleanup.policy"], LISTS)["cleanup.policy"]
         assert (entry.value, entry.type) == ("delete", "LIST")
 
 
@@ -124,16 +135,16 @@ class TestLists:
     )
     def test_are_appended_to_and_subtracted_from(self, overrides, operation, value, result):
         changes = {"cleanup.policy": (operation, value)}
-        assert altered(overrides, changes, ListConfig) == {"cleanup.policy": result}
+        assert altered(overrides, changes, LISTS) == {"cleanup.policy": result}
 
     def test_what_is_there_is_not_appended_and_what_is_not_there_not_subtracted(self):
         overrides = {"cleanup.policy": "compact"}
         for operation, value in (("APPEND", "compact"), ("SUBTRACT", "delete")):
-            assert altered(overrides, {"cleanup.policy": (operation, value)}, ListConfig) == {}
+            assert altered(overrides, {"cleanup.policy": (operation, value)}, LISTS) == {}
 
     def test_a_part_that_is_not_allowed_is_refused(self):
         with pytest.raises(InvalidConfigurationError, match="expected list delete, compact"):
-            alterations("a", {}, {"cleanup.policy": ("APPEND", "shrink")}, ListConfig)
+            alterations("a", {}, {"cleanup.policy": ("APPEND", "shrink")}, LISTS)
 
     @pytest.mark.parametrize("operation", ["APPEND", "SUBTRACT"])
     def test_nothing_else_is(self, operation):
@@ -145,11 +156,31 @@ class TestLists:
         )
 
 
-class TestResource:
-    @pytest.mark.parametrize("kind", [ConfigResourceType.TOPIC, "topic", "TOPIC"])
-    def test_is_a_topic(self, kind):
-        assert topic_of(ConfigResource(kind, "flights")) == "flights"
+class TestCluster:
+    def test_has_the_limits_of_groups(self):
+        entry = config_entries({"group.max.size": "5"}, None, CLUSTER_CONFIGS)["group.max.size"]
+        assert (entry.value, entry.source) == ("5", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        assert list(config_entries({}, None, CLUSTER_CONFIGS)) == sorted(GroupConfig.keys())
+        (record,) = alterations("", {}, {"group_max_size": 5}, CLUSTER_CONFIGS)
+        assert record == ConfigRecord(
+            resource_type="broker", resource_name="", name="group.max.size", value="5"
+        )
 
-    def test_of_another_kind_has_no_settings(self):
-        with pytest.raises(InvalidConfigurationError, match="'broker' has no settings"):
-            topic_of(ConfigResource("broker", "0"))
+    def test_limits_that_let_nobody_join_are_refused(self):
+        limits = {"group.min.session.timeout.ms": "9000", "group.max.session.timeout.ms": "8000"}
+        with pytest.raises(InvalidConfigurationError, match=r"9000, more than .* 8000: nobody"):
+            alterations("", {}, limits, CLUSTER_CONFIGS)
+
+
+class TestResource:
+    @pytest.mark.parametrize("kind", [ConfigResourceType.TOPIC, 2, "topic", "TOPIC"])
+    def test_is_a_topic(self, kind):
+        assert kind_of(ConfigResource(kind, "flights")) is TOPIC_CONFIGS
+
+    @pytest.mark.parametrize("kind", [ConfigResourceType.BROKER, "broker"])
+    def test_or_the_cluster(self, kind):
+        assert kind_of(ConfigResource(kind, "")) is CLUSTER_CONFIGS
+
+    def test_of_another_kind_is_refused(self):
+        with pytest.raises(InvalidConfigurationError, match="expected topic, broker"):
+            kind_of(ConfigResource("client-metrics", "0"))

@@ -1,0 +1,40 @@
+"""What a consumer imports: pandas costs a third of a second, and nothing here needs it."""
+
+import subprocess
+import sys
+
+from spark_log import Admin, NewTopic
+from tests.consumer.support import append, numbered
+
+WITH_A_GROUP = """
+import sys
+from spark_log import Consumer
+consumer = Consumer("t", root=sys.argv[1], group_id="g", auto_offset_reset="earliest")
+with consumer:
+    found = []
+    while len(found) < 40:
+        found += [each for some in consumer.poll(60_000).values() for each in some]
+    consumer.commit()
+    consumer.poll_table()
+with Consumer("t", root=sys.argv[1], group_id="g") as consumer:  # goes on from what is committed
+    consumer.poll()
+assert found[0].headers == [("name", b"value")] and found[1].key is None
+print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))
+"""
+
+
+def test_joining_polling_and_committing_import_nothing_that_is_large(tmp_path):
+    root = str(tmp_path / "root")
+    settings = {"flush.on.append": "false", "snapshot.interval.segments": "2"}
+    Admin(root).create_topics([NewTopic("t", topic_configs=settings)])
+    headers = [[("name", b"value")], *[None] * 9]
+    for first in range(0, 40, 10):
+        append(root, numbered(first, first + 10), keys=[b"k", *[None] * 9], headers=headers)
+    ran = subprocess.run(
+        [sys.executable, "-c", WITH_A_GROUP, root],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
