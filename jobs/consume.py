@@ -2,32 +2,55 @@
 
     spark-submit jobs/consume.py flights --root /data/log --group dashboard --to parquet --path out
 
-Run again, it continues where the group stands. Offsets are committed after the records are
-written: at least once.
+The job is a member of the group: several of one group share the partitions, and each lets Spark
+work on its share by tasks that own whole partitions. Run again, it continues where the group
+stands. Into a Delta table each record goes exactly once; elsewhere offsets are committed after the
+records are written, at least once.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from spark_log.cli.errors import run
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output
+from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.coordinator import OffsetsTable
+from spark_log.config import ConsumerConfig
+from spark_log.datasource.delta_sink import DeltaSink
+from spark_log.datasource.group_job import GroupJob, Work
+from spark_log.datasource.group_share import GroupShare
+from spark_log.datasource.group_work import DeltaWork, DestinationWork
 from spark_log.datasource.job import (
     Destination,
     Report,
+    Sink,
     connection_options,
     job_session,
     spark_progress,
 )
 from spark_log.datasource.offsets import format_offsets
-from spark_log.metadata import Cluster
-from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.stop_signals import StopSignals
+from spark_log.errors import InvalidConfigurationError, nearest
+from spark_log.storage import open_store
+
+_MEMBER_PROPS: Final = (
+    "auto.offset.reset",
+    "client.id",
+    "client.rack",
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "retry.backoff.ms",
+    "session.timeout.ms",
+)
+"""What a job takes of a consumer's configuration: the rest is about how a consumer fetches."""
 
 
 @with_option_groups
@@ -44,59 +67,112 @@ def main(
             "begin at the end instead of at the start."
         ),
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C or SIGTERM.")
+    ] = False,
+    interval: Annotated[
+        float,
+        typer.Option(
+            min=0, help="With --follow: a batch begins so many seconds after the last, or later."
+        ),
+    ] = 10.0,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tasks that share the job's partitions. [default: as many as run at once]"
+        ),
+    ] = None,
+    assignment_strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="range, roundrobin, sticky or cooperative-sticky; several by commas, the best "
+            "first. [default: range,cooperative-sticky]"
+        ),
+    ] = None,
+    batch_records: Annotated[
+        int | None,
+        typer.Option(min=1, help="About how many records a batch has at most. [default: all]"),
+    ] = None,
+    sink_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="For the file system of a Delta table. Repeatable. [default: those of the root]",
+        ),
+    ] = None,
+    consumer_props: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A consumer config of the member, such as session.timeout.ms=10000. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
-    """Read what is new in topics for a consumer group, write it, and commit the offsets."""
+    """Read what is new in topics for a consumer group, write it, and commit the offsets.
+
+    Into a Delta table each record goes exactly once, elsewhere at least once. Several jobs of one
+    group share the partitions.
+    """
     report = Report("consumed")
+    config = _config(consumer_props or [], assignment_strategy, latest=latest)
     cluster = root.cluster()
-    offsets = OffsetsTable(cluster)
-    starts, ends = _ranges(cluster, offsets, group, topics, latest)
-    pending = sum(ends[partition] - starts[partition] for partition in ends)
+    connection = connection_options(root.url, root.storage_options)
+    read = {"subscribe": ",".join(topics), "group.id": group}
+    share = GroupShare(
+        cluster, parse_read_options({**connection, **read}), config, follows=follow,
+        most=batch_records,
+    )  # fmt: skip
+    arguments = (lambda: job_session("consume"), connection, group, members, spark_progress)
+    if destination.sink is Sink.DELTA:
+        assert destination.path is not None
+        given = parse_pairs("--sink-option", sink_option or [], secret=True)
+        options = given or root.storage_options
+        sink = DeltaSink(
+            open_store(destination.path, options).url, options, group, destination.binary
+        )
+        sink.prepare()
+        work: Work = DeltaWork(sink, *arguments)
+    else:
+        work = DestinationWork(destination, *arguments)
     report.add(group=group, topics=", ".join(topics), to=str(destination))
     started = time.perf_counter()
-    records = 0
-    if pending:
-        spark = job_session("consume")
-        df = (
-            spark.read.format("spark_log")
-            .options(**connection_options(root.url, root.storage_options))
-            .option("subscribe", ",".join(topics))
-            .option("startingOffsets", format_offsets(starts))
-            .option("endingOffsets", format_offsets(ends))
-            .load()
-        )
-        with spark_progress(spark, f"Reading {', '.join(topics)}"):
-            records = destination.write(df)
-    # Also without new records: a group that begins at the end must be known to have begun.
-    positions = {named: OffsetAndMetadata(offset) for named, offset in ends.items()}
-    offsets.commit(group, positions, generation=offsets.generation(group))
-    report.add_rate(records, time.perf_counter() - started)
-    report.add(committed=format_offsets(ends))
+    with StopSignals() as stop:
+        tally = GroupJob(
+            share, work, cluster.clock, stop=stop,
+            max_poll_interval_ms=config.max_poll_interval_ms, interval_s=interval if follow else 0,
+        ).run()  # fmt: skip
+    report.add_rate(tally.records, time.perf_counter() - started)
+    if tally.skipped:
+        report.add(in_the_table_before=tally.skipped)
+    if tally.lost:
+        report.add(went_to_other_members=", ".join(map(str, sorted(tally.lost))))
+    report.add(committed=format_offsets(tally.committed))
     report.print(as_json=output.is_json)
+    if stop.exit_status:
+        raise typer.Exit(stop.exit_status)
 
 
-def _ranges(
-    cluster: Cluster, table: OffsetsTable, group: str, topics: list[str], latest: bool
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return where the group continues, and the ends of the logs as they are now."""
-    committed = table.fetch(group)
-    starts: dict[TopicPartition, int] = {}
-    ends: dict[TopicPartition, int] = {}
-    image = cluster.image()
-    for topic in map(image.topic, topics):
-        for partition in sorted(topic.partitions):
-            view = cluster.partition_log(topic, partition).observe()
-            named = TopicPartition(topic.name, partition)
-            position = committed.get(named)
-            in_range = (
-                position is not None
-                and view.log_start_offset <= position.offset <= view.log_end_offset
+def _config(props: list[str], strategy: str | None, *, latest: bool) -> ConsumerConfig:
+    """Return the member's configuration.
+
+    Raises:
+        InvalidConfigurationError: a property is unknown, is not a member's, or has a bad value.
+    """
+    given: dict[str, object] = {"auto.offset.reset": "latest" if latest else "earliest"}
+    given |= parse_pairs("--consumer-props", props)
+    if strategy is not None:
+        given["partition.assignment.strategy"] = strategy
+    config = ConsumerConfig.parse(given)
+    for key in given:
+        if key not in _MEMBER_PROPS:
+            close = nearest(key, _MEMBER_PROPS)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise InvalidConfigurationError(
+                f"--consumer-props {key} means nothing to this job; {hint}it takes "
+                f"{', '.join(_MEMBER_PROPS)}",
+                key=key,
             )
-            if position is not None and in_range:
-                starts[named] = position.offset
-            else:
-                starts[named] = view.log_end_offset if latest else view.log_start_offset
-            ends[named] = view.log_end_offset
-    return starts, ends
+    return config
 
 
 if __name__ == "__main__":

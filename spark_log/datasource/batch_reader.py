@@ -10,11 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from spark_log.datasource.member_splits import PartitionOwners, by_member, splits_in
+from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_schema import check_columns
 from spark_log.datasource.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.split_reader import read_split
-from spark_log.datasource.splits import LogSplit, plan_splits
+from spark_log.datasource.splits import plan_splits
 
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -37,13 +39,18 @@ class LogBatchReader(DataSourceReader):
         self._where = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        """See `plan_splits`."""
-        return plan_splits(self._options, self._where)
+        """See `plan_splits`, and with ``partition.assignment.strategy`` `PartitionOwners`."""
+        splits = plan_splits(self._options, self._where)
+        strategy = self._options.assignor
+        if strategy is None:
+            return splits
+        owners = PartitionOwners(strategy, self._options.min_partitions)
+        return by_member(splits, owners, OffsetReader(self._options).partitions())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the split's records."""
-        if isinstance(partition, LogSplit):  # Spark calls read(None) when there is no split at all
-            yield from read_split(partition, self._columns, self._options)
+        for split in splits_in(partition):
+            yield from read_split(split, self._columns, self._options)
 
 
 class FilteringBatchReader(LogBatchReader):

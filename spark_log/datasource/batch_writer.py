@@ -49,7 +49,8 @@ class LogBatchWriter(DataSourceArrowWriter):
                 key="summaryPath",
             )
         self._options = options
-        self._write_id = uuid.uuid4().hex
+        # Drawn, it is nobody else's; given, it is that of the same write when it ran first.
+        self._write_id, self._number = options.transaction or (uuid.uuid4().hex, 0)
         cluster = Cluster(options.root, options.storage_options)
         if options.topic is not None:
             cluster.topic(options.topic)
@@ -58,7 +59,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         """Write one task's rows."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        identity = WriteIdentity(self._write_id, 0, task, is_stream=False)
+        identity = WriteIdentity(self._write_id, self._number, task, is_stream=False)
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 

@@ -5,17 +5,19 @@ Driver side; needs no Spark session. Everything that Spark asks a stream reader 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.datasource.log_watch import LogWatch, Sight
+from spark_log.datasource.member_splits import PartitionOwners, by_member
 from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.offsets import LATEST, AtOffsets
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_limits import TriggerDelay, count_offsets, limit_rate
-from spark_log.datasource.splits import LogSplit, splits_of
+from spark_log.datasource.splits import splits_of
 from spark_log.datasource.stream_lag import latest_document
 from spark_log.datasource.stream_offset import OffsetDocument, StreamOffset
 from spark_log.datasource.topic_history import TopicHistory
@@ -57,6 +59,9 @@ class MicroBatches:
         self._end: StreamOffset | None = None
         self._idle: tuple[Sight, StreamOffset] | None = None
         self._reported: tuple[Sight, StreamOffset | None, OffsetDocument] | None = None
+        self._owners: PartitionOwners | None = None
+        if options.assignor is not None:
+            self._owners = PartitionOwners(options.assignor, options.min_partitions)
         self._delay: TriggerDelay | None = None
         if options.min_offsets_per_trigger is not None:
             self._delay = TriggerDelay(
@@ -116,8 +121,11 @@ class MicroBatches:
         assert self._end is not None
         return self._end
 
-    def splits(self, start: StreamOffset, end: StreamOffset) -> list[LogSplit]:
+    def splits(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """Return what the tasks of a batch read.
+
+        With ``partition.assignment.strategy`` partitions stay with the member that had them in the
+        batch before, as far as the assignor keeps them there, also those without new records.
 
         Raises:
             DataLossError: records of the batch are gone.
@@ -141,7 +149,10 @@ class MicroBatches:
                 )
             else:
                 starts[named], stops[named] = self._retained(named, begin, stop), stop
-        return splits_of(self._reader, starts, stops)
+        splits = splits_of(self._reader, starts, stops)
+        if self._owners is None:
+            return splits
+        return by_member(splits, self._owners, sight.ends.keys())
 
     def latest(self) -> OffsetDocument | None:
         """Return where the log ends, with how far the batch planned last stays behind in time."""

@@ -59,12 +59,14 @@ READ_OPTIONS = (
         "starting time: error, or latest to begin at the end (default error)",
         "failOnDataLoss": "whether to fail where offsets are asked for that are not retained (any "
         "more), instead of reading what there is (default true)",
-        "minPartitions": "at least about so many tasks: large partitions are read by several",
+        "minPartitions": "at least about so many tasks: large partitions are read by several; with "
+        "partition.assignment.strategy the number of members",
         "maxRecordsPerPartition": "most offsets that one task reads",
         "includeHeaders": "whether to add the column headers (default false)",
         "group.id": "the consumer group in whose name a streaming query reports its progress",
         "partition.assignment.strategy": "with group.id: range, roundrobin, sticky or "
-        "cooperative-sticky: how tasks share partitions",
+        "cooperative-sticky: each task is a member that owns whole partitions; there are "
+        "minPartitions of them, else one for each partition",
         "isolation.level": "read_uncommitted or read_committed (default read_uncommitted)",
         "check.crcs": "whether to check every batch's checksum (default true)",
     }
@@ -75,6 +77,9 @@ WRITE_OPTIONS = COMMON_OPTIONS | {
     "compression.type": "none, lz4 or zstd, where the topic says producer",
     "idempotent": "whether a task or micro-batch that runs again appends nothing twice (default "
     "true)",
+    "txnAppId": "with txnVersion: names a batch write, as Delta's options of these names do, so "
+    "that when it runs again, by another program too, nothing is appended twice",
+    "txnVersion": "a number that rises from write to write of one txnAppId",
     "summaryPath": "a local file of the driver that a batch write leaves a JSON summary in",
     "checkpointLocation": "Spark's own, of a streaming query",
 }
@@ -97,6 +102,7 @@ class ReadOptions:
         max_records_per_partition: how many offsets a task reads at most.
         max_trigger_delay_ms: how long `min_offsets_per_trigger` may hold records back.
         group_id: of the group in whose name progress is reported; None for none.
+        assignor: name of the one by which tasks own whole partitions; None: they read splits.
         ignored: options given that mean nothing here.
     """
 
@@ -115,6 +121,7 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     group_id: str | None
+    assignor: str | None
     isolation_level: Literal["read_uncommitted", "read_committed"]
     include_headers: bool
     check_crcs: bool
@@ -129,6 +136,7 @@ class WriteOptions:
         topic: that all records go to; None where a column tells.
         compression: where the topic leaves it to the writer.
         idempotent: whether what is written again is recognised (`write_identity`).
+        transaction: name and number of a batch write that may run again; None: it is drawn.
         summary_path: of the file that a batch write leaves its summary in; None for none.
         ignored: options given that mean nothing here.
     """
@@ -138,6 +146,7 @@ class WriteOptions:
     topic: str | None
     compression: str
     idempotent: bool = True
+    transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
 
@@ -170,7 +179,6 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
             f"micro-batch could never be large enough; lower the one or raise the other",
             key="minOffsetsPerTrigger",
         )
-    _check_assignor(given)
     return ReadOptions(
         root=given.root(),
         storage_options=given.storage_options,
@@ -188,6 +196,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", "15m"),
         group_id=given.get("group.id") or None,
+        assignor=_assignor(given),
         isolation_level="read_committed"
         if given.choice("isolation.level", ("read_uncommitted", "read_committed"))
         == "read_committed"
@@ -212,9 +221,23 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=given.get("topic").strip() or None,
         compression=producer.compression_type,
         idempotent=given.boolean("idempotent", default=True),
+        transaction=_transaction(given),
         summary_path=given.get("summaryPath") or None,
         ignored=given.ignored,
     )
+
+
+def _transaction(given: GivenOptions) -> tuple[str, int] | None:
+    name, number = given.get("txnAppId"), given.integer("txnVersion")
+    if not name and number is None:
+        return None
+    if not name or number is None:
+        lacking = "txnVersion" if name else "txnAppId"
+        raise InvalidOptionError(
+            f"option {lacking!r} is missing: 'txnAppId' and 'txnVersion' together name a write",
+            key=lacking,
+        )
+    return name, number
 
 
 def _subscription(
@@ -313,14 +336,21 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
             )
 
 
-def _check_assignor(given: GivenOptions) -> None:
+def _assignor(given: GivenOptions) -> str | None:
     name = "partition.assignment.strategy"
     if name not in given:
-        return
-    assignor = given.choice(name, _ASSIGNORS)
-    why = (
-        "comes with consumer groups, which this version does not have yet; leave it out"
-        if given.get("group.id")
-        else "counts only with 'group.id'; give a group, or leave it out"
-    )
-    raise InvalidOptionError(f"option {name!r} ({assignor}) {why}", key=name)
+        return None
+    strategy = given.choice(name, _ASSIGNORS)
+    if not given.get("group.id"):
+        raise InvalidOptionError(
+            f"option {name!r} ({strategy}) counts only with 'group.id'; give a group, or leave it "
+            f"out",
+            key=name,
+        )
+    if "maxRecordsPerPartition" in given:
+        raise InvalidOptionError(
+            f"with option {name!r} ({strategy}) a task owns whole partitions, and "
+            f"'maxRecordsPerPartition' would cut them; leave one of both out",
+            key="maxRecordsPerPartition",
+        )
+    return strategy

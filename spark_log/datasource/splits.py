@@ -104,12 +104,14 @@ def splits_of(
     ranges = [each for each in ranges if len(each)]
     if not where.times_us.is_everything:
         ranges = [piece for each in ranges for piece in _within_times(reader, each, where.times_us)]
-    if _has_to_cut(options, ranges):
+    # Where tasks own whole partitions nothing is cut: see `member_splits`.
+    min_partitions = options.min_partitions if options.assignor is None else None
+    if _has_to_cut(min_partitions, options.max_records_per_partition, ranges):
         views = reader.views({each.topic_partition: each.end for each in ranges})
         ranges = [_with_segments(each, views[each.topic_partition]) for each in ranges]
     pieces = split_ranges(
         ranges,
-        min_partitions=options.min_partitions,
+        min_partitions=min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )
     return [_split(reader, piece, where) for piece in pieces]
@@ -122,9 +124,8 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
     )
 
 
-def _has_to_cut(options: ReadOptions, ranges: list[OffsetRange]) -> bool:
-    most = options.max_records_per_partition
-    return (options.min_partitions or 0) > len(ranges) > 0 or (
+def _has_to_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
+    return (least or 0) > len(ranges) > 0 or (
         most is not None and any(len(each) > most for each in ranges)
     )
 

@@ -15,12 +15,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
+from spark_log.datasource.member_splits import splits_in
 from spark_log.datasource.micro_batches import MicroBatches
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_limits import default_read_limit
 from spark_log.datasource.read_schema import check_columns
 from spark_log.datasource.split_reader import read_split
-from spark_log.datasource.splits import LogSplit
 from spark_log.datasource.stream_offset import OffsetDocument, StreamOffset
 from spark_log.metadata import Cluster
 
@@ -85,8 +85,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's records; in a task."""
-        assert isinstance(partition, LogSplit)
-        return read_split(partition, self._columns, self._options)
+        for split in splits_in(partition):
+            yield from read_split(split, self._columns, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Report it, where it was not: the batch that ends here is done."""

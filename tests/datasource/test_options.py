@@ -280,9 +280,9 @@ class TestAssignors:
         message = message_of(**{"partition.assignment.strategy": "sticky"})
         assert "counts only with 'group.id'" in message
 
-    def test_come_with_groups(self):
+    def test_are_taken_with_one(self):
         options = {"partition.assignment.strategy": "cooperative-sticky", "group.id": "g"}
-        assert "comes with consumer groups" in message_of(**options)
+        assert parse(**options).assignor == "cooperative-sticky"
 
     def test_others_are_refused(self):
         options = {"partition.assignment.strategy": "stickie", "group.id": "g"}

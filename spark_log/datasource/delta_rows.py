@@ -1,0 +1,163 @@
+"""A Delta table for records: its columns, making it, checking one that is there, rows for it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from spark_log.errors import AlreadyExistsError, InvalidOptionError
+from spark_log.storage import Store
+
+LOG_DIRECTORY: Final = "_delta_log"
+_FIRST_VERSION: Final = f"{LOG_DIRECTORY}/{0:020d}.json"
+
+_COLUMNS: Final = {
+    "key": "string",
+    "value": "string",
+    "topic": "string",
+    "partition": "integer",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestampType": "integer",
+}
+_CAST: Final = ("key", "value")
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def columns(*, is_binary: bool) -> dict[str, str]:
+    """Return a table's columns with Delta's types: as Spark writes what it reads from the log."""
+    return _COLUMNS | dict.fromkeys(_CAST, "binary" if is_binary else "string")
+
+
+def arrow_schema(wanted: Mapping[str, str]) -> pa.Schema:
+    """Return the columns as Arrow's."""
+    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in wanted.items()])
+
+
+def make_table(store: Store, wanted: Mapping[str, str]) -> None:
+    """Make an empty table where there is nothing; harmless where there is one.
+
+    Whoever is first makes it: version 0 of its log, by put-if-absent. (Of several that make one by
+    delta-rs, each replaces the others' definition.)
+
+    Raises:
+        InvalidOptionError: other things lie there.
+        StorageError: it was not made.
+    """
+    if next(iter(store.list(LOG_DIRECTORY)), None) is not None:
+        return
+    found = [file.path for file in store.list("")]
+    found += [name for name in store.list_directories("") if name != LOG_DIRECTORY]
+    if found:
+        raise InvalidOptionError(
+            f"{store.url} is no Delta table, and not empty: {min(found)} lies there; give a "
+            f"table, or a path where there is nothing yet",
+            key="path",
+        )
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(_FIRST_VERSION, _first_version(wanted))
+
+
+def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
+    """Check that rows fit into a table, and that it keeps positions for good.
+
+    Raises:
+        InvalidOptionError: it has other columns, wants what rows do not have, or forgets.
+    """
+    fields = json.loads(table.schema().to_json())["fields"]
+    there = {field["name"]: field["type"] for field in fields}
+    wrong = [
+        f"{name} is {there[name]} instead of {kind}" if name in there else f"{name} is missing"
+        for name, kind in wanted.items()
+        if there.get(name) != kind
+    ]
+    if wrong:
+        is_about_bytes = {there.get(name) for name in _CAST} == {"string", "binary"} - {
+            wanted["key"]
+        }
+        hint = "; --binary decides between string and binary" if is_about_bytes else ""
+        raise InvalidOptionError(
+            f"the Delta table {url} has other columns: {', '.join(wrong)}{hint}", key="path"
+        )
+    never_null = wanted.keys() - set(_CAST)
+    strict = sorted(each["name"] for each in fields if not each["nullable"])
+    lacking = [name for name in strict if name not in never_null]
+    if lacking:
+        raise InvalidOptionError(
+            f"the Delta table {url} takes no nulls in {', '.join(lacking)}, and records have some; "
+            f"alter it, or give another",
+            key="path",
+        )
+    forgets = "delta.setTransactionRetentionDuration"
+    if forgets in table.metadata().configuration:
+        raise InvalidOptionError(
+            f"the Delta table {url} has the property {forgets}, and would forget where the group "
+            f"stands in it; unset it",
+            key="path",
+        )
+
+
+def as_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records as a table's rows.
+
+    Args:
+        records: with the columns of the schema, keys and values as bytes.
+        schema: of `arrow_schema`. Bytes that are no UTF-8 become text with U+FFFD in it.
+    """
+    arrays = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        column = records.column(name)
+        arrays.append(_as_text(column) if name in _CAST and pa.types.is_string(kind) else column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        values = column.to_pylist()
+        texts = (None if each is None else each.decode("utf-8", "replace") for each in values)
+        return pa.array(texts, pa.string())
+
+
+def _first_version(wanted: Mapping[str, str]) -> bytes:
+    time_ms = time.time_ns() // 1_000_000
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in wanted.items()
+    ]
+    actions: list[dict[str, object]] = [
+        {
+            "commitInfo": {
+                "timestamp": time_ms,
+                "operation": "CREATE TABLE",
+                "operationParameters": {},
+                "engineInfo": "spark-log",
+            }
+        },
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": str(uuid.uuid4()),
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": [],
+                "configuration": {},
+                "createdTime": time_ms,
+            }
+        },
+    ]
+    return "".join(f"{json.dumps(action)}\n" for action in actions).encode()

@@ -1,0 +1,67 @@
+"""A group's job whose member task loses its executor; see `test_members_on_cluster`.
+
+python members_job.py MASTER ROOT DIRECTORY
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import cluster_job
+from cluster_job import executor_pid, first_time, session
+from pyspark import cloudpickle
+
+from spark_log.config import ConsumerConfig
+from spark_log.datasource import delta_sink
+from spark_log.datasource.group_job import GroupJob
+from spark_log.datasource.group_share import GroupShare
+from spark_log.datasource.group_work import DeltaWork
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.stop_signals import StopSignals
+from spark_log.metadata import Cluster
+
+
+class DyingSink:
+    """A Delta sink that commits often, and whose executor dies once, behind a task's commit."""
+
+    def __init__(self, sink, directory):
+        self._sink, self._directory = sink, directory
+        self.version = sink.version
+
+    def append(self, splits, read):
+        def dying(split):
+            for batch in read(split):
+                yield batch
+                is_behind = split.partition == 1 and split.start_offset > 0
+                if is_behind and first_time(f"{self._directory}/died"):
+                    os.kill(executor_pid(), signal.SIGKILL)
+
+        delta_sink.COMMIT_OFFSETS = 300
+        return self._sink.append(splits, dying)
+
+
+def main():
+    master, root, directory = sys.argv[1:]
+    cloudpickle.register_pickle_by_value(cluster_job)
+    cluster = Cluster(root)
+    options = parse_read_options({"path": root, "subscribe": "t", "group.id": "g"})
+    config = ConsumerConfig.parse({"auto.offset.reset": "earliest"})
+    sink = delta_sink.DeltaSink(f"{directory}/table", {}, "g")
+    sink.prepare()
+    spark = session(master)
+    work = DeltaWork(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
+    tally = GroupJob(
+        GroupShare(cluster, options, config),
+        work,
+        cluster.clock,
+        stop=StopSignals(),
+        max_poll_interval_ms=config.max_poll_interval_ms,
+    ).run()
+    Path(directory, "tally.json").write_text(json.dumps([tally.records, tally.skipped]))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Member tasks on a real Spark: jobs of one group in one session, and queries by an assignor."""
+
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.config import ConsumerConfig
+from spark_log.coordinator import OffsetsTable
+from spark_log.datasource.delta_sink import DeltaSink
+from spark_log.datasource.group_job import Done, GroupJob
+from spark_log.datasource.group_share import GroupShare
+from spark_log.datasource.group_work import DeltaWork, DestinationWork
+from spark_log.datasource.job import Destination, Sink
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.stop_signals import StopSignals
+from spark_log.metadata import Cluster
+from tests.datasource.streams import append
+
+pytestmark = pytest.mark.spark
+
+PARTITIONS, SIZE, LIMIT_S = 4, 50, 120
+ONCE = Counter((number, offset) for number in range(PARTITIONS) for offset in range(SIZE))
+
+
+@pytest.fixture
+def root(tmp_path):
+    url = str(tmp_path / "root")
+    Admin(url).create_topics([NewTopic("t", num_partitions=PARTITIONS)])
+    for number in range(PARTITIONS):
+        append(url, "t", number, range(SIZE))
+    return url
+
+
+def share_of(root, group="g", **settings):
+    cluster = Cluster(root)
+    options = parse_read_options({"path": root, "subscribe": "t", "group.id": group})
+    config = ConsumerConfig.parse({"auto.offset.reset": "earliest", **settings})
+    return GroupShare(cluster, options, config)
+
+
+def run(share, work, root):
+    return GroupJob(
+        share, work, Cluster(root).clock, stop=StopSignals(), max_poll_interval_ms=300_000
+    ).run()
+
+
+def work_of(kind, spark, root, path, group="g", members=2):
+    arguments = (lambda: spark, {"path": root}, group, members)
+    if kind == "parquet":
+        return DestinationWork(Destination(Sink.PARQUET, path, 0, False), *arguments)
+    sink = DeltaSink(path, {}, group)
+    sink.prepare()
+    return DeltaWork(sink, *arguments)
+
+
+def written(kind, path):
+    table = (
+        DeltaTable(path).to_pyarrow_table()
+        if kind == "delta"
+        else ds.dataset(path, format="parquet").to_table()
+    )
+    return Counter((row["partition"], row["offset"]) for row in table.to_pylist())
+
+
+def settle(*shares):
+    """Let members between batches give up and take what they are to have."""
+    deadline = time.monotonic() + LIMIT_S
+    even = PARTITIONS // len(shares)
+    while {len(share.next_batch()[0].starts) for share in shares} != {even}:
+        assert time.monotonic() < deadline, "the group does not settle"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_two_jobs_of_a_group_share_the_partitions_and_do_all_of_them(spark, root, tmp_path, kind):
+    path = str(tmp_path / "out")
+    shares = [share_of(root), share_of(root)]
+    for share in shares:
+        share.join()
+    settle(*shares)
+    with ThreadPoolExecutor(2) as threads:
+        jobs = [
+            threads.submit(run, share, work_of(kind, spark, root, path), root) for share in shares
+        ]
+    tallies = [job.result() for job in jobs]
+
+    assert [tally.records for tally in tallies] == [2 * SIZE, 2 * SIZE]
+    assert written(kind, path) == ONCE
+    found = OffsetsTable(Cluster(root)).fetch("g")
+    assert {named.partition: each.offset for named, each in found.items()} == dict.fromkeys(
+        range(PARTITIONS), SIZE
+    )
+    assert {each.generation > 0 and bool(each.member_id) for each in found.values()} == {True}
+
+
+def test_a_table_takes_what_spark_wrote_and_spark_reads_what_it_took(spark, root, tmp_path):
+    path = str(tmp_path / "table")
+    read = spark.read.format("spark_log").option("subscribe", "t").load(root)
+    Destination(Sink.DELTA, path, 0, False).write(read)
+    tally = run(share_of(root), work_of("delta", spark, root, path), root)
+
+    assert tally.records == PARTITIONS * SIZE
+    rows = spark.read.format("delta").load(path)
+    assert rows.count() == 2 * PARTITIONS * SIZE
+    assert rows.distinct().count() == PARTITIONS * SIZE, "the same rows, in every column"
+
+
+def test_what_another_group_position_says_is_passed_over_where_the_table_is_ahead(
+    spark, root, tmp_path
+):
+    """A reset of the group writes nothing again into the same table."""
+    path = str(tmp_path / "table")
+    run(share_of(root), work_of("delta", spark, root, path), root)
+    back = {TopicPartition("t", number): OffsetAndMetadata(at) for number, at in ((0, 0), (1, 20))}
+    Admin(root).alter_group_offsets("g", back)
+    tally = run(share_of(root), work_of("delta", spark, root, path), root)
+    assert (tally.records, tally.skipped) == (0, SIZE + SIZE - 20)
+    assert tally.committed == {TopicPartition("t", n): SIZE for n in range(PARTITIONS)}
+    assert written("delta", path) == ONCE
+
+
+def test_members_are_tasks_and_each_writes_one_file(spark, root, tmp_path):
+    path = str(tmp_path / "table")
+    run(share_of(root), work_of("delta", spark, root, path, members=3), root)
+    assert len(DeltaTable(path).file_uris()) == 3
+
+
+def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_path):
+    """The batch waits in a task; it ends because it is cancelled."""
+    begun = tmp_path / "begun"
+
+    class Waiting(DestinationWork):
+        def _write(self, spark, batch):
+            def wait(number):
+                begun.touch()
+                time.sleep(3_600)
+
+            spark.sparkContext.parallelize([1], 1).foreach(wait)
+
+    class Stop:
+        def is_told(self):
+            return begun.exists()
+
+    share = share_of(root)
+    destination = Destination(Sink.PARQUET, str(tmp_path / "out"), 0, False)
+    work = Waiting(destination, lambda: spark, {"path": root}, "g", 2)
+    tally = GroupJob(
+        share, work, Cluster(root).clock, stop=Stop(), max_poll_interval_ms=300_000
+    ).run()
+    assert tally.records == 0
+    deadline = time.monotonic() + LIMIT_S
+    while spark.sparkContext.statusTracker().getActiveStageIds():
+        assert time.monotonic() < deadline, "Spark goes on with it"
+        time.sleep(0.05)
+    assert work.progress() == ([], []), "nothing is running, and that could be asked"
+    found = OffsetsTable(Cluster(root)).fetch("g")
+    assert {each.offset for each in found.values()} == {0}
+
+
+def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
+    """What a running query counts comes with its executor's heartbeats, without any task ending."""
+
+    class Slow(DestinationWork):
+        def _write(self, spark, batch):
+            def slowly(batches):
+                for each in batches:
+                    yield each
+                    while not (tmp_path / "seen").exists():
+                        time.sleep(0.05)
+
+            rows = spark.read.format("spark_log").options(**self._options(batch)).load()
+            rows.mapInArrow(slowly, rows.schema).write.format("noop").mode("overwrite").save()
+            return Done(batch.ends, batch.size)
+
+    counted = []
+
+    class Watched(Slow):
+        def progress(self):
+            found = super().progress()
+            if found is not None and any("->" in metrics for _, metrics in found[1]):
+                counted.append(found)
+                (tmp_path / "seen").touch()
+            return found
+
+    destination = Destination(Sink.PARQUET, str(tmp_path / "out"), 0, False)
+    work = Watched(destination, lambda: spark, {"path": root}, "g", 2)
+    assert run(share_of(root), work, root).records == PARTITIONS * SIZE
+    assert counted
+
+
+def test_a_query_keeps_partitions_with_their_members_and_reports(spark, root, tmp_path):
+    seen = defaultdict(set)
+
+    def remember(rows, batch_id):
+        placed = rows.select(F.spark_partition_id().alias("task"), "partition").distinct()
+        for row in placed.collect():
+            seen[batch_id].add((row.task, row.partition))
+
+    query = (
+        spark.readStream.format("spark_log")
+        .options(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger="80")
+        .options(minPartitions="2", **{"group.id": "q", "partition.assignment.strategy": "sticky"})
+        .load(root)
+        .writeStream.foreachBatch(remember)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(LIMIT_S)
+
+    batches = [seen[number] for number in sorted(seen)]
+    assert len(batches) == 3
+    assert batches[0] == batches[1] == batches[2]
+    assert sorted(Counter(task for task, _ in batches[0]).values()) == [2, 2]
+    found = OffsetsTable(Cluster(root)).fetch("q")
+    assert {each.offset for each in found.values()} == {SIZE}

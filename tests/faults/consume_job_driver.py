@@ -1,0 +1,65 @@
+"""``jobs/consume.py`` as a driver that dies when it is told to; see `test_consume_job_kills`.
+
+    python consume_job_driver.py ARGUMENTS OF THE JOB…
+
+Environment: ``DIE_AT_COMMIT=n``: SIGKILL to the whole process group when the work of the n-th batch
+is done and its offsets are not committed. ``WITHOUT_POSITIONS=1``: the Delta sink does without its
+rule, and keeps no positions in the table.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_log.datasource import delta_sink
+from spark_log.datasource.group_share import GroupShare
+
+JOB = Path(__file__).parents[2] / "jobs" / "consume.py"
+
+
+def die_at_commit(number):
+    """Die when the work of so many batches is done, before the last is committed."""
+    commit = GroupShare.commit
+    done = 0
+
+    def dying(share, batch, reached):
+        nonlocal done
+        done += any(offset > batch.starts[named] for named, offset in reached.items())
+        if done == number:
+            os.killpg(0, signal.SIGKILL)
+        return commit(share, batch, reached)
+
+    GroupShare.commit = dying
+
+
+class WithoutPositions(delta_sink.DeltaSink):
+    """Every time another application id; as a class of the program it goes to tasks as it is."""
+
+    def app_id(self, topic_id, partition):
+        return uuid.uuid4().hex
+
+
+def main():
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if "DIE_AT_COMMIT" in os.environ:
+        die_at_commit(int(os.environ["DIE_AT_COMMIT"]))
+    if "WITHOUT_POSITIONS" in os.environ:
+        delta_sink.DeltaSink = WithoutPositions
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    runpy.run_path(str(JOB), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Spark programs that are killed whole, Java and Python, and the topic that they read."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pyarrow as pa
+
+from spark_log import Admin, NewTopic
+from spark_log.metadata import Cluster
+from spark_log.record.schema import RECORD_SCHEMA
+
+START_S = 300
+"""A program that has not done anything by then will not."""
+
+
+def fill(root, topic, partitions, count, draw):
+    """Make a topic with records of all kinds, in segments and partitions as they are drawn."""
+    config = {"segment.bytes": 1 << 20}
+    Admin(root).create_topics([NewTopic(topic, num_partitions=partitions, topic_configs=config)])
+    cluster = Cluster(root)
+    number = 0
+    while number < count:
+        size = min(draw.randrange(1, 1500), count - number)
+        rows = [
+            {
+                "key": b"%d" % each if each % 3 else None,
+                "value": b"%d" % each + b"." * draw.randrange(2000) if each % 50 else None,
+                "headers": [{"key": "n", "value": b"%d" % each}] if each % 7 == 0 else None,
+                "timestamp": 1_700_000_000_000_000 + each,
+            }
+            for each in range(number, number + size)
+        ]
+        log = cluster.partition_log(cluster.topic(topic), draw.randrange(partitions))
+        log.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+        number += size
+
+
+def records(root, topic):
+    """All records of a topic, by partition, in offset order."""
+    cluster = Cluster(root)
+    image = cluster.topic(topic)
+    return [
+        [
+            row
+            for batch in cluster.partition_log(image, part).scan(0)
+            for row in batch.records.to_pylist()
+        ]
+        for part in sorted(image.partitions)
+    ]
+
+
+def start(program, *arguments, **environment):
+    """Start a Python program, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, program, *map(str, arguments)],
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
+        start_new_session=True,
+    )
+
+
+def kill(running):
+    """Kill a driver and all that it started, and wait until it is gone."""
+    with suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
