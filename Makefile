@@ -12,7 +12,7 @@ demo: java venv ## Send the flights of 2013 through a log and replay some of the
 	@$(BIN)/python jobs/demo.py
 
 test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
-	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
 	@sh conf/build-store-servers.sh gcs azure

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -25,6 +24,7 @@ from spark_log.datasource.job import (
     Destination,
     Report,
     connection_options,
+    instant,
     job_session,
     spark_progress,
 )
@@ -56,7 +56,7 @@ def main(
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
-    begin, end = _instant(from_time, "--from-time"), _instant(to_time, "--to-time")
+    begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
     if (begin or end) and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give a range of times or a range of offsets, not both")
     partitions = _partitions(root.cluster().topic(topic), partition)
@@ -102,19 +102,6 @@ def _partitions(topic: TopicImage, partition: int | None) -> list[int]:
 def _offsets(topic: str, partitions: list[int], offset: int | None, default: int) -> str:
     chosen = default if offset is None else offset
     return format_offsets({TopicPartition(topic, number): chosen for number in partitions})
-
-
-def _instant(text: str | None, flag: str) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOptionError(
-            f"{flag} is {text!r}, expected ISO 8601, such as 2013-07-04 or 2013-07-04T12:00:00Z",
-            key=flag,
-        ) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 if __name__ == "__main__":

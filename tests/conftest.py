@@ -32,6 +32,15 @@ settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, p
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with what takes long, so that no worker is left with it alone in the end."""
+    items.sort(key=lambda item: "tests/faults" not in str(item.path) and not _uses_spark(item))
+
+
+def _uses_spark(item):
+    return item.get_closest_marker("spark") is not None
+
+
 def pytest_report_header():
     return f"S3 server: {server_name()}"
 

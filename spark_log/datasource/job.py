@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
@@ -46,6 +48,28 @@ def connection_options(root: str, storage_options: StorageOptions) -> dict[str, 
     """Return what every read and write of ``format("spark_log")`` needs to find the root."""
     storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
     return {"path": root, **storage}
+
+
+def instant(text: str | None, flag: str) -> datetime | None:
+    """Return the time that an option names; None for none.
+
+    Args:
+        text: ISO 8601, in UTC unless it names a zone.
+        flag: of the option.
+
+    Raises:
+        InvalidOptionError: it is no time.
+    """
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{flag} is {text!r}, expected ISO 8601, such as 2013-07-04 or 2013-07-04T12:00:00Z",
+            key=flag,
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 @contextmanager
@@ -127,10 +151,38 @@ class Destination:
             for row in records.limit(self.show).collect() if self.show else []:
                 print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
             observed.write.format("noop").mode("overwrite").save()
+        elif self.sink is Sink.DELTA:
+            observed.write.format("delta").mode("append").save(self.path)
         else:
-            spark_format = "json" if self.sink is Sink.JSONL else self.sink.value
-            observed.write.format(spark_format).mode("append").save(self.path)
+            assert self.path is not None
+            _append_files(observed, "json" if self.sink is Sink.JSONL else "parquet", self.path)
         return int(counted.get["records"])
+
+
+def _append_files(records: DataFrame, spark_format: str, path: str) -> None:
+    """Add files to a directory that others may be adding to at the same time.
+
+    Hadoop's committer stages in ``_temporary/<attempt>``. All have attempt 0 if nothing is said,
+    and who commits first takes what the others have staged so far, and removes the rest: a task
+    whose file is gone then may commit nothing, without a word. So each has an attempt of its own,
+    and removes nothing else.
+    """
+    attempt = random.randrange(1, 2**31)
+    writer = records.write.format(spark_format).mode("append")
+    writer = writer.option("mapreduce.job.application.attempt.id", attempt)
+    try:
+        writer.option("mapreduce.fileoutputcommitter.cleanup.skipped", "true").save(path)
+    finally:
+        _remove_staged(records.sparkSession, path, attempt)
+
+
+def _remove_staged(spark: SparkSession, path: str, attempt: int) -> None:
+    jvm: Any = spark._jvm
+    staging = jvm.org.apache.hadoop.fs.Path(path, "_temporary")
+    files = staging.getFileSystem(spark._jsc.hadoopConfiguration())
+    files.delete(jvm.org.apache.hadoop.fs.Path(staging, str(attempt)), True)
+    with suppress(Exception):  # py4j's: others stage there
+        files.delete(staging, False)
 
 
 class Report:

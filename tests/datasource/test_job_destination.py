@@ -1,0 +1,49 @@
+"""Where jobs write to: several at once add files to one directory, and none loses any."""
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_log.datasource.job import Destination, Sink
+
+pytestmark = pytest.mark.spark
+
+
+def rows_that_wait(began, go):
+    """A task's function: gives a row, tells of it, and gives the rest when it may."""
+
+    def wait(batches):
+        for batch in batches:
+            yield batch.slice(0, 1)
+            Path(began).touch()
+            deadline = time.monotonic() + 120
+            while not Path(go).exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            yield batch.slice(1)
+
+    return wait
+
+
+def test_a_writer_that_ends_first_leaves_alone_what_another_has_staged(spark, tmp_path):
+    path, began, go = (str(tmp_path / name) for name in ("out", "began", "go"))
+    destination = Destination(Sink.PARQUET, path, 0, binary=True)
+    records = spark.sql("SELECT 'k' AS key, 'v' AS value, id FROM range(10)").coalesce(1)
+    # Rows come out of Python in batches of this: the first has to come out before the wait.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1)
+    try:
+        slow = records.mapInArrow(rows_that_wait(began, go), records.schema)
+        thread = threading.Thread(target=destination.write, args=(slow,))
+        thread.start()
+        while not Path(began).exists():
+            assert thread.is_alive()
+            time.sleep(0.01)
+        assert destination.write(records) == 10
+        Path(go).touch()
+        thread.join()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert sorted(pq.read_table(path)["id"].to_pylist()) == sorted([*range(10)] * 2)
+    assert not (tmp_path / "out/_temporary").exists()
