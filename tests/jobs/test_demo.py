@@ -100,6 +100,10 @@ def test_the_readmes_commands_work(demo: tuple[Path, str], command: str) -> None
     for name in ("jobs", "conf"):
         if not (directory / name).exists():
             (directory / name).symlink_to(HOME / name)
+    (function,) = re.findall(
+        r"```python\n([^`]*def by_carrier.*?)```", (HOME / "README.md").read_text(), re.DOTALL
+    )
+    (directory / "delays.py").write_text(function)
     pipeline = f"set -o pipefail; {command}"
     done = subprocess.run(
         ["bash", "-c", pipeline],
