@@ -1,9 +1,10 @@
 """Which neighbouring segments are worth rewriting into one. Pure functions of what a listing shows.
 
-A segment's generation tells how often its bytes were rewritten. A run of neighbours is merged when
-there are ``fan_in`` of at most some generation, and becomes one of the next: so each byte is
-rewritten once for each power of ``fan_in`` in the number of appends, and of each generation fewer
-than ``fan_in`` are left. A segment of half ``segment.bytes`` is done: two such would be too large.
+A segment's generation tells how often its bytes were rewritten. Neighbours are merged when there are
+``fan_in`` of one generation, and become one of the next; what is younger between them comes along,
+and counts as the part of one that it is. So each byte is rewritten once for each power of ``fan_in``
+in the number of appends, and of each generation fewer than ``fan_in`` are left. A segment of half
+``segment.bytes`` is done: two such would be too large.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ class MergePolicy:
                 chunk
                 for run in self._stretches(candidates, generation)
                 for chunk, is_closed in self._chunks(candidates, run)
-                if self._is_worth_it(candidates, chunk, is_closed=is_closed and is_last)
+                if self._is_worth_it(
+                    candidates, chunk, generation, is_closed=is_closed and is_last
+                )
             ]
             if found:
                 return found
@@ -163,9 +166,18 @@ class MergePolicy:
         )
 
     def _is_worth_it(
-        self, candidates: Sequence[MergeCandidate], chunk: range, *, is_closed: bool
+        self,
+        candidates: Sequence[MergeCandidate],
+        chunk: range,
+        generation: int,
+        *,
+        is_closed: bool,
     ) -> bool:
-        if len(chunk) >= self.fan_in or len(chunk) < 2:
-            return len(chunk) >= max(2, self.fan_in)
+        if len(chunk) < 2:
+            return False
+        weight = sum(
+            self.fan_in ** float(candidates[index].generation - generation) for index in chunk
+        )
         total = sum(candidates[index].size_bytes for index in chunk)
-        return self.finishes and (is_closed or total >= self.segment_bytes // 2)
+        is_final = is_closed or total >= self.segment_bytes // 2
+        return weight >= self.fan_in or (self.finishes and is_final)

@@ -137,10 +137,13 @@ class TailMerger:
 
         Two that do the same at once do no harm; but they would do all the work twice.
         """
-        start_after = f"{self._tail[0].base_offset:020d}"
+        start, end = self._tail[0].base_offset, self._tail[-1].end_offset
+        # Theirs may begin before ours, but is hardly longer than twice as long.
+        start_after = f"{max(0, start - (end - start)):020d}"
         listed = self._directory.store.list(self._directory.path, start_after=start_after)
         names = (SegmentName.parse(file.name) for file in listed)
-        merged_to = max((name.last_offset or 0 for name in names if name), default=0)
+        ends = (name.last_offset for name in names if name and name.last_offset is not None)
+        merged_to = max(ends, default=-1)
         *before, last = self._tail
         self._tail = [*(each for each in before if each.base_offset > merged_to), last]
 
