@@ -123,8 +123,8 @@ class TopicConfig(_ConfigModel):
         default=604_800_000,
         ge=1,
         le=_LONG_MAX,
-        description="How much time the records of one segment may span when segments are merged, so "
-        "that retention by time can pass it. What is smaller than 1 MiB is merged all the same.",
+        description="How much time the records of one merged segment may span, so that "
+        "retention by time can pass it. What is smaller than 1 MiB is merged all the same.",
     )
     index_interval_bytes: int = Field(
         default=4096,
@@ -169,7 +169,7 @@ class TopicConfig(_ConfigModel):
         default=604_800_000,
         ge=-1,
         le=_LONG_MAX,
-        description="How long records are kept. A segment is deleted by the cleaner when its latest "
+        description="How long records are kept. The cleaner deletes a segment when its latest "
         "timestamp is longer ago than this. -1: for ever.",
     )
     retention_bytes: int = Field(

@@ -1,8 +1,8 @@
 """Cleaning one partition: retention, merging, and deleting what is spent (DESIGN.md, section 6).
 
 What ``spark-log clean`` and the clean job do, partition by partition. Safe beside writers, readers
-and other cleaners; whatever the moment at which it is killed, the log is whole, and the next one goes
-on from there. In this order, since what is deleted need not be merged:
+and other cleaners; whenever it is killed, the log is whole, and the next one goes on from there.
+In this order, since what is deleted need not be merged:
 
 1. retention moves the log's start (`log.retention`, `log.log_start`);
 2. neighbouring small segments are merged, level by level (`log.merge_policy`, `log.merger`);
@@ -105,7 +105,7 @@ class PartitionCleaner:
         """Do all that is due, and return what was done.
 
         Raises:
-            CorruptRecordError: a segment is damaged or missing. What can be done without it is done.
+            CorruptRecordError: a segment is damaged or missing. What can be done without is done.
             StorageError: the storage does not answer; the rest is left to the next cleaner.
         """
         damage: CorruptRecordError | None = None

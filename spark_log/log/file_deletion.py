@@ -1,10 +1,10 @@
 """Deleting files that no reader needs any more, ``file.delete.delay.ms`` after that became so.
 
-Only what something durable says is spent: segments that a rewritten one covers or that lie behind a
-start marker (`log.spent_segments`), void files among them; markers below a higher one; snapshots
-below the newest; indexes without their segment; and what writers that died had begun. Any number may
-delete at once, and die at any point: what is left is found again. Indexes go before their segment,
-so that a crash leaves nothing that looks like an orphan.
+Only what something durable says is spent: segments that a rewritten one covers or that lie behind
+a start marker (`log.spent_segments`), void files among them; markers below a higher one; snapshots
+below the newest; indexes without their segment; and what writers that died had begun. Any number
+may delete at once, and die at any point: what is left is found again. Indexes go before their
+segment, so that a crash leaves nothing that looks like an orphan.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def delete_found(store: Store, found: DeletableFiles) -> None:
         delete_files(store, [file.path for file in files])
 
 
-def delete_segments(directory: PartitionDirectory, names: Iterable[tuple[SegmentName, bool]]) -> None:
+def delete_segments(
+    directory: PartitionDirectory, names: Iterable[tuple[SegmentName, bool]]
+) -> None:
     """Delete segments whose names may be freed.
 
     Args:
@@ -149,7 +151,12 @@ def delete_segments(directory: PartitionDirectory, names: Iterable[tuple[Segment
     """
     names = list(names)
     for paths in (
-        [each for name, is_indexed in names if is_indexed for each in (name.index, name.time_index)],
+        [
+            each
+            for name, is_indexed in names
+            if is_indexed
+            for each in (name.index, name.time_index)
+        ],
         [name.log for name, _ in names],
     ):
         delete_files(directory.store, [directory.file_path(path) for path in paths])
@@ -178,7 +185,7 @@ def log_of_index(name: str) -> str | None:
 
 
 def _overtaken_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    """Yield markers below one that has stood for the delay: a listing shows one of the two (ADR 9)."""
+    """Yield markers below one that has stood for the delay: a listing shows one of both (ADR 9)."""
     found = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
     highest = max(
         (marker.log_start_offset for file, marker in found if file.modified_us <= old_us), default=0

@@ -19,7 +19,7 @@ from spark_log.record.batch_header import NO_PRODUCER_ID, NO_SEQUENCE, BatchHead
 from spark_log.record.checksum import batch_crc32c
 
 _JOINED_BYTES: Final = 1_048_576
-"""Batches are joined up to this, as far as Kafka's batches may grow: what a reader takes at once."""
+"""Batches are joined up to this, as far as Kafka's may grow: a reader takes them at once."""
 
 _KEPT_ALONE: Final = (
     BatchHeader.CONTROL_BIT | BatchHeader.TRANSACTIONAL_BIT | BatchHeader.DELETE_HORIZON_BIT
@@ -68,9 +68,7 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
         cut = replace(cut, base_sequence=sequence_after(header.base_sequence, skipped))
     times_us = times_us_of(records)
     if len(times_us):
-        cut = replace(
-            cut, base_timestamp_us=int(times_us[0]), max_timestamp_us=int(times_us.max())
-        )
+        cut = replace(cut, base_timestamp_us=int(times_us[0]), max_timestamp_us=int(times_us.max()))
     return replace(cut, crc32c=batch_crc32c(cut, records))
 
 

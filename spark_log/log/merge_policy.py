@@ -1,10 +1,10 @@
 """Which neighbouring segments are worth rewriting into one. Pure functions of what a listing shows.
 
-A segment's generation tells how often its bytes were rewritten. Neighbours are merged when there are
-``fan_in`` of one generation, and become one of the next; what is younger between them comes along,
-and counts as the part of one that it is. So each byte is rewritten once for each power of ``fan_in``
-in the number of appends, and of each generation fewer than ``fan_in`` are left. A segment of half
-``segment.bytes`` is done: two such would be too large.
+A segment's generation tells how often its bytes were rewritten. Neighbours are merged when there
+are ``fan_in`` of one generation, and become one of the next; what is younger between them comes
+along, and counts as the part of one that it is. So each byte is rewritten once for each power of
+``fan_in`` in the number of appends, and of each generation fewer than ``fan_in`` are left. A
+segment of half ``segment.bytes`` is done: two such would be too large.
 """
 
 from __future__ import annotations
@@ -117,9 +117,7 @@ class MergePolicy:
                 chunk
                 for run in self._stretches(candidates, generation)
                 for chunk, is_closed in self._chunks(candidates, run)
-                if self._is_worth_it(
-                    candidates, chunk, generation, is_closed=is_closed and is_last
-                )
+                if self._is_worth_it(candidates, chunk, generation, is_closed=is_closed and is_last)
             ]
             if found:
                 return found
@@ -142,7 +140,7 @@ class MergePolicy:
     def _chunks(
         self, candidates: Sequence[MergeCandidate], run: range
     ) -> Iterator[tuple[range, bool]]:
-        """Cut a run into what one segment may hold; tell of each whether it cannot grow any more."""
+        """Cut a run into what one segment may hold; tell of each whether it can grow no more."""
         first, total = run.start, candidates[run.start].size_bytes
         first_us = candidates[run.start].first_us
         for index in run[1:]:
@@ -159,7 +157,8 @@ class MergePolicy:
         self, first: MergeCandidate, each: MergeCandidate, count: int, total: int, first_us: int
     ) -> bool:
         return (
-            total + each.size_bytes <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
+            total + each.size_bytes
+            <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
             and count < max(_MOST_SEGMENTS, self.fan_in)
             and each.end_offset - first.base_offset < MAX_SEGMENT_RECORDS
             and (total < _SMALL_BYTES or each.last_us - first_us <= self.segment_us)

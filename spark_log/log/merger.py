@@ -2,8 +2,8 @@
 
 The rewritten segment ``<base>-<last>.<generation>.log`` holds what a reader would have read: the
 same records, under batch headers that tell the same of producers, epochs and timestamps (those of
-small batches joined, see `joined_headers`). It is made by put-if-absent, and counts from that moment
-on; what it covers waits to be freed. A crash leaves nothing that a listing shows.
+small batches joined, see `joined_headers`). It is made by put-if-absent, and counts from then on;
+what it covers waits to be freed. A crash leaves nothing that a listing shows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.log.file_names import SegmentName
+from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES
 from spark_log.log.joined_headers import cut_header, joined_headers
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_writer import DEFAULT_INTERVAL_BYTES, SegmentWriter
+from spark_log.log.segment_writer import SegmentWriter
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.rebase import rebase
@@ -56,8 +57,8 @@ def merge(
 ) -> SegmentSummary:
     """Rewrite live segments that follow each other into one, and return what that holds.
 
-    Any number may merge at once: where their segments overlap, all hold the same. Of the first batch
-    all is taken, so that a log start inside of it keeps what lies before. Memory is that
+    Any number may merge at once: where their segments overlap, all hold the same. Of the first
+    batch all is taken, so that a log start inside of it keeps what lies before. Memory is that
     of one joined Arrow batch, and of each segment up to 64 KiB.
 
     Args:

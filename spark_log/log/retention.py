@@ -36,8 +36,8 @@ def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us:
     """Return what retention deletes.
 
     - ``retention.bytes``: the oldest segment goes as long as what is left without it is no less.
-    - ``retention.ms``: the oldest segment goes when its largest timestamp is longer ago. A timestamp
-      in the future is not: the segment stays until that time is past as well.
+    - ``retention.ms``: the oldest segment goes when its largest timestamp is longer ago. A
+      timestamp in the future is not: the segment stays until that time is past as well.
 
     The log may be left empty; its end stays where it is.
 
