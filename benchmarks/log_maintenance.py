@@ -22,6 +22,7 @@ from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.storage.local import LocalStore
 
+PARTS = ("latency", "small", "life")
 DAY_MS = 86_400_000
 _READS = 7
 _ROWS = 65_536
@@ -34,16 +35,21 @@ def main() -> None:
     options.add_argument("--appends", type=int, default=100_000, help="of one record (100000)")
     options.add_argument("--days", type=int, default=365, help="of the long-lived partition (365)")
     options.add_argument("--appends-a-day", type=int, default=240, help="of it (240)")
+    options.add_argument("--only", choices=PARTS, help="one part alone")
     run(options, measure)
 
 
 def measure(options: argparse.Namespace) -> Report:
     """Measure everything, the one after the other."""
     figures: list[Figure] = []
+    parts = [options.only] if options.only else PARTS
     with local_stores(options.directory) as new_store:
-        figures += latency(new_store(), new_store(), min(options.appends, 20_000))
-        figures += small_appends(new_store(), new_store(), options.appends)
-        figures += long_life(new_store(), options.days, options.appends_a_day)
+        if "latency" in parts:
+            figures += latency(new_store(), new_store(), min(options.appends, 20_000))
+        if "small" in parts:
+            figures += small_appends(new_store(), new_store(), options.appends)
+        if "life" in parts:
+            figures += long_life(new_store(), options.days, options.appends_a_day)
     notes = {"appends": options.appends, "days": options.days, "a day": options.appends_a_day}
     return Report("log_maintenance", figures, notes)
 

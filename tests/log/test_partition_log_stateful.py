@@ -173,9 +173,11 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.clean_with(open_log(self.store, clock=self.clock, retention_ms=-1), fan_in)
 
     @precondition(lambda self: self.start < len(self.rows))
-    @rule(fan_in=st.integers(2, 4), now_us=st.integers(-31, 31))
-    def expire(self, fan_in, now_us):
-        """Retention by time, where it is now that time: what is older goes, segment by segment."""
+    @rule(fan_in=st.integers(2, 4), data=st.data(), later_us=st.integers(0, 1))
+    def expire(self, fan_in, data, later_us):
+        """Retention by time, where it is now that of a record: what is older goes."""
+        times_us = [row["timestamp"] for row in self.rows[self.start :]]
+        now_us = data.draw(st.sampled_from(times_us)) + later_us
         for base, end, _ in self.segments():
             if max(row["timestamp"] for row in self.rows[base:end]) >= now_us:
                 break
@@ -188,7 +190,8 @@ class PartitionLogMachine(RuleBasedStateMachine):
     def shrink(self, fan_in, data):
         """Retention by size: as long as no less is left, segment by segment."""
         sizes = [size for _, _, size in self.segments()]
-        kept = data.draw(st.integers(0, sum(sizes) + 1))
+        edges = [sum(sizes[number:]) for number in range(len(sizes) + 1)]
+        kept = max(0, data.draw(st.sampled_from(edges)) + data.draw(st.integers(-1, 1)))
         for number, (_, end, _) in enumerate(self.segments()):
             if sum(sizes[number + 1 :]) < kept:
                 break
