@@ -40,6 +40,11 @@ class TestTable:
         assert TopicConfig.parse({}).dotted() == {
             "compression.type": "producer",
             "segment.bytes": 1_073_741_824,
+            "segment.ms": 604_800_000,
+            "retention.ms": 604_800_000,
+            "retention.bytes": -1,
+            "merge.tail.segments": 128,
+            "merge.compression.type": "producer",
             "index.interval.bytes": 4_096,
             "max.message.bytes": 1_048_588,
             "message.timestamp.type": "CreateTime",

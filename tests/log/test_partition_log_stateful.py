@@ -1,6 +1,7 @@
-"""Any sequence of appends, merges, retention, lost answers and reads, against a list."""
+"""Any sequence of appends, merges, retention, deletions, lost answers and reads, against a list."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,10 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo
+from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
+from spark_log.log.log_start import move_log_start
+from spark_log.log.merger import merge as merge_segments
 from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import (
@@ -43,12 +47,17 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self):
-        self.inner = MemoryStore(uuid.uuid4().hex)
-        self.store = HookedStore(self.inner)
         self.clock = ManualClock()
+        self.inner = MemoryStore(uuid.uuid4().hex, self.clock)
+        self.store = HookedStore(self.inner)
         self.logs = [
-            open_log(self.store, clock=self.clock, index_interval_bytes=interval)
-            for interval in (0, 700, 4096)
+            open_log(
+                self.store,
+                clock=self.clock,
+                index_interval_bytes=interval,
+                merge_tail_segments=tail,
+            )
+            for interval, tail in ((0, 0), (700, 2), (4096, 3))
         ]
         self.rows = []
         self.start = 0
@@ -139,6 +148,74 @@ class PartitionLogMachine(RuleBasedStateMachine):
             name = SegmentName.parse(file_name)
             if name and file_name not in live:
                 free(self.inner, name)
+
+    # --- what keeps the log small ----------------------------------------------------------------
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(handle=handles, data=st.data())
+    def rewrite(self, handle, data):
+        """Merge neighbours as they are, whoever made them."""
+        view = self.logs[handle].observe()
+        count = len(view.live.segments)
+        first = data.draw(st.integers(0, count - 1))
+        last = data.draw(st.integers(first, count - 1))
+        merge_segments(self.logs[handle].files, view, first, last)
+
+    @rule(handle=handles, data=st.data())
+    def delete_records(self, handle, data):
+        start = data.draw(st.integers(self.start, len(self.rows)))
+        assert move_log_start(self.logs[handle], start) == start
+        self.start = start
+
+    @rule(fan_in=st.integers(2, 4), later_ms=st.sampled_from([0, 61_001]))
+    def clean(self, fan_in, later_ms):
+        self.clock.advance_ms(later_ms)
+        self.clean_with(open_log(self.store, clock=self.clock, retention_ms=-1), fan_in)
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(fan_in=st.integers(2, 4), data=st.data(), later_us=st.integers(0, 1))
+    def expire(self, fan_in, data, later_us):
+        """Retention by time, where it is now that of a record: what is older goes."""
+        times_us = [row["timestamp"] for row in self.rows[self.start :]]
+        now_us = data.draw(st.sampled_from(times_us)) + later_us
+        for base, end, _ in self.segments():
+            if max(row["timestamp"] for row in self.rows[base:end]) >= now_us:
+                break
+            self.start = end
+        log = open_log(self.store, clock=ManualClock(now_us), retention_ms=0)
+        self.clean_with(log, fan_in)
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(fan_in=st.integers(2, 4), data=st.data())
+    def shrink(self, fan_in, data):
+        """Retention by size: as long as no less is left, segment by segment."""
+        sizes = [size for _, _, size in self.segments()]
+        edges = [sum(sizes[number:]) for number in range(len(sizes) + 1)]
+        kept = max(0, data.draw(st.sampled_from(edges)) + data.draw(st.integers(-1, 1)))
+        for number, (_, end, _) in enumerate(self.segments()):
+            if sum(sizes[number + 1 :]) < kept:
+                break
+            self.start = end
+        log = open_log(self.store, clock=self.clock, retention_ms=-1, retention_bytes=kept)
+        self.clean_with(log, fan_in)
+
+    def clean_with(self, log, fan_in):
+        cleaner = PartitionCleaner(log)
+        cleaner._policy = replace(cleaner._policy, fan_in=fan_in)
+        report = cleaner.clean()
+        assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
+
+    def segments(self):
+        """First offset, end and size of each live file."""
+        view = self.logs[0].observe()
+        return [
+            (
+                segment.name.base_offset,
+                segment.end_offset or view.log_end_offset,
+                segment.file.size_bytes,
+            )
+            for segment in view.live.segments
+        ]
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ RARE = {
     "a listing that took too long is made again",
     "a range is read of a file that is still the same",
     "a start marker is removed after the delay",
+    "an appender merges what it knew lately",
     "what was passed at once was looked at lately",
 }
 """Missed in one of ten thousand seeds or fewer: for `make simulate ARGS='--rule …'`, not a test."""

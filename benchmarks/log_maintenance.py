@@ -1,0 +1,212 @@
+"""What merging and cleaning leave of many small appends, and what they cost.
+
+    python -m benchmarks.log_maintenance --appends 100000 --days 365 --appends-a-day 240
+
+One process, one partition, not synced. First one record an append, by an idempotent producer,
+merged by the appender on its way; then the cleaner; then all of it is read, beside the same
+records in one segment. Then a partition that lived for a year, cleaned daily, on a clock that is
+turned: scaled to so many appends a day, with ``segment.bytes`` scaled likewise, so that there are
+as many segments as of one append a second. Reads are repeated, the median counts.
+"""
+
+import argparse
+import time
+from pathlib import PurePosixPath
+from statistics import median
+
+from benchmarks.log_report import Figure, Report, parser, percentile, run
+from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records, timed
+from spark_log.clock import ManualClock
+from spark_log.config import TopicConfig
+from spark_log.log import PartitionLog, ProducerAppend
+from spark_log.log.cleaner import PartitionCleaner
+from spark_log.storage.local import LocalStore
+
+PARTS = ("latency", "small", "life")
+DAY_MS = 86_400_000
+_READS = 7
+_ROWS = 65_536
+_ANY_TIME = {"message.timestamp.after.max.ms": 2**63 - 1, "retention.ms": -1}
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = parser("log_maintenance", __doc__)
+    options.add_argument("--appends", type=int, default=100_000, help="of one record (100000)")
+    options.add_argument("--days", type=int, default=365, help="of the long-lived partition (365)")
+    options.add_argument("--appends-a-day", type=int, default=240, help="of it (240)")
+    options.add_argument("--only", choices=PARTS, help="one part alone")
+    run(options, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure everything, the one after the other."""
+    figures: list[Figure] = []
+    parts = [options.only] if options.only else PARTS
+    with local_stores(options.directory) as new_store:
+        if "latency" in parts:
+            figures += latency(new_store(), new_store(), min(options.appends, 20_000))
+        if "small" in parts:
+            figures += small_appends(new_store(), new_store(), options.appends)
+        if "life" in parts:
+            figures += long_life(new_store(), options.days, options.appends_a_day)
+    notes = {"appends": options.appends, "days": options.days, "a day": options.appends_a_day}
+    return Report("log_maintenance", figures, notes)
+
+
+class Counted:
+    """What goes through a store: bytes of segments put, and looks at files."""
+
+    def __init__(self, store: LocalStore) -> None:
+        """Begin to count."""
+        self.plain_bytes = self.rewritten_bytes = self.reads = self.listings = 0
+        put, list_files = store.put_if_absent, store.list
+
+        def put_if_absent(path, source, *, sync=True):
+            put(path, source, sync=sync)
+            if path.endswith(".log"):
+                is_rewritten = "-" in PurePosixPath(path).name
+                size = source.size_bytes
+                self.rewritten_bytes += size if is_rewritten else 0
+                self.plain_bytes += 0 if is_rewritten else size
+
+        def listed(directory, start_after=None):
+            self.listings += 1
+            return list_files(directory, start_after)
+
+        def reading(read):
+            def counted(*args):
+                self.reads += 1
+                return read(*args)
+
+            return counted
+
+        store.put_if_absent, store.list = put_if_absent, listed
+        for name in ("read", "read_tail", "open_buffer", "head"):
+            setattr(store, name, reading(getattr(store, name)))
+
+    @property
+    def amplification(self) -> float:
+        """Bytes written for each byte appended."""
+        return (self.plain_bytes + self.rewritten_bytes) / self.plain_bytes
+
+
+def open_log(store: LocalStore, clock: ManualClock, **config: object) -> PartitionLog:
+    """Return a handle on the one log of a store."""
+    settings = TopicConfig.parse({"flush.on.append": False, **_ANY_TIME, **config})
+    return PartitionLog(
+        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
+    )
+
+
+def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure]:
+    """Append to a log that is merged on the way and to one that is not, in turns."""
+    logs = {
+        "merged inline": open_log(merging, ManualClock()),
+        "not merged": open_log(other, ManualClock(), **{"merge.tail.segments": 0}),
+    }
+    took_ms: dict[str, list[float]] = {name: [] for name in logs}
+    for number in range(appends):
+        batch = records(1, first=number)
+        for name, log in logs.items():
+            took_ms[name].append(timed(lambda log=log, batch=batch: log.append(batch)) * 1000)
+    return [
+        Figure(f"append of one record, {name}, {label}", figure, "ms")
+        for name, each in took_ms.items()
+        for label, figure in (
+            ("p50", percentile(each, 50)),
+            ("p99", percentile(each, 99)),
+            ("mean", sum(each) / len(each)),
+        )
+    ]
+
+
+def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Figure]:
+    """Append one by one, clean, and read; beside the same records in one segment."""
+    counted, clock = Counted(store), ManualClock()
+    log = open_log(store, clock)
+    began = time.perf_counter()
+    for number in range(appends):
+        log.append(records(1, first=number), producer=ProducerAppend(7, 0, number))
+        clock.advance_ms(5)
+    took_s = time.perf_counter() - began
+    on_the_way = files_of(store)
+    cleaned_s = timed(lambda: clean(store, clock))
+    time.sleep(1.1)  # what may be deleted is told by the disk's clock, in whole seconds
+    clean(store, clock)
+    left = files_of(store)
+    whole = open_log(large, clock)
+    whole.append([records(min(_ROWS, appends - at), first=at) for at in range(0, appends, _ROWS)])
+    ratio = read_s(large, appends) / read_s(store, appends)
+    return [
+        Figure("appends a second", appends / took_s),
+        Figure("files before the cleaner", on_the_way),
+        Figure("files left", left, at_most=200),
+        Figure("live segments left", len(open_log(store, clock).observe().live.segments)),
+        Figure("bytes written / bytes appended", counted.amplification, at_most=4),
+        Figure("the cleaner took", cleaned_s, "s"),
+        Figure("fetch of all / of one large segment", ratio, at_least=0.5),
+    ]
+
+
+def long_life(store: LocalStore, days: int, appends_a_day: int) -> list[Figure]:
+    """Let a partition live for a year, and open it."""
+    clock = ManualClock()
+    # At one append a second a segment of 1 GiB takes some weeks; here it is as many weeks.
+    segment_bytes = max(1_048_576, 1_073_741_824 * appends_a_day // 86_400)
+    scaled = {"segment.bytes": segment_bytes, "segment.ms": days * DAY_MS}
+    log = open_log(store, clock, **scaled)
+    sequence = most_files = 0
+    for _ in range(days):
+        for _ in range(appends_a_day):
+            log.append(records(1, first=sequence), producer=ProducerAppend(7, 0, sequence))
+            sequence += 1
+            clock.advance_ms(DAY_MS / appends_a_day)
+        most_files = max(most_files, files_of(store))
+        clean(store, clock, **scaled)
+    time.sleep(1.1)
+    clean(store, clock, **scaled)
+    fresh = LocalStore(store.url)
+    counted, took_ms = Counted(fresh), []
+    for _ in range(_READS):
+        counted.reads = counted.listings = 0
+        took_ms.append(timed(lambda: open_all(fresh, clock)) * 1000)
+    return [
+        Figure("a year: most files in the directory", most_files),
+        Figure("a year: files at the end", files_of(store)),
+        Figure("a year: live segments", len(log.observe().live.segments)),
+        Figure("a year: opening it", median(took_ms), "ms", at_most=20),
+        Figure("a year: reads and listings of that", counted.reads + counted.listings, at_most=5),
+    ]
+
+
+def open_all(store: LocalStore, clock: ManualClock) -> None:
+    """Find out all there is to know of a partition: its ends, segments, times and producers."""
+    log = open_log(store, clock)
+    view = log.observe()
+    log.segments(view)
+    log.producers()
+
+
+def clean(store: LocalStore, clock: ManualClock, **config: object) -> None:
+    """Clean as if the delay of deletion were over."""
+    PartitionCleaner(open_log(store, clock, **{"file.delete.delay.ms": 0}, **config)).clean()
+
+
+def files_of(store: LocalStore) -> int:
+    """Return how many files there are."""
+    return sum(1 for _ in store.list(DIRECTORY))
+
+
+def read_s(store: LocalStore, expected: int) -> float:
+    """Return how long it takes to read everything, with a new handle each time."""
+
+    def read() -> None:
+        log = open_log(store, ManualClock())
+        assert sum(batch.records.num_rows for batch in log.scan(0)) == expected
+
+    return median(timed(read) for _ in range(_READS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""``spark-log clean``: what retention, merging and deleting do to topics of a root on disk."""
+
+import pytest
+
+from spark_log import Admin
+from spark_log.log.file_names import SegmentName
+from spark_log.metadata.topic_deletion import MARKERS
+from spark_log.types import ConfigResource
+from tests.cli.support import append, flip, partition_log, segment_files
+
+TOPICS = ("flights", "weather")
+
+
+@pytest.fixture(autouse=True)
+def records(root):
+    """``weather``: ten segments of one record each; ``flights``: one in each partition.
+
+    Kept for ever: they are of long ago.
+    """
+    topics = [ConfigResource("topic", name, {"retention.ms": "-1"}) for name in TOPICS]
+    Admin(root).alter_configs(topics)
+    for number in range(10):
+        append(root, "weather", b"record:%d" % number)
+    for partition in (0, 1):
+        append(root, "flights", b"one", partition=partition)
+
+
+def values(root):
+    return [
+        value.as_py()
+        for batch in partition_log(root, "weather").scan(0)
+        for value in batch.records.column("value")
+    ]
+
+
+class TestClean:
+    def test_merges_a_topic_and_says_so(self, shell, root):
+        before = values(root)
+        outcome = shell("clean", "weather")
+        assert (outcome.status, outcome.err) == (0, "")
+        assert outcome.lines[0].split()[:2] == ["TOPIC", "PARTITION"]
+        assert outcome.lines[1].split()[:5] == ["weather", "0", "0", "10", "1"]
+        assert values(root) == before
+        assert SegmentName(0, 9, 1).log in [path.name for path in segment_files(root, "weather")]
+
+    def test_in_json_is_one_document(self, shell, root):
+        document = shell("clean", "weather", "--json").document
+        (partition,) = document["partitions"]
+        assert (partition["topic"], partition["partition"]) == ("weather", 0)
+        assert (partition["merged_segments"], partition["merged_into"]) == (10, 1)
+        assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 10)
+        assert (document["dry_run"], document["deleted_topics"]) == (False, [])
+
+    def test_a_dry_run_does_nothing(self, shell, root):
+        before = segment_files(root, "weather")
+        document = shell("clean", "--all-topics", "--dry-run", "--json").document
+        assert [each["merged_segments"] for each in document["partitions"]] == [0, 0, 10]
+        assert document["dry_run"]
+        assert segment_files(root, "weather") == before
+
+    def test_one_partition_is_enough(self, shell):
+        document = shell("clean", "flights", "--partition", "1", "--json").document
+        assert [each["partition"] for each in document["partitions"]] == [1]
+
+    def test_applies_retention(self, shell, root):
+        nothing = ConfigResource("topic", "weather", {"retention.bytes": "0"})
+        Admin(root).alter_configs([nothing])
+        document = shell("clean", "weather", "--json").document
+        (partition,) = document["partitions"]
+        assert (partition["expired_segments"], partition["log_start_offset"]) == (10, 10)
+
+    def test_goes_on_where_a_partition_is_damaged(self, shell, root):
+        path = segment_files(root, "weather")[3]
+        flip(path, path.read_bytes().index(b"record:3"))
+        outcome = shell("clean", "weather", "flights")
+        assert outcome.status == 1
+        assert "error: weather-0: " in outcome.err
+        assert [line.split()[0] for line in outcome.lines[1:]] == ["flights", "flights"]
+
+    def test_may_be_throttled(self, shell):
+        outcome = shell("clean", "weather", "--max-bytes-per-second", "100000000")
+        assert outcome.status == 0
+
+
+class TestDeletedTopics:
+    def test_what_a_late_writer_left_is_removed(self, shell, root):
+        log = partition_log(root, "weather")
+        directory = log.directory.partition("/")[0]
+        Admin(root).delete_topics(["weather"])
+        assert not (root / directory).exists()
+        late = root / log.directory / "00000000000000000000.log"
+        late.parent.mkdir(parents=True)
+        late.write_bytes(b"late")
+        document = shell("clean", "--all-topics", "--dry-run", "--json").document
+        assert document["deleted_topics"] == [{"path": directory, "files": 1, "size_bytes": 4}]
+        assert late.exists()
+        outcome = shell("clean", "--all-topics")
+        assert f"Deleted topic {directory}: 1 file, 4 bytes" in outcome.lines
+        assert not (root / directory).exists()
+        assert shell("verify").status == 0
+
+    def test_a_topic_whose_deletion_was_not_made_stays(self, shell, root):
+        directory = partition_log(root, "weather").directory.partition("/")[0]
+        (root / MARKERS).mkdir()
+        (root / MARKERS / directory).write_bytes(b"")
+        shell("clean", "--all-topics")
+        assert len(values(root)) == 10
+
+    def test_a_directory_that_nobody_deleted_stays(self, shell, root):
+        """Metadata that were restored from a copy may not know of it."""
+        unknown = root / f"lost.{'x' * 22}" / "lost-0"
+        unknown.mkdir(parents=True)
+        shell("clean", "--all-topics")
+        assert unknown.exists()
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((), "which topics"),
+            (("weather", "--all-topics"), "which topics"),
+            (("nothing",), "no topic 'nothing'"),
+            (("weather", "--partition", "7"), "no partition 7"),
+            (("weather", "--partition", "-1"), "numbered from 0"),
+            (("weather", "--max-bytes-per-second", "0"), "above 0"),
+        ],
+    )
+    def test_are_told_in_one_line(self, shell, arguments, message):
+        outcome = shell("clean", *arguments)
+        assert outcome.status == 2
+        assert message in outcome.err
+        assert outcome.err.count("\n") == 1
