@@ -46,7 +46,8 @@ STEPS = (
         "Produce: 336,776 flights into topic flights, 4 partitions by carrier",
         "in",
         f"produce.py {WORK}/flights.csv --root {ROOT} --topic flights --partitions 4 "
-        "--key carrier --timestamp time_hour",
+        # The flights are of 2013: by the default, seven days, a cleaner would take them all.
+        "--key carrier --timestamp time_hour --topic-config retention.ms=-1",
     ),
     Step("Consume: all of them, as group demo", "out", CONSUME),
     Step("Consume again: nothing is new", "out, run again", CONSUME),

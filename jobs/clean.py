@@ -1,0 +1,121 @@
+"""Keep a root small: retention, merging, compaction and deletion, one Spark task a partition.
+
+    spark-submit jobs/clean.py --root /data/log
+    spark-submit jobs/clean.py flights --root /data/log --dry-run --json
+
+Partitions with most to do come first. May run while others write and read, twice at once, and be
+killed at any time: what is left is done by the next one. Run it every few minutes to every day.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.errors import run
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.output import Output
+from spark_log.cli.root import Root
+from spark_log.coordinator import OffsetsTable
+from spark_log.datasource.cluster_cleaning import CleanWork, run_tasks
+from spark_log.datasource.job import Report, job_session, spark_progress
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES
+from spark_log.metadata.topic_deletion import finish_deletions
+from spark_log.types import TopicPartition
+
+_FAILED = 1
+"""Exit status: a partition could not be cleaned."""
+
+_SUMS = (
+    "expired_segments",
+    "expired_bytes",
+    "merged_segments",
+    "merged_into",
+    "merged_bytes",
+    "compacted_records",
+    "compacted_bytes",
+    "kept_records",
+    "tombstones_removed",
+    "deleted_files",
+    "deleted_bytes",
+)
+
+
+@with_option_groups
+def main(
+    root: Root,
+    output: Output,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(help="Which. [default: all, and what is left of deleted ones]"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+    ] = False,
+    max_bytes_per_second: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Read and written, by all tasks together (cleaner.io.max.bytes.per.second). "
+            "[default: no limit]",
+        ),
+    ] = None,
+    dedupe_buffer_size: Annotated[
+        int,
+        typer.Option(
+            min=1_048_576,
+            help="Bytes of memory of each compaction for keys (log.cleaner.dedupe.buffer.size).",
+        ),
+    ] = DEDUPE_BUFFER_BYTES,
+) -> None:
+    """Apply retention, merge, compact, and delete files that nobody needs, by Spark."""
+    report = Report("cleaned")
+    cluster = root.cluster()
+    image = cluster.image()
+    chosen = [image.topic(name) for name in topics] if topics else list(image.topics())
+    partitions = [
+        TopicPartition(topic.name, number) for topic in chosen for number in sorted(topic.partitions)
+    ]
+    spark = job_session("clean")
+    started = time.perf_counter()
+    at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
+    work = CleanWork(
+        root.url,
+        root.storage_options,
+        dedupe_buffer_size,
+        (max_bytes_per_second or math.inf) / at_once,
+    )
+    with spark_progress(spark, "Looking for what there is to do"):
+        plans = run_tasks(spark, work.plan, partitions)
+    dirt = {
+        named: plan.get("dirt_bytes", math.inf)  # what cannot be planned is tried, and told
+        for named, plan in zip(partitions, plans, strict=True)
+    }
+    results = dict(zip(partitions, plans, strict=True))
+    if not dry_run:
+        dirty = sorted((named for named in partitions if dirt[named]), key=dirt.get, reverse=True)
+        with spark_progress(spark, "Cleaning"):
+            results |= zip(dirty, run_tasks(spark, work.clean, dirty), strict=True)
+    deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
+    if not (topics or dry_run):
+        OffsetsTable(cluster).maintain()
+    failed = {str(named): each["error"] for named, each in results.items() if "error" in each}
+    report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
+    for name in _SUMS:
+        report.add(**{name: sum(each.get(name, 0) for each in results.values())})
+    report.add(deleted_topics=len(deleted), seconds=round(time.perf_counter() - started, 3))
+    if failed:
+        report.add(failed=failed)
+    if output.is_json:
+        documents = [{"partition": str(named)} | each for named, each in results.items()]
+        report.add(by_partition=documents)
+    report.print(as_json=output.is_json)
+    if failed:
+        raise typer.Exit(_FAILED)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,87 @@
+"""clean through Spark: what there is to do in each partition, once, and told."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from spark_log import Admin, NewTopic
+from spark_log.log.file_names import SegmentName
+from spark_log.metadata import Cluster
+from tests.datasource.reading import fill, log_of, records
+from tests.jobs.conftest import ENVIRONMENT, HOME, report
+
+pytestmark = pytest.mark.spark
+
+NOW_US = time.time_ns() // 1000
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A topic with many small segments, one whose records are old, and one that is compacted."""
+    url = str(tmp_path / "root")
+    none = {"merge.tail.segments": "0", "file.delete.delay.ms": "0"}
+    Admin(url).create_topics(
+        [
+            NewTopic("small", 2, topic_configs=none),
+            NewTopic("old", topic_configs=none | {"retention.ms": "3600000"}),
+            NewTopic("table", topic_configs=none | {"cleanup.policy": "compact"}),
+            NewTopic("gone", topic_configs=none),
+        ]
+    )
+    for topic, count in (("small", 20), ("table", 20)):
+        for number in range(count):
+            log_of(url, topic).append(records([number], [NOW_US]))
+    fill(url, "old", 0, range(10), segments=2)  # of 2013
+    fill(url, "gone", 0, range(10))
+    return url
+
+
+def segments(root, topic, partition=0):
+    log = log_of(root, topic, partition)
+    return len(log.observe().live.segments)
+
+
+def test_cleans_every_partition_of_a_root(submit, root):
+    planned = report(submit("clean.py", "--root", root, "--dry-run", "--json"))
+    assert (planned["partitions"], planned["dirty"]) == (5, 3)
+    assert segments(root, "small") == 20, "a dry run does nothing"
+
+    done = report(submit("clean.py", "--root", root, "--json"))
+    assert (done["expired_segments"], done["merged_segments"] >= 20) == (2, True)
+    assert (done["compacted_records"], done["kept_records"]) == (19, 1)
+    assert segments(root, "small") == 1
+    assert len(list(log_of(root, "small").scan(0))) > 0
+    assert log_of(root, "old").log_start_offset() == 10
+    (table,) = {row["key"] for batch in log_of(root, "table").scan(0) for row in rows_of(batch)}
+    assert table == b"k"
+    failed = {each["partition"]: each.get("error") for each in done["by_partition"]}
+    assert not any(failed.values())
+
+
+def rows_of(batch):
+    return batch.records.to_pylist()
+
+
+def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tmp_path):
+    log = log_of(root, "small")
+    path = tmp_path / "root" / log.files.file_path(SegmentName(3).log)
+    path.write_bytes(path.read_bytes()[:-20])
+    done = submit("clean.py", "small", "old", "--root", root, "--json")
+    assert done.returncode == 1
+    assert '"small-0"' in done.stdout
+    assert log_of(root, "old").log_start_offset() == 10
+
+
+def test_mistakes_are_one_line_before_spark_starts(root):
+    for argv, said in (
+        (["nosuch"], "nosuch"),
+        (["--max-bytes-per-second", "0"], "max-bytes-per-second"),
+    ):
+        command = [sys.executable, HOME / "jobs/clean.py", "--root", root, *argv]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert Cluster(root).topic("small")
