@@ -11,10 +11,12 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+GENERATION_SUFFIX: Final = ".generation"
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+_GENERATION = re.compile(r"(\d{10})\.generation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +95,15 @@ def snapshot_name(offset: int) -> str:
 def parse_snapshot_name(name: str) -> int | None:
     """Return the offset that a snapshot's name says, or None if it is not a snapshot's."""
     match = _SNAPSHOT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def generation_name(generation: int) -> str:
+    """Return the name of the file by which a rewriter takes a generation for itself."""
+    return f"{generation:010d}{GENERATION_SUFFIX}"
+
+
+def parse_generation_name(name: str) -> int | None:
+    """Return the generation that a name takes, or None if it takes none."""
+    match = _GENERATION.fullmatch(name)
     return None if match is None else int(match[1])

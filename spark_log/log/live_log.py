@@ -66,9 +66,10 @@ class LiveLog:
 def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
 
-    At each offset the file that counts is the widest rewritten segment that contains it (then the
-    highest generation), else the plain segment whose base is exactly this offset. Only at the
-    start marker is a plain segment entered in its middle, and only the one that the marker names.
+    At each offset the file that counts is the rewritten segment of the highest generation that
+    contains it (then the widest), else the plain segment whose base is exactly this offset. Only at
+    the start marker is a plain segment entered in its middle, and only the one that the marker
+    names.
     """
     start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
@@ -126,4 +127,4 @@ def _last_offset(name: SegmentName) -> int:
 
 
 def _preference(name: SegmentName) -> tuple[int, int]:
-    return _last_offset(name) - name.base_offset, name.generation
+    return name.generation, _last_offset(name) - name.base_offset

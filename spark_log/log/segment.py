@@ -96,6 +96,12 @@ class SegmentReader:
         return self._metadata("append_id")
 
     @property
+    def cleaned_to(self) -> int:
+        """Of what a compaction wrote: before this offset no record replaces one of its; else 0."""
+        value = self._metadata("cleaned_to")
+        return int(value) if value.isdecimal() else 0
+
+    @property
     def schema(self) -> pa.Schema:
         """The file's schema, with its metadata."""
         return self._schema

@@ -113,6 +113,7 @@ class SegmentWriter:
         producer: ProducerAppend | None = None,
         validator: LogValidator | None = None,
         with_offsets: bool = False,
+        cleaned_to: int = 0,
     ) -> None:
         """Begin a segment.
 
@@ -127,6 +128,7 @@ class SegmentWriter:
             producer: of an idempotent append; its sequence numbers run on over all batches.
             validator: what the topic asks of records; None takes them as they are.
             with_offsets: offsets are a column, for a rewritten segment in which some are missing.
+            cleaned_to: see `SegmentReader.cleaned_to`; 0: nothing is promised.
 
         Raises:
             UnsupportedCompressionTypeError: Arrow's file format has no such compression.
@@ -137,6 +139,9 @@ class SegmentWriter:
         self._schema = segment_schema(topic_id, partition)
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
+        if cleaned_to:
+            metadata = {**self._schema.metadata, b"spark_log.cleaned_to": b"%d" % cleaned_to}
+            self._schema = self._schema.with_metadata(metadata)
         self._directory = directory
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)

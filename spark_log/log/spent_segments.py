@@ -54,6 +54,6 @@ def _covers(rewritten: SegmentName, name: SegmentName) -> bool:
     return (
         rewritten.base_offset <= name.base_offset
         and name.last_offset <= rewritten.last_offset
-        and (rewritten.last_offset - rewritten.base_offset, rewritten.generation)
-        > (name.last_offset - name.base_offset, name.generation)
+        and (rewritten.generation, rewritten.last_offset - rewritten.base_offset)
+        > (name.generation, name.last_offset - name.base_offset)
     )

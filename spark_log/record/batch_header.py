@@ -21,6 +21,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
 
 _LAYOUT = struct.Struct("<iiibhIqqqhii")
 _CHECKSUMMED = struct.Struct("<iibhqqqhii")
@@ -37,8 +38,10 @@ class BatchHeader:
         leader_epoch: epoch of the leader that took the batch.
         attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
         crc32c: over the other fields and the batch's content, see `record.checksum`.
-        base_timestamp_us: timestamp of the first record, microseconds.
-        max_timestamp_us: largest timestamp of the batch, microseconds.
+        base_timestamp_us: timestamp of the first record, microseconds; with bit 6 the delete
+            horizon instead: from then on the batch's tombstones may go (KIP-534). Without records
+            -1.
+        max_timestamp_us: largest timestamp of the batch, microseconds. Without records -1.
         producer_id: of an idempotent producer, else -1.
         producer_epoch: of an idempotent producer, else -1.
         base_sequence: sequence number of the first record, else -1.

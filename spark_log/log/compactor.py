@@ -1,0 +1,369 @@
+"""Compaction: of the records of one key only the last one stays (DESIGN.md, section 6).
+
+Kafka's rules (``LogCleaner``, ``LogCleanerManager``): offsets never change; the last record of a
+key is never left out; a tombstone, a record without value, stays for ``delete.retention.ms`` after
+the first compaction that met it, so that a reader who began before learns of it; a record without a
+key goes; the last batch of every producer stays, if need be without records, so that a late retry
+is recognised. A compaction rewrites all that may be compacted, from the log's start on, file by
+file.
+
+What is different: there is no checkpoint file. A compacted segment says itself before which offset
+nothing replaces its records (``spark_log.cleaned_to``), so that a rewrite of older data that comes
+late is seen for what it is. And the files of a later compaction count more than whatever was begun
+before it (`log.generations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import AlreadyExistsError, StorageError
+from spark_log.log.batch_filter import BatchFilter
+from spark_log.log.file_names import SegmentName
+from spark_log.log.generations import take_generation
+from spark_log.log.latest_records import LatestRecords
+from spark_log.log.live_log import LiveSegment
+from spark_log.log.merger import _base_offset, _joined, _live_batches
+from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_writer import MAX_SEGMENT_RECORDS, SegmentWriter
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.rebase import rebase
+from spark_log.record.schema import OFFSET_DELTA_FIELD
+
+_COARSE_US = 1_000_000
+"""Some storages tell the time in whole seconds."""
+
+DEDUPE_BUFFER_BYTES = 134_217_728
+"""Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """What of a log may be compacted (``LogCleanerManager.cleanableOffsets``).
+
+    Attributes:
+        first_dirty_offset: before it each key has one record.
+        end_offset: from it on nothing may be compacted yet; equal to the former: nothing is to do.
+        clean_bytes: of the segments before the former.
+        dirty_bytes: of those between the two.
+        is_overdue: whether a record has waited for longer than ``max.compaction.lag.ms``.
+    """
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """The share of bytes that are dirty; 0 where there are none."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did.
+
+    Attributes:
+        start_offset: of the log, where it began.
+        first_dirty_offset: before it each key had one record already.
+        end_offset: before it each key has one record now, if `is_complete`.
+        records_read: of all segments that were to be rewritten.
+        records_written: of those that were.
+        bytes_read: likewise, of files.
+        bytes_written: likewise.
+        segments_read: how many there were.
+        segments_written: how many took their place.
+        tombstones_removed: those whose time had passed.
+        is_complete: False where another one was at work, and this one left it to that.
+    """
+
+    start_offset: int
+    first_dirty_offset: int
+    end_offset: int
+    records_read: int = 0
+    records_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    segments_read: int = 0
+    segments_written: int = 0
+    tombstones_removed: int = 0
+    is_complete: bool = True
+
+
+def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanable, LogView]:
+    """Return what of a log may be compacted, and the view that this is told of.
+
+    Not the last segment, which is Kafka's active one, and nothing from the first segment on that
+    has a record younger than ``min.compaction.lag.ms``.
+
+    Args:
+        log: the partition's.
+        view: of it.
+        now_us: microseconds since the epoch.
+
+    Raises:
+        CorruptRecordError: a segment is damaged or missing.
+        StorageError: the storage does not answer.
+    """
+    summaries, view = log.segments(view)
+    first_dirty = _first_dirty_offset(log, view)
+    young_us = now_us - log.config.min_compaction_lag_ms * 1000
+    overdue_us = now_us - log.config.max_compaction_lag_ms * 1000
+    clean_bytes = dirty_bytes = 0
+    end_offset, is_overdue = view.log_start_offset, False
+    for summary in summaries[:-1]:
+        if summary.end_offset > first_dirty and (
+            log.config.min_compaction_lag_ms and summary.max_timestamp_us > young_us
+        ):
+            break
+        end_offset = summary.end_offset
+        if end_offset <= first_dirty:
+            clean_bytes += summary.size_bytes
+            continue
+        dirty_bytes += summary.size_bytes
+        oldest_us = summary.min_timestamp_us
+        if oldest_us is None:
+            oldest_us = summary.max_timestamp_us
+        is_overdue |= 0 < oldest_us < overdue_us
+    end_offset = max(end_offset, first_dirty)
+    return Cleanable(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
+
+
+def compact(
+    log: PartitionLog,
+    *,
+    now_us: int,
+    memory_bytes: int = DEDUPE_BUFFER_BYTES,
+    throttle: Callable[[int], None] = lambda done_bytes: None,
+) -> Compaction:
+    """Compact what may be compacted, however little of it is dirty.
+
+    Nothing is done within ``file.delete.delay.ms`` after the compaction before.
+
+    May be killed at any point and be run by any number at once, beside writers, readers, mergers
+    and retention. Memory is what is said, that of one joined Arrow batch, and one bit for each
+    record in a temporary file.
+
+    Args:
+        log: the partition's; its topic's settings count.
+        now_us: the storage's time, microseconds since the epoch.
+        memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
+        throttle: called with numbers of bytes as they are read and written; may take its time.
+
+    Raises:
+        CorruptRecordError: a segment is damaged or missing; nothing is replaced by less.
+        NotFoundError: a segment was freed while it was read; compact again.
+        OffsetOutOfRangeError: the log's start has moved meanwhile; likewise.
+        StorageError: the storage does not answer; what was done stays, and may be done again.
+    """
+    generation = take_generation(log.files)  # before the log is looked at
+    found, view = cleanable(log, log.observe(), now_us=now_us)
+    done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
+    if found.first_dirty_offset == found.end_offset or _is_fresh(log, view, found, now_us):
+        return done
+    segments = [
+        (position, segment, reader)
+        for position, segment, reader in log.files.walk(
+            view, view.log_start_offset, found.end_offset
+        )
+    ]
+    rows = sum(_row_count(reader) for _, _, reader in segments)
+    size_bytes = sum(reader.size_bytes for _, _, reader in segments)
+    done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(segments))
+    with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
+        readers = [(position, reader) for position, _, reader in segments]
+        for reader, headers, records in _live_batches(log.files, view, readers, found.end_offset):
+            _take_in(latest, reader, headers, records, view.log_start_offset)
+            throttle(records.nbytes)
+        batch_filter = BatchFilter(
+            latest,
+            first_dirty_offset=found.first_dirty_offset,
+            last_offsets=_last_offsets_of_producers(log),
+            now_us=now_us,
+            delete_retention_ms=log.config.delete_retention_ms,
+        )
+        for group in _groups(segments, log.config.segment_bytes):
+            rewrite = _Rewrite(log, view, found, generation)
+            if not rewrite.run(group, batch_filter, throttle):
+                return replace(done, is_complete=False)
+            done = replace(
+                done,
+                records_written=done.records_written + rewrite.records_written,
+                bytes_written=done.bytes_written + rewrite.bytes_written,
+                segments_written=done.segments_written + 1,
+                tombstones_removed=batch_filter.tombstones_removed,
+            )
+    return done
+
+
+_Segment = tuple[int, LiveSegment, SegmentReader]
+"""Where to begin in a segment, what was listed of it, and the file, opened."""
+
+
+class _Rewrite:
+    """One group of segments becomes one."""
+
+    def __init__(self, log: PartitionLog, view: LogView, found: Cleanable, generation: int) -> None:
+        self._log = log
+        self._view = view
+        self._found = found
+        self._generation = generation
+        self.records_written = 0
+        self.bytes_written = 0
+
+    def run(
+        self,
+        group: list[_Segment],
+        batch_filter: BatchFilter,
+        throttle: Callable[[int], None],
+    ) -> bool:
+        """Write the segment; returns whether it is in its place. False: another compacts too."""
+        files = self._log.files
+        end_offset = min(group[-1][2].end_offset, self._found.end_offset)
+        base_offset = _base_offset(group[0][2], group[0][0])
+        name = SegmentName(base_offset, end_offset - 1, self._generation)
+        writer = SegmentWriter(
+            files.store,
+            files.path,
+            topic_id=files.topic_id,
+            partition=files.partition,
+            compression="none",
+            index_interval_bytes=self._log.config.index_interval_bytes,
+            with_offsets=True,
+            cleaned_to=self._found.end_offset,
+        )
+        try:
+            batches = self._batches(group, base_offset, end_offset, batch_filter)
+            for headers, records in _joined(batches):
+                writer.write_rewritten(records, headers)
+                self.records_written += records.num_rows
+                throttle(records.nbytes)
+            segment = writer.finish()
+            try:
+                files.store.put_if_absent(files.file_path(name.log), segment.staged)
+            except AlreadyExistsError:
+                return False
+            self.bytes_written = segment.size_bytes
+            with suppress(StorageError):  # derived: readers do without
+                for derived, data in segment.derived_files(name):
+                    files.store.put(files.file_path(derived), data)
+        finally:
+            writer.discard()
+        return True
+
+    def _batches(
+        self,
+        group: list[_Segment],
+        base_offset: int,
+        end_offset: int,
+        batch_filter: BatchFilter,
+    ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
+        """Yield what stays of the group's batches; if nothing does, the last one, empty."""
+        readers = [(position, reader) for position, _, reader in group]
+        is_empty, spare = True, None
+        for reader, headers, records in _live_batches(
+            self._log.files, self._view, readers, end_offset
+        ):
+            shift = reader.base_offset - base_offset
+            filtered = batch_filter.apply(
+                *rebase(headers, records, shift, with_offsets=True), base_offset
+            )
+            spare = filtered.headers[-1], filtered.records.slice(0, 0)
+            needed = filtered.needed()
+            if needed:
+                is_empty = False
+                yield needed, filtered.records
+        if is_empty and spare is not None:
+            yield (spare[0],), spare[1]
+
+
+def _take_in(
+    latest: LatestRecords,
+    reader: SegmentReader,
+    headers: tuple[BatchHeader, ...],
+    records: pa.RecordBatch,
+    start_offset: int,
+) -> None:
+    """Take in the keys of an Arrow batch; of what is before the log's start none."""
+    keys, row = records.column("key"), 0
+    for header in headers:
+        first = reader.base_offset + header.base_offset_delta
+        rows = keys.slice(row, header.record_count)
+        row += header.record_count
+        if first >= start_offset or header.is_control:
+            latest.add(rows, counts=not header.is_control)
+            continue
+        if reader.has_gaps:
+            deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy()
+            own = deltas[row - header.record_count : row]
+            gone = int(np.searchsorted(own, start_offset - reader.base_offset))
+        else:
+            gone = start_offset - first
+        latest.add(rows.slice(0, gone), counts=False)
+        latest.add(rows.slice(gone))
+
+
+def _first_dirty_offset(log: PartitionLog, view: LogView) -> int:
+    """Return up to where all live segments promise that each key has one record."""
+    promised, end_offset = None, view.log_start_offset
+    for segment in view.live.segments:
+        if not segment.name.generation:
+            break
+        cleaned_to = log.files.open_listed(segment, view.observed_ms).cleaned_to
+        if not cleaned_to:
+            break
+        promised = cleaned_to if promised is None else min(promised, cleaned_to)
+        end_offset = segment.end_offset or view.log_end_offset
+    return max(view.log_start_offset, min(end_offset, promised or 0))
+
+
+def _is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -> bool:
+    """Whether the log was compacted less than ``file.delete.delay.ms`` ago.
+
+    A listing that began before that, and shows what was left out then, may still count. When a
+    tombstone goes, what it replaced must not be in any (see `generations`).
+    """
+    delay_us = log.config.file_delete_delay_ms * 1000 + _COARSE_US
+    return any(
+        segment.file.modified_us > now_us - delay_us
+        for segment in view.live.segments
+        if segment.start_offset < found.first_dirty_offset
+    )
+
+
+def _groups(segments: list[_Segment], segment_bytes: int) -> Iterator[list[_Segment]]:
+    """Yield segments that become one: as many as were not more than one together."""
+    group: list[_Segment] = []
+    size_bytes = 0
+    for each in segments:
+        _, _, reader = each
+        if group and (
+            size_bytes + reader.size_bytes > segment_bytes
+            or reader.end_offset - group[0][2].base_offset > MAX_SEGMENT_RECORDS
+        ):
+            yield group
+            group, size_bytes = [], 0
+        group.append(each)
+        size_bytes += reader.size_bytes
+    yield group
+
+
+def _row_count(reader: SegmentReader) -> int:
+    return sum(header.record_count for _, headers in reader.all_headers() for header in headers)
+
+
+def _last_offsets_of_producers(log: PartitionLog) -> frozenset[int]:
+    """Return the offset of the last record of each producer that the log remembers."""
+    return frozenset(
+        entry.runs[-1].end_offset - 1 for _, entry in log.producers().entries() if entry.runs
+    )
