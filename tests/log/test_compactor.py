@@ -73,8 +73,8 @@ def test_the_last_segment_is_active_and_left_alone(log):
     assert pairs(log) == [(0, b"a", b"0"), (1, b"a", b"1"), (2, b"a", b"2")]
 
 
-def test_records_without_a_key_go(log):
-    append(log, (None, b"0"), (b"a", b"1"))
+def test_records_without_a_key_from_before_the_topic_was_compacted_go(store, log, clock):
+    append(open_log(store, clock=clock), (None, b"0"), (b"a", b"1"))
     append(log, (b"z", b""))
     compacted(log)
     assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
