@@ -119,6 +119,13 @@ class TopicConfig(_ConfigModel):
         description="Largest size of a segment file in bytes; a writer that streams more starts "
         "another one. At least 1 MiB (KIP-1030).",
     )
+    segment_ms: int = Field(
+        default=604_800_000,
+        ge=1,
+        le=_LONG_MAX,
+        description="How much time the records of one segment may span when segments are merged, so "
+        "that retention by time can pass it. What is smaller than 1 MiB is merged all the same.",
+    )
     index_interval_bytes: int = Field(
         default=4096,
         ge=0,
@@ -157,6 +164,32 @@ class TopicConfig(_ConfigModel):
         le=_INT_MAX,
         description="How long after its last append an idempotent producer is remembered: a "
         "repeat that comes later is not recognised. In Kafka a setting of the broker.",
+    )
+    retention_ms: int = Field(
+        default=604_800_000,
+        ge=-1,
+        le=_LONG_MAX,
+        description="How long records are kept. A segment is deleted by the cleaner when its latest "
+        "timestamp is longer ago than this. -1: for ever.",
+    )
+    retention_bytes: int = Field(
+        default=-1,
+        ge=-1,
+        le=_LONG_MAX,
+        description="How large a partition may grow: the cleaner deletes the oldest segments as "
+        "long as what is left has this size at least. -1: without limit.",
+    )
+    merge_tail_segments: int = Field(
+        default=128,
+        ge=0,
+        le=_INT_MAX,
+        description="Once so many small segments were appended an appender merges them into one. "
+        "All else is left to the cleaner. 0: appenders merge nothing. Not in Kafka.",
+    )
+    merge_compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
+        default="producer",
+        description="Compression of segments that the cleaner merges, where `compression.type` "
+        "is `producer`: `producer` keeps what most of their bytes have. Not in Kafka.",
     )
     snapshot_interval_segments: int = Field(
         default=128,

@@ -9,6 +9,7 @@ import typer
 
 from spark_log import __version__
 from spark_log.cli import configs, groups, offsets, topics
+from spark_log.cli.clean import clean
 from spark_log.cli.console_consumer import console_consumer
 from spark_log.cli.console_producer import console_producer
 from spark_log.cli.consumer_perf import consumer_perf
@@ -84,6 +85,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(groups.app, name="groups")
+app.command("clean")(clean)
 app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)

@@ -29,6 +29,21 @@ def byte_progress(title: str, total_bytes: int) -> Iterator[Callable[[int], None
 
 
 @contextmanager
+def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar of things done while the block runs; see `byte_progress`."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
 def spinner(title: str) -> Iterator[None]:
     """Show that something is going on while the block runs."""
     if not sys.stderr.isatty():

@@ -73,7 +73,12 @@ class GroupLog:
         self.group = Group(group_id)
         self._clock = clock
         self._log = self.log_class(
-            store, self.directory, topic_id=TOPIC_ID, partition=0, config=config, clock=clock
+            store,
+            self.directory,
+            topic_id=TOPIC_ID,
+            partition=0,
+            config=config or TopicConfig(merge_tail_segments=0),  # its start moves on instead
+            clock=clock,
         )
         self._offset: int | None = None
         self._gaps = 0

@@ -23,6 +23,7 @@ from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import StagedSegment
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.snapshots import Snapshots
+from spark_log.log.tail_merger import TailMerger
 
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
@@ -70,8 +71,8 @@ class Appender:
     """One process's way to the end of a partition's log.
 
     What is kept between appends is the last known end, which put-if-absent checks; the producer
-    state up to exactly there, once an idempotent append needed it; and when the next snapshot is
-    due. It can be forgotten at any time.
+    state up to exactly there, once an idempotent append needed it; when the next snapshot is due;
+    and the newest segments, for merging them. It can be forgotten at any time.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Appender:
         self._tail: _Tail | None = None
         self._producers: ProducerState | None = None
         self._snapshot_due_after = 0
+        self._merger = TailMerger(directory, config)
 
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None
@@ -131,7 +133,7 @@ class Appender:
             if put is not None and put.is_ours and is_recent:
                 # Nobody could use the name behind it before it stood there.
                 self._tail = _Tail(put.end_offset, tried_ms)
-                return self._acknowledge(segment, base_offset)
+                return self._acknowledge(segment, base_offset, tail)
             if put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # nothing was freed: it never was ours
                 tail = self._go_past(segment, put.winner, tail, race)
@@ -275,12 +277,19 @@ class Appender:
                 path=self._directory.path,
             )
 
-    def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
-        """Answer for a segment that was just put; what is derived from it is written if it can."""
-        self._take_in_own(segment, base_offset)
-        with suppress(SparkLogError):  # the records are safe, and readers do without what fails
+    def _acknowledge(
+        self, segment: StagedSegment, base_offset: int, tail: _Tail
+    ) -> LogAppendInfo:
+        """Answer for a segment that was just put at a tail; write what is derived if it can be."""
+        self._take_in_own(segment, base_offset, tail)
+        # The records are safe, and readers do without what fails.
+        with suppress(SparkLogError):
             for name, data in segment.derived_files(SegmentName(base_offset)):
                 self._directory.store.put(self._directory.file_path(name), data)
+        with suppress(SparkLogError):
+            for merged in self._merger.merge_if_due():
+                self._snapshots.learn(merged)
+        with suppress(SparkLogError):
             if self._snapshot_due_after <= 0:
                 self._snapshot_due_after = self._config.snapshot_interval_segments
                 self._snapshot_due_after = self._snapshots.write_if_due()
@@ -299,6 +308,7 @@ class Appender:
         if self._producers is not None and self._producers.offset != view.log_end_offset:
             self._producers = None
         self._snapshot_due_after = self._snapshots.due_after(view)
+        self._merger.saw(view)
         self._tail = _Tail(view.log_end_offset, view.observed_ms)
         return self._tail
 
@@ -306,7 +316,7 @@ class Appender:
         self, segment: StagedSegment, winner: SegmentReader, tail: _Tail, race: int
     ) -> _Tail:
         """Go past what another appended; and, after some lost races, to where the others are."""
-        self._take_in_winner(winner)
+        self._take_in_winner(winner, tail)
         # The name behind the winner may have been used since the log was looked at, but not
         # freed: that takes longer from then.
         tail = self._tail = _Tail(winner.end_offset, tail.observed_ms)
@@ -334,7 +344,7 @@ class Appender:
                 end_offset = winner.end_offset
                 if not self._is_recent(tail):
                     return self._look(segment)
-                self._take_in_winner(winner)
+                self._take_in_winner(winner, tail)
         except NotFoundError:
             return self._look(segment)
         self._tail = _Tail(end_offset, tail.observed_ms)
@@ -380,9 +390,16 @@ class Appender:
             where=self._directory.path,
         )
 
-    def _take_in_winner(self, winner: SegmentReader) -> None:
+    def _take_in_winner(self, winner: SegmentReader, tail: _Tail) -> None:
         """Take in what another append put at the log's end (state before put)."""
         self._count_anothers(1)
+        self._merger.came(
+            winner.base_offset,
+            winner.end_offset,
+            winner.size_bytes,
+            observed_ms=tail.observed_ms,
+            is_own=False,
+        )
         if self._producers is not None:
             for _, headers in winner.all_headers():
                 self._producers.take_in(winner.base_offset, headers, self._clock.time_us())
@@ -396,8 +413,15 @@ class Appender:
         if self._snapshot_due_after <= 0:
             self._snapshot_due_after = 1 + self._config.snapshot_interval_segments // 4
 
-    def _take_in_own(self, segment: StagedSegment, base_offset: int) -> None:
+    def _take_in_own(self, segment: StagedSegment, base_offset: int, tail: _Tail) -> None:
         self._snapshot_due_after -= 1
+        self._merger.came(
+            base_offset,
+            base_offset + segment.record_count,
+            segment.size_bytes,
+            observed_ms=tail.observed_ms,
+            is_own=True,
+        )
         summary = SegmentSummary.of_staged(segment, base_offset)
         self._snapshots.note(summary, (segment.header,))
         if self._producers is not None and self._producers.offset == base_offset:

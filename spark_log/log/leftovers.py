@@ -7,31 +7,24 @@ spent (a rewritten segment that covers it, or a start marker above it), and only
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log.file_names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    SegmentName,
-    StartMarker,
+from spark_log.log.file_deletion import (
+    ABANDONED_US,
+    COARSE_US,
+    log_of_index,
+    storage_time_us,
 )
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.finding import Finding, FindingKind, Severity
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.spent_segments import spent_segments
 from spark_log.storage import FileInfo
 
 _KNOWN_FILES = ("leader-epoch-checkpoint",)
-
-_COARSE_US = 1_000_000
-"""Some storages tell the time in whole seconds."""
-
-_ABANDONED_US = 3_600_000_000
-"""A writer whose input pauses may not touch its unfinished file for long."""
 
 
 class Leftovers:
@@ -59,7 +52,7 @@ class Leftovers:
         self._directory = directory
         self._store = directory.store
         self._files = files
-        self._delay_us = delete_delay_ms * 1000 + _COARSE_US
+        self._delay_us = delete_delay_ms * 1000 + COARSE_US
         self._repair = repair
         self._names = {file.name for file in files}
         self._spent = set(spent_segments(files))
@@ -80,17 +73,17 @@ class Leftovers:
             yield self._spent_segment(name, file)
         elif (marker := StartMarker.parse(file.name)) is not None:
             yield from self._start_marker(marker, file)
-        elif self._log_of(file) is None and file.name not in _KNOWN_FILES:
+        elif log_of_index(file.name) is None and file.name not in _KNOWN_FILES:
             yield _unknown(file)
 
     def abandoned(self) -> Iterator[Finding]:
         """Yield what someone left half done. At the end: some may have been at work before."""
         for file in self._files:
-            log = self._log_of(file)
+            log = log_of_index(file.name)
             if log is not None and log not in self._names:
                 yield from self._orphan(log, file)
         for file in self._store.list_hidden(self._directory.path):
-            if file.modified_us <= self._now_us - max(self._delay_us, _ABANDONED_US):
+            if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
                 message = "a writer began it and has gone"
                 yield self._removed(_warning(file, FindingKind.UNFINISHED_WRITE, message))
 
@@ -121,13 +114,6 @@ class Leftovers:
             finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment is not there")
             yield self._removed(finding) if self.is_old(file) else finding
 
-    def _log_of(self, file: FileInfo) -> str | None:
-        """Return the name of the segment that an index is of, None if it is none."""
-        if not file.name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
-            return None
-        log = file.name.rpartition(".")[0] + LOG_SUFFIX
-        return None if SegmentName.parse(log) is None else log
-
     def _removed(self, finding: Finding, *derived: str) -> Finding:
         if not self._repair:
             return finding
@@ -147,12 +133,7 @@ class Leftovers:
         """
         if not self._repair:
             return self._directory.clock.time_us()
-        probe = self._directory.file_path(f".{uuid.uuid4().hex}.tmp")
-        self._store.put(probe, b"")
-        try:
-            return self._store.head(probe).modified_us
-        finally:
-            self._store.delete(probe)
+        return storage_time_us(self._directory)
 
     def _is_there(self, path: str) -> bool:
         try:

@@ -1,16 +1,19 @@
 """Rewriting neighbouring segments into one (DESIGN.md, section 6).
 
 The rewritten segment ``<base>-<last>.<generation>.log`` holds what a reader would have read: the
-same records under the same batch headers, so that producers are recognised as before. It is made
-by put-if-absent, and counts from that moment on; what it covers waits to be freed. A crash leaves
-nothing that a listing shows.
+same records, under batch headers that tell the same of producers, epochs and timestamps (those of
+small batches joined, see `joined_headers`). It is made by put-if-absent, and counts from that moment
+on; what it covers waits to be freed. A crash leaves nothing that a listing shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import (
@@ -20,11 +23,17 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.log.file_names import SegmentName
+from spark_log.log.joined_headers import cut_header, joined_headers
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_writer import SegmentWriter
+from spark_log.log.segment_writer import DEFAULT_INTERVAL_BYTES, SegmentWriter
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.rebase import rebase
+from spark_log.record.schema import OFFSET_DELTA_FIELD
+
+KEEP_COMPRESSION: Final = "producer"
+"""Of a merged segment: what the writers chose."""
 
 _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
@@ -40,28 +49,34 @@ def merge(
     first: int,
     last: int,
     *,
-    compression: str = "none",
+    compression: str = KEEP_COMPRESSION,
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
-) -> SegmentName:
-    """Rewrite live segments that follow each other into one, and return its name.
+    throttle: Callable[[int], None] = lambda done_bytes: None,
+) -> SegmentSummary:
+    """Rewrite live segments that follow each other into one, and return what that holds.
 
-    Any number may merge at once: where their segments overlap, all hold the same. Whole batches are
-    taken, so that a log start inside of one keeps what lies before it in the batch. Memory is that
-    of one joined Arrow batch, and on an object store the end of each segment, up to 64 KiB.
+    Any number may merge at once: where their segments overlap, all hold the same. Of the first batch
+    all is taken, so that a log start inside of it keeps what lies before. Memory is that
+    of one joined Arrow batch, and of each segment up to 64 KiB.
 
     Args:
         directory: the partition's.
         view: of its log.
         first: index of the first segment in ``view.live.segments``.
         last: index of the last one.
-        compression: of the new segment: ``none``, ``lz4`` or ``zstd``.
+        compression: of the new segment: ``none``, ``lz4``, ``zstd``, or ``producer``, which is what
+            most bytes of the old ones have.
+        index_interval_bytes: the topic's ``index.interval.bytes``.
         sync: whether it is durable on return, on a local file system.
+        throttle: called with numbers of bytes as they are read and written; may take its time.
 
     Raises:
         OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
         CorruptRecordError: one of them is damaged.
         InvalidRecordError: together they are more than a segment holds: 4 GiB, 2^31 offsets.
-        NotFoundError: one of them was freed while it was read; observe the log anew.
+        NotFoundError: one of them was freed while it was read, or is a part of what another has
+            merged; observe the log anew.
         UnknownOutcomeError: the new segment may be there; it does no harm, and may be made again.
         StorageError: it was not made.
     """
@@ -71,7 +86,10 @@ def merge(
     readers = [
         (position, reader) for position, _, reader in directory.walk(view, start_offset, end_offset)
     ]
+    if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
+        raise _rewritten_meanwhile(readers[-1][1].path)
     base_offset = _base_offset(readers[0][1], start_offset)
+    readers[0] = base_offset, readers[0][1]
     name = SegmentName(
         base_offset,
         end_offset - 1,
@@ -83,16 +101,22 @@ def merge(
         directory.path,
         topic_id=directory.topic_id,
         partition=directory.partition,
-        compression=compression,
+        compression=_compression(readers) if compression == KEEP_COMPRESSION else compression,
+        index_interval_bytes=index_interval_bytes,
         with_offsets=with_offsets,
     )
+    record_count = 0
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for reader, headers, records in _live_batches(directory, view, readers, end_offset)
+            for reader, headers, records in _live_batches(directory, view, readers, throttle)
         )
+        written = 0
         for headers, records in _joined(batches):
-            writer.write_rewritten(records, headers)
+            writer.write_rewritten(records, joined_headers(headers, records))
+            record_count += records.num_rows
+            throttle(writer.size_bytes - written)
+            written = writer.size_bytes
         segment = writer.finish()
         with suppress(AlreadyExistsError):  # then another one has made the same
             path = directory.file_path(name.log)
@@ -102,20 +126,36 @@ def merge(
                     directory.store.put(directory.file_path(derived), data)
     finally:
         writer.discard()
-    return name
+    return SegmentSummary(
+        name=name,
+        end_offset=end_offset,
+        record_count=record_count,
+        size_bytes=segment.size_bytes,
+        min_timestamp_us=segment.min_timestamp_us,
+        max_timestamp_us=segment.max_timestamp_us,
+    )
+
+
+def _compression(readers: Iterable[tuple[int, SegmentReader]]) -> str:
+    """Return how most bytes of segments are compressed."""
+    bytes_of: Counter[str] = Counter()
+    for _, reader in readers:
+        bytes_of[reader.compression(0)] += reader.size_bytes
+    return bytes_of.most_common(1)[0][0]
 
 
 def _live_batches(
     directory: PartitionDirectory,
     view: LogView,
     readers: Iterable[tuple[int, SegmentReader]],
-    end_offset: int,
+    throttle: Callable[[int], None],
 ) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
     """Yield the batches of segments, each segment's only if it is in the log when it is read."""
     for position, reader in readers:
         try:
-            for headers, records in _batches_from(reader, position, end_offset):
+            for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
+            throttle(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
             raise
@@ -135,35 +175,48 @@ def _check_is_live(directory: PartitionDirectory, view: LogView, reader: Segment
     view = directory.observe()
     live = {directory.file_path(segment.name.log) for segment in view.live.segments}
     if reader.path not in live:
-        raise NotFoundError(f"{reader.path} was rewritten or freed meanwhile", path=reader.path)
+        raise _rewritten_meanwhile(reader.path)
     return view
+
+
+def _rewritten_meanwhile(path: str) -> NotFoundError:
+    return NotFoundError(f"{path} was rewritten or freed meanwhile", path=path)
 
 
 def _base_offset(reader: SegmentReader, start_offset: int) -> int:
     """Return where the batch begins that an offset lies in; the offset, if all of it is gone."""
-    headers, _ = next(_batches_from(reader, start_offset, reader.end_offset), ((), None))
-    first = reader.base_offset + headers[0].base_offset_delta if headers else start_offset
-    return min(first, start_offset)
+    for headers in map(reader.headers, range(reader.batch_count)):
+        for header in headers:
+            if reader.base_offset + header.last_offset_delta >= start_offset:
+                return min(reader.base_offset + header.base_offset_delta, start_offset)
+    return start_offset
 
 
-def _batches_from(reader: SegmentReader, start_offset: int, end_offset: int) -> Iterator[_Batches]:
-    """Yield the batches of a segment that have offsets from ``start_offset`` to the end.
-
-    Those of one Arrow batch come together.
-    """
-    start, end = start_offset - reader.base_offset, end_offset - reader.base_offset
-    for ordinal in range(reader.batch_count):
-        headers = reader.headers(ordinal)
-        if headers[-1].last_offset_delta < start or headers[0].base_offset_delta >= end:
+def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
+    """Yield what a segment holds from an offset on; batches of one Arrow batch together."""
+    start = start_offset - reader.base_offset
+    for ordinal in range(reader.batch_count) if start > 0 else reader.in_order():
+        if reader.headers(ordinal)[-1].last_offset_delta < start:
             continue
         headers, records = reader.read_batch(ordinal)
-        before = [header for header in headers if header.last_offset_delta < start]
-        wanted = tuple(
-            header for header in headers[len(before) :] if header.base_offset_delta < end
-        )
-        first_row = sum(header.record_count for header in before)
+        wanted = tuple(header for header in headers if header.last_offset_delta >= start)
         rows = sum(header.record_count for header in wanted)
-        yield wanted, records.slice(first_row, rows)
+        records = records.slice(records.num_rows - rows, rows)
+        # Another merge, which overlaps this one, may have joined batches that are apart here.
+        if wanted[0].base_offset_delta < start:
+            wanted, records = _cut(wanted, records, start)
+        yield wanted, records
+
+
+def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) -> _Batches:
+    """Leave out what comes before an offset delta that the first batch contains."""
+    first, skipped = headers[0], start - headers[0].base_offset_delta
+    skipped_rows = skipped
+    if OFFSET_DELTA_FIELD.name in records.schema.names:
+        deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy()[: first.record_count]
+        skipped_rows = int(np.searchsorted(deltas, start))
+    rows = records.slice(skipped_rows, first.record_count - skipped_rows)
+    return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
 
 
 def _joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:

@@ -167,6 +167,10 @@ class PartitionLog:
         """Return what the log remembers of its idempotent producers now."""
         return self._snapshots.producers(self.observe())[0]
 
+    def learn(self, summary: SegmentSummary) -> None:
+        """Remember what a segment holds that was merged, so that it need not be opened."""
+        self._snapshots.learn(summary)
+
     def write_snapshot(self) -> Snapshot:
         """Write a snapshot of the log as it is now. See `Snapshots.write`."""
         return self._snapshots.write()

@@ -93,15 +93,22 @@ class SequenceRun:
         return self.base_offset + distance
 
     def extended(self, run: SequenceRun) -> SequenceRun | None:
-        """Return this run with another behind it, None if that does not follow."""
-        if run.base_offset != self.end_offset or run.base_sequence != self.next_sequence:
+        """Return this run with another behind it, None if that does not follow.
+
+        The other may begin with records of this one: a merge joins batches, so that one header may
+        tell of records from before and behind the offset of a snapshot.
+        """
+        distance = run.base_offset - self.base_offset
+        follows = run.base_sequence == sequence_after(self.base_sequence, distance)
+        if run.base_offset > self.end_offset or not follows:
             return None
-        count = self.record_count + run.record_count
-        forgotten = max(0, count - _MAX_RUN_RECORDS)
+        base_offset = min(self.base_offset, run.base_offset)
+        end_offset = max(self.end_offset, run.end_offset)
+        base_offset = max(base_offset, end_offset - _MAX_RUN_RECORDS)
         return SequenceRun(
-            sequence_after(self.base_sequence, forgotten),
-            self.base_offset + forgotten,
-            count - forgotten,
+            sequence_after(self.base_sequence, base_offset - self.base_offset),
+            base_offset,
+            end_offset - base_offset,
         )
 
 

@@ -231,6 +231,10 @@ class Snapshots:
         self._known[summary.name] = summary
         self._noted[summary.name] = headers
 
+    def learn(self, summary: SegmentSummary) -> None:
+        """Remember what a rewritten segment holds."""
+        self._known[summary.name] = summary
+
     # --- what is known ---------------------------------------------------------------------------
 
     def _learn(self, view: LogView) -> None:

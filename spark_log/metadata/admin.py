@@ -23,6 +23,7 @@ from spark_log.metadata.metadata_log import Decide
 from spark_log.metadata.new_topics import creation, growth, validate_new_topic
 from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
 from spark_log.metadata.topic_configs import alterations, config_entries, topic_of
+from spark_log.metadata.topic_deletion import mark_deleted, remove_data
 from spark_log.metadata.topic_names import validate_topic_name
 from spark_log.metadata.topic_offsets import check_spec, list_offset, offset_to_keep
 from spark_log.storage import StorageOptions
@@ -158,7 +159,7 @@ class Admin:
         """Delete topics and their data, all of them or none.
 
         A topic is gone when its record is in the metadata log; its files are removed after that.
-        A crash in between leaves files that belong to no topic and harm nothing.
+        What a crash, or a storage that does not answer, leaves of them a cleaner removes.
 
         Raises:
             UnknownTopicOrPartitionError: one of them does not exist; nothing was deleted.
@@ -171,9 +172,15 @@ class Admin:
             doomed.update((name, image.topic(name)) for name in names)
             return [RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed.values()]
 
+        decide(cluster.image())
+        mark_deleted(cluster.store, doomed.values())
+        marked = dict(doomed)
         cluster.metadata.commit(decide)
-        for topic in doomed.values():
-            cluster.store.delete_directory(topic.directory)
+        mark_deleted(
+            cluster.store,
+            (topic for name, topic in doomed.items() if topic.topic_id != marked[name].topic_id),
+        )
+        remove_data(cluster.store, doomed.values())
 
     def create_partitions(
         self,

@@ -10,12 +10,17 @@ from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.finding import Finding, FindingKind, Severity
 from spark_log.log.verifier import Verifier
-from spark_log.metadata import metadata_log
+from spark_log.metadata import metadata_log, topic_deletion
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import MetadataImage
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
-_INTERNAL = (metadata_log.DIRECTORY, "__consumer_offsets", "__consumer_groups")
+_INTERNAL = (
+    metadata_log.DIRECTORY,
+    "__consumer_offsets",
+    "__consumer_groups",
+    topic_deletion.MARKERS,
+)
 
 Progress = Callable[[int], None]
 

@@ -146,7 +146,7 @@ class LocalStore(Store):
                 except FileNotFoundError:
                     continue
                 if not stat.S_ISDIR(status.st_mode):
-                    yield FileInfo(f"{prefix}{name}", status.st_size, status.st_mtime_ns // 1000)
+                    yield FileInfo(f"{prefix}{name}", status.st_size, _appeared_us(status))
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
         """See `Store.list_hidden`."""
@@ -156,7 +156,7 @@ class LocalStore(Store):
                 if entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
                     status = entry.stat()
                     path = f"{prefix}{entry.name}"
-                    yield FileInfo(path, status.st_size, status.st_mtime_ns // 1000)
+                    yield FileInfo(path, status.st_size, _appeared_us(status))
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """See `Store.list_directories`."""
@@ -168,7 +168,7 @@ class LocalStore(Store):
         """See `Store.head`."""
         with storage_errors(path):
             status = os.stat(self._absolute(path))
-        return FileInfo(path, status.st_size, status.st_mtime_ns // 1000)
+        return FileInfo(path, status.st_size, _appeared_us(status))
 
     def delete(self, path: str) -> None:
         """See `Store.delete`."""
@@ -301,6 +301,14 @@ class LocalStagedFile(StagedFile):
         except OSError:
             self._failed = True
             raise
+
+
+def _appeared_us(status: os.stat_result) -> int:
+    """Return when a file got its name: it may have been written long before it was linked.
+
+    A writer that was stopped in between must not make what it puts look old: names are freed by it.
+    """
+    return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
 
 
 def _is_same_file(staged: str, target: str, path: str) -> bool:

@@ -16,6 +16,13 @@ LONG_AGO = (1_600_000_000, 1_600_000_000)
 
 
 @pytest.fixture(autouse=True)
+def times(monkeypatch):
+    """Files are as old as ``os.utime`` says; what a disk says besides cannot be set."""
+    modified_us = "spark_log.storage.local._appeared_us"
+    monkeypatch.setattr(modified_us, lambda status: status.st_mtime_ns // 1000)
+
+
+@pytest.fixture(autouse=True)
 def records(root):
     """``weather``: three segments of two batches each, with indexes, and a snapshot."""
     for first in (0, 4, 8):

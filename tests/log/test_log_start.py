@@ -3,13 +3,9 @@
 import pytest
 
 from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
-from spark_log.log import PartitionLog, ProducerAppend
-from spark_log.log.file_names import StartMarker
+from spark_log.log import ProducerAppend
 from spark_log.log.log_start import move_log_start
 from spark_log.testing.simulation import SimulationFailedError, simulate
-from spark_log.testing.simulation.maintenance import Retention
-from spark_log.testing.simulation.rules import Variant
-from spark_log.testing.simulation.true_log import DIRECTORY as SIMULATED_DIRECTORY
 from tests.log.support import (
     HookedStore,
     done_but,
@@ -122,48 +118,19 @@ class TestFaults:
         assert move_log_start(log, 2) == 2
 
 
-class _DeletesRecords(Retention):
-    """Retention of the simulation, by the function that is shipped."""
-
-    def _do_round(self, log):
-        view = log.observe()
-        if view.log_start_offset == view.log_end_offset:
-            return
-        random = self._world.scheduler.random
-        start = random.randint(view.log_start_offset + 1, view.log_end_offset)
-        move_log_start(log, start)
-        files = list(self._world.store.list(SIMULATED_DIRECTORY))
-        for file in self._needless_markers(files, StartMarker(start, start)):
-            self._world.store.delete(file.path)
-
-
-class _SavesNothing(PartitionLog):
-    def write_snapshot(self):
-        return None
-
-
 class TestSimulation:
-    SEEDS = 60
+    SEEDS = 120
 
-    def test_nothing_is_lost_doubled_or_shown_again_whoever_does_what_meanwhile(self):
-        for seed in range(self.SEEDS):
-            simulate(seed, Variant(retention=_DeletesRecords))
-
-    def test_without_the_snapshot_something_is(self):
-        variant = Variant(log=_SavesNothing, retention=_DeletesRecords)
-        assert any(fails(seed, variant) for seed in range(self.SEEDS))
-
-    def test_without_the_segments_base_something_is(self, monkeypatch):
+    def test_without_the_segments_base_something_is_lost(self, monkeypatch):
         monkeypatch.setattr(
             "spark_log.log.log_start._segment_base", lambda log, view, offset: offset
         )
-        variant = Variant(retention=_DeletesRecords)
-        assert any(fails(seed, variant) for seed in range(self.SEEDS))
+        assert any(fails(seed) for seed in range(self.SEEDS))
 
 
-def fails(seed, variant):
+def fails(seed):
     try:
-        simulate(seed, variant)
+        simulate(seed)
     except SimulationFailedError:
         return True
     return False

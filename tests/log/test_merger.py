@@ -77,21 +77,38 @@ class TestMerge:
     ):
         before = values(log)
         view = log.observe()
-        merged = merge(directory, view, first, last)
+        merged = merge(directory, view, first, last).name
         assert merged == SegmentName(*name, generation=1)
         free(store, *(segment.name for segment in view.live.segments[first : last + 1]))
         assert merged.log in file_names(store)
         assert values(open_log(store)) == before
 
-    def test_keeps_every_batch_header_in_one_arrow_batch(self, store, log, directory):
-        log.append(numbered(60, 2), producer=ProducerAppend(7, 3, 0))
-        log.append([numbered(70, 2), numbered(80, 1)], producer=ProducerAppend(7, 3, 2))
+    def test_keeps_in_one_arrow_batch_the_headers_of_batches_that_do_not_follow_each_other(
+        self, store, log, directory
+    ):
+        for producer_id in (7, 8, 10):
+            log.append(numbered(60, 2), producer=ProducerAppend(producer_id, 3, 0))
+            log.append(numbered(62, 1), producer=ProducerAppend(9, producer_id, 0))
         view = log.observe()
         names = [segment.name for segment in view.live.segments]
         before = headers_of(store, *names)
-        merged = merge(directory, view, 2, len(names) - 1)
-        assert headers_of(store, merged) == [header for header in before if header[0] >= 5]
+        merged = merge(directory, view, 5, len(names) - 1).name
+        assert headers_of(store, merged) == [header for header in before if header[0] >= 12]
         assert segment_reader(store, merged).batch_count == 1
+
+    def test_joins_the_headers_of_what_one_producer_wrote(self, store, log, directory):
+        log.append(numbered(60, 2), producer=ProducerAppend(7, 3, 0))
+        log.append([numbered(70, 2), numbered(80, 1)], producer=ProducerAppend(7, 3, 2))
+        log.append(numbered(90, 1), producer=ProducerAppend(7, 3, 5))
+        before = values(log)
+        merged = merge(directory, log.observe(), 0, 7)
+        found = [
+            (first, last, header.producer_id, header.base_sequence, header.record_count)
+            for first, last, header in headers_of(store, merged.name)
+        ]
+        assert found == [(0, 11, -1, -1, 12), (12, 17, 7, 0, 6)]
+        assert values(open_log(store)) == before, "and the checksums are right"
+        assert merged.record_count == 18
 
     def test_leaves_producers_as_they_were(self, store, log, directory):
         append = ProducerAppend(7, 0, 0)
@@ -104,8 +121,8 @@ class TestMerge:
     def test_of_what_was_merged_counts_the_generations(self, store, log, directory):
         before = values(log)
         merge(directory, log.observe(), 0, 1)
-        assert merge(directory, log.observe(), 0, 2) == SegmentName(0, 9, 2)
-        assert merge(directory, log.observe(), 0, 0) == SegmentName(0, 9, 3)
+        assert merge(directory, log.observe(), 0, 2).name == SegmentName(0, 9, 2)
+        assert merge(directory, log.observe(), 0, 0).name == SegmentName(0, 9, 3)
         assert values(open_log(store)) == before
 
     def test_beside_another_merge_overlaps_without_harm(self, store, log, directory):
@@ -119,13 +136,36 @@ class TestMerge:
             segment.start_offset for segment in overlapping.live.segments
         ] == [0, 6, 10]
         last = len(overlapping.live.segments) - 1
-        merged = merge(directory, overlapping, 1, last)
+        merged = merge(directory, overlapping, 1, last).name
         assert merged.last_offset == 11
         assert values(open_log(store)) == before
 
+    def test_behind_another_that_overlaps_cuts_the_batch_that_both_hold(self, store, log, directory):
+        """And what the cut one tells of its producer is what its records were appended with."""
+        for sequence in range(4):
+            log.append(numbered(sequence, 1), producer=ProducerAppend(7, 0, sequence))
+        before, producers, view = values(log), list(log.producers().entries()), log.observe()
+        merge(directory, view, 0, 6)
+        merge(directory, view, 5, 8)
+        free(store, *(segment.name for segment in view.live.segments))
+        overlapping = log.observe()
+        starts = [(each.name.base_offset, each.start_offset) for each in overlapping.live.segments]
+        assert starts == [(0, 0), (12, 14)]
+        assert values(open_log(store)) == before
+        merged = merge(directory, overlapping, 0, 1)
+        assert merged.record_count == 16
+        assert [header[:2] for header in headers_of(store, merged.name)] == [(0, 11), (12, 15)]
+        free(store, *(segment.name for segment in overlapping.live.segments))
+        fresh = open_log(store)
+        assert values(fresh) == before
+        assert [(key, entry.runs) for key, entry in fresh.producers().entries()] == [
+            (key, entry.runs) for key, entry in producers
+        ]
+
     def test_twice_at_once_is_the_same_segment(self, store, log, directory):
         view = log.observe()
-        assert merge(directory, view, 0, 3) == merge(directory, view, 0, 3)
+        first = merge(directory, view, 0, 3)
+        assert merge(directory, view, 0, 3).name == first.name
         assert sum("-" in name for name in file_names(store)) == 1
 
     def test_where_the_log_starts_inside_of_a_batch_takes_the_whole_batch(
@@ -133,7 +173,7 @@ class TestMerge:
     ):
         before = values(log)
         move_start(store, 7, 6)
-        merged = merge(directory, log.observe(), 0, 1)
+        merged = merge(directory, log.observe(), 0, 1).name
         assert merged == SegmentName(6, 11, 1)
         free(store, SegmentName(6), SegmentName(10))
         assert values(open_log(store)) == before[7:]
@@ -149,7 +189,7 @@ class TestMerge:
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
     def test_may_compress(self, store, log, directory, compression):
         before = values(log)
-        merged = merge(directory, log.observe(), 0, 4, compression=compression)
+        merged = merge(directory, log.observe(), 0, 4, compression=compression).name
         assert segment_reader(store, merged).compression(0) == compression
         assert values(open_log(store)) == before
 
@@ -162,7 +202,7 @@ class TestMerge:
         put_bytes(store, segment_bytes([[Part([row("d")], attributes=0b1000)]]), SegmentName(5))
         names = [SegmentName(0, 4, 1), SegmentName(5)]
         before, headers = values(open_log(store)), headers_of(store, *names)
-        merged = merge(directory, directory.observe(), 0, 1)
+        merged = merge(directory, directory.observe(), 0, 1).name
         assert merged == SegmentName(0, 5, 2)
         assert headers_of(store, merged) == headers
         assert values(open_log(store)) == before == [(0, b"a"), (3, b"b"), (5, b"d")]
@@ -175,7 +215,7 @@ class TestArrowBatches:
     )
     def test_are_joined_up_to_a_limit(self, store, log, directory, monkeypatch, limit, rows):
         monkeypatch.setattr(merger, limit, 4)
-        reader = segment_reader(store, merge(directory, log.observe(), 0, 4))
+        reader = segment_reader(store, merge(directory, log.observe(), 0, 4).name)
         found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
         assert found == rows
 
@@ -185,7 +225,7 @@ class TestArrowBatches:
         monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
         for number in range(4):
             log.append(numbered(number, 1, value_bytes=5000))
-        merged = merge(directory, log.observe(), 0, 8)
+        merged = merge(directory, log.observe(), 0, 8).name
         assert {merged.index, merged.time_index} <= set(file_names(store))
 
     def test_do_without_indexes_that_could_not_be_written(self, store, log, directory, monkeypatch):
@@ -195,7 +235,7 @@ class TestArrowBatches:
         before = values(log)
         hooked = directory.store = HookedStore(store)
         hooked.on("put", failing(StorageError("no")))
-        merged = merge(directory, log.observe(), 0, 6)
+        merged = merge(directory, log.observe(), 0, 6).name
         assert hooked.called("put")
         assert merged.log in file_names(store)
         assert merged.index not in file_names(store)
@@ -251,30 +291,22 @@ class TestMeanwhile:
             remote, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=clock, valid_ms=1000
         )
 
-    @pytest.mark.parametrize("joined_records", [1, 100])
-    def test_a_wider_rewrite_is_read_instead_and_only_what_was_asked_for(
-        self, store, log, directory, monkeypatch, joined_records
+    def test_a_merge_of_a_part_of_what_another_has_merged_is_given_up(
+        self, store, log, directory
     ):
+        """The wider segment may have joined batches across the part's end."""
         before, view = values(log), directory.observe()
-        monkeypatch.setattr(merger, "_JOINED_RECORDS", joined_records)
-        wider = merge(directory, view, 0, 4)
+        merge(directory, view, 0, 4)
         free(store, *(segment.name for segment in view.live.segments))
-        merged = merge(directory, view, 1, 2)
-        assert merged == SegmentName(2, 5, 1)
-        assert [header[:2] for header in headers_of(store, merged)] == [(2, 4), (5, 5)]
-        store.delete(f"{DIRECTORY}/{wider.log}")
-        reader = segment_reader(store, merged)
-        found = [
-            (offset, value["value"])
-            for batch in reader.read(2)
-            for offset, value in zip(batch.offsets(), batch.records.to_pylist(), strict=True)
-        ]
-        assert found == before[2:6]
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 1, 2)
+        assert SegmentName(2, 5, 1).log not in file_names(store)
+        assert values(open_log(store)) == before
 
     def test_a_slow_merge_of_what_is_still_live_goes_on(self, store, log, directory, clock):
         before, view = values(log), directory.observe()
         stage_slowly(directory, clock)
-        merged = merge(directory, view, 0, 4)
+        merged = merge(directory, view, 0, 4).name
         assert merged.log in file_names(store)
         assert values(open_log(store)) == before
 

@@ -149,7 +149,7 @@ class TestWriting:
 
     def test_grows_rarer_as_the_log_grows(self, store):
         """So that it costs an append the same, however many segments there are."""
-        log = open_log(store, snapshot_interval_segments=1)
+        log = open_log(store, snapshot_interval_segments=1, merge_tail_segments=0)
         append(log, 200)
         assert 15 < len(store.called("delete")) < 25
 
@@ -160,6 +160,7 @@ class TestCostOfWriting:
     INTERVAL = 16
 
     def log(self, store, **settings):
+        settings = {"merge_tail_segments": 0, **settings}
         return open_log(store, snapshot_interval_segments=self.INTERVAL, **settings)
 
     def test_opens_no_segment_that_one_has_appended_or_lost_against(self, store, inner):

@@ -345,6 +345,20 @@ class TestTemporaryFiles:
             assert file.size_bytes == 0
 
 
+class TestTimes:
+    def test_a_file_that_was_written_long_before_it_got_its_name_is_new(self, store):
+        """Names are freed some time after what covers them appeared, however slow its writer."""
+        with store.stage("a") as staged:
+            staged.sink.write(b"x")
+            staged.seal()
+            os.utime(staged.path, (1_600_000_000, 1_600_000_000))
+            store.put("a/now", b"")
+            store.put_if_absent("a/file", staged)
+            assert store.head("a/file").modified_us >= store.head("a/now").modified_us
+        times = {file.name: file.modified_us for file in store.list("a")}
+        assert times["file"] >= times["now"]
+
+
 class TestRoots:
     @pytest.mark.parametrize("below", ["", "/below", "/below/deeper"])
     def test_a_root_that_is_a_file_is_invalid(self, tmp_path, below):

@@ -1,18 +1,17 @@
-"""Actors that rewrite and delete: the least of what issue 6 will do, by its rules."""
+"""Actors that rewrite and delete: the cleaner as it is, and others that do more, by its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
+from typing import ClassVar
 
-from spark_log.errors import AlreadyExistsError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
-from spark_log.log.file_names import SegmentName, StartMarker, parse_snapshot_name
+from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.file_names import SegmentName
+from spark_log.log.log_start import move_log_start
 from spark_log.log.merger import merge
 from spark_log.log.partition_directory import LogView
-from spark_log.log.spent_segments import spent_segments
-from spark_log.storage import FileInfo
-from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.true_log import DIRECTORY
 from spark_log.testing.simulation.world import World
 
@@ -36,7 +35,7 @@ class _Maintainer:
 
 
 class Merger(_Maintainer):
-    """Rewrites some of the segments that follow each other into one."""
+    """Rewrites any of the segments that follow each other into one, by no policy."""
 
     def _do_round(self, log: PartitionLog) -> None:
         view = log.observe()
@@ -47,68 +46,38 @@ class Merger(_Maintainer):
             self._world.scheduler.note(f"merged into {name.log}")
 
     def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
-        return merge(self._world.directory(), view, first, last)
+        return merge(self._world.directory(), view, first, last).name
 
 
 class Retention(_Maintainer):
-    """Moves the log's start on, to where a segment begins or into the middle of one."""
+    """Deletes records before any offset."""
 
     def _do_round(self, log: PartitionLog) -> None:
-        # Not by the view alone: one listing may leave out a segment in the middle, and then shows
-        # the one before it as longer than it is.
         summaries, view = log.segments(log.observe())
         if view.log_start_offset == view.log_end_offset:
             return
         random = self._world.scheduler.random
         start = random.randint(view.log_start_offset + 1, view.log_end_offset)
-        base = next(
-            (found.name.base_offset for found in summaries if found.end_offset > start), start
-        )
-        if random.random() < 0.5:
+        if random.random() < 0.5:  # to where a segment begins
+            base = next((each.name.base_offset for each in summaries if each.end_offset > start), 0)
             start = max(base, view.log_start_offset)
-        self._save_state(log)
-        marker = StartMarker(start, base)
-        with suppress(AlreadyExistsError):
-            self._world.store.put_if_absent(f"{DIRECTORY}/{marker.name}", b"")
-        for file in self._needless_markers(list(self._world.store.list(DIRECTORY)), marker):
-            self._world.store.delete(file.path)
+        self._delete_records(log, start)
 
-    def _save_state(self, log: PartitionLog) -> None:
-        """Keep what only the headers before the new start tell of producers."""
-        log.write_snapshot()
-
-    def _needless_markers(self, files: list[FileInfo], own: StartMarker) -> Iterator[FileInfo]:
-        """Yield the markers that a higher one makes needless for long enough.
-
-        A listing may leave out what came during it, and what went. So that it shows one of the two,
-        a marker has to stay for as long as one that began before the higher one came counts.
-        """
-        found = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
-        highest = max(
-            (marker.log_start_offset for file, marker in found if self._is_old(file)), default=0
-        )
-        yield from (file for file, marker in found if marker.log_start_offset < highest)
-
-    def _is_old(self, file: FileInfo) -> bool:
-        return file.modified_us <= self._world.clock.time_us() - DELETE_DELAY_MS * 1000
+    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+        move_log_start(log, offset)
 
 
 class Cleaner(_Maintainer):
-    """Frees names that something durable has made needless for long enough."""
+    """Does all that the clean job does."""
+
+    cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner
 
     def _do_round(self, log: PartitionLog) -> None:
-        files = list(self._world.store.list(DIRECTORY))
-        appeared_before_us = self._world.clock.time_us() - DELETE_DELAY_MS * 1000
-        for name in self._spent(files, appeared_before_us):
-            for file_name in (name.log, name.index, name.time_index):
-                if any(file.name == file_name for file in files):
-                    self._world.store.delete(f"{DIRECTORY}/{file_name}")
-        snapshots = [file for file in files if parse_snapshot_name(file.name) is not None]
-        for file in snapshots[:-2]:
-            self._world.store.delete(file.path)
-
-    def _spent(self, files: list[FileInfo], appeared_before_us: int) -> list[SegmentName]:
-        return list(spent_segments(files, appeared_before_us))
+        report = self.cleaner_class(log).clean()
+        self._world.scheduler.note(
+            f"cleaned: {report.expired_segments} expired, {report.merged_segments} merged, "
+            f"{report.deleted_files} deleted"
+        )
 
 
 class Vandal(_Maintainer):
@@ -118,7 +87,7 @@ class Vandal(_Maintainer):
         disk, random = self._world.store.disk, self._world.scheduler.random
         # Once the start has moved, a snapshot is all that tells of producers before it.
         suffixes: tuple[str, ...] = (".index", ".timeindex")
-        if not self._world.profile.retentions:
+        if not self._world.profile.has_retention:
             suffixes += (".snapshot",)
         derived = [file for file in disk.list(DIRECTORY) if file.name.endswith(suffixes)]
         if not derived:

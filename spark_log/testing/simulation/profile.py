@@ -31,9 +31,13 @@ class Profile:
         writers, conditional_writers, idempotent_writers: how many of each.
         twins: pairs that append the same for one producer.
         heirs: pairs of a producer that goes on in its epoch and one that has the next epoch.
-        followers, seekers, mergers, retentions, cleaners, vandals: likewise.
+        followers, seekers, mergers, retentions, cleaners, vandals: likewise. (Retentions delete
+            records; what `retention.ms` and `retention.bytes` let go the cleaners delete.)
         think_ms: mean time that a writer takes between two appends.
         rest_ms: mean time that a merger, a cleaner and so on rests between two rounds.
+        tail_segments: ``merge.tail.segments``.
+        fan_in: how many segments a cleaner merges at least.
+        retention_ms, retention_bytes: how long and how much is kept.
         snapshot_interval: ``snapshot.interval.segments``.
         expiration_ms: ``producer.id.expiration.ms``.
         range_bytes: read at once of a file where the store is not mapped; 0 for one that is.
@@ -63,11 +67,20 @@ class Profile:
     vandals: int
     think_ms: float
     rest_ms: float
+    tail_segments: int
+    fan_in: int
+    retention_ms: int
+    retention_bytes: int
     snapshot_interval: int
     expiration_ms: int
     range_bytes: int
     races_per_listing: int
     steps: int
+
+    @property
+    def has_retention(self) -> bool:
+        """Whether records are deleted."""
+        return bool(self.retentions) or max(self.retention_ms, self.retention_bytes) >= 0
 
     def calm(self) -> Profile:
         """The same without faults."""
@@ -120,6 +133,10 @@ def draw_profile(random: Random) -> Profile:
         vandals=random.choice((0, 0, 1)),
         think_ms=DELETE_DELAY_MS * random.choice((0.02, 0.1, 0.5, 2)),
         rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1.0)),
+        tail_segments=random.choice((0, 2, 3, 8)),
+        fan_in=random.choice((2, 3, 8)),
+        retention_ms=random.choice((-1, -1, -1, 4 * DELETE_DELAY_MS, 20 * DELETE_DELAY_MS)),
+        retention_bytes=random.choice((-1, -1, -1, 10_000, 40_000)),
         snapshot_interval=random.choice((2, 5, 128)),
         expiration_ms=random.choice((1000, 1000, 2, 1)) * DELETE_DELAY_MS,
         range_bytes=range_bytes,

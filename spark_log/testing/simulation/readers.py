@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from spark_log.errors import OffsetOutOfRangeError, StorageError
+from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
 from spark_log.log import LogBatch, PartitionLog
 from spark_log.log.tail_reader import ProbeInterval, TailReader
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS
@@ -28,7 +29,7 @@ class Follower:
         start = world.scheduler.random.choice((true_log.start, true_log.end))
         reader = TailReader(world.open_log(), start, probes=_PROBES)
         while not (world.is_ending and reader.position == true_log.end):
-            with suppress(StorageError):
+            with _only_faults():
                 self._read_on(reader)
             world.rest(world.profile.think_ms)
 
@@ -64,7 +65,7 @@ class Seeker:
         log = self._world.open_log()
         while not self._world.is_ending:
             ask = random.choice((self._observe, self._look_up_time, self._look_up_offset))
-            with suppress(StorageError):
+            with _only_faults():
                 ask(log)
             self._world.rest(self._world.profile.think_ms)
 
@@ -93,6 +94,21 @@ class Seeker:
         else:
             self._world.scheduler.note(f"scan {offset}: {len(records)} records")
             true_log.check_read(offset, records, since)
+
+
+@contextmanager
+def _only_faults() -> Iterator[None]:
+    """Let the storage's own faults pass; but no rewrite and no deletion may be one to a reader.
+
+    Raises:
+        ViolationError: a reader was told that something is gone.
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        raise ViolationError(f"a reader was given an error: {error}") from error
+    except StorageError:
+        pass
 
 
 def records_of(batches: list[LogBatch], offset: int) -> list[Record]:

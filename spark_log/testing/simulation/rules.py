@@ -8,10 +8,13 @@ misses would not be needed: the tests show of each that the simulator finds what
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
+
+import pyarrow as pa
 
 from spark_log.errors import (
     AlreadyExistsError,
@@ -21,13 +24,20 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter, merger
 from spark_log.log.appender import Appender, _Put, _Tail
+from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.file_deletion import DeletableFiles, find_deletable
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.producer_state import ProducerState
 from spark_log.log.segment_writer import StagedSegment
+from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.tail_merger import TailMerger
 from spark_log.log.tail_view import TailView
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.checksum import batch_crc32c
 from spark_log.storage import FileInfo
 from spark_log.testing.simulation.maintenance import Cleaner, Merger, Retention
 from spark_log.testing.simulation.true_log import DIRECTORY, TOPIC_ID
@@ -41,13 +51,15 @@ class Variant:
         log: the partition log that all actors use.
         merger: who rewrites.
         retention: who moves the start.
-        cleaner: who frees names.
+        cleaner: who merges, applies retention and frees names.
+        patches: module, name and value of what is another function meanwhile.
     """
 
     log: type[PartitionLog] = PartitionLog
     merger: type[Merger] = Merger
     retention: type[Retention] = Retention
     cleaner: type[Cleaner] = Cleaner
+    patches: tuple[tuple[ModuleType, str, object], ...] = ()
 
 
 SOUND = Variant()
@@ -129,7 +141,7 @@ class _MovesOn(Appender):
 
 
 class _IgnoresWinners(Appender):
-    def _take_in_winner(self, winner: SegmentReader) -> None:
+    def _take_in_winner(self, winner: SegmentReader, tail: _Tail) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
@@ -301,36 +313,105 @@ class _DropsHeaders(Merger):
         return name
 
 
-class _FreesAtOnce(Cleaner):
-    def _spent(self, files: list[FileInfo], appeared_before_us: int) -> list[SegmentName]:
-        return super()._spent(files, self._world.clock.time_us())
+def _joins_all_headers(
+    headers: Sequence[BatchHeader], records: pa.RecordBatch
+) -> tuple[BatchHeader, ...]:
+    """Joins neighbours, whoever wrote them."""
+    joined = replace(
+        headers[0],
+        last_offset_delta=headers[-1].last_offset_delta,
+        max_timestamp_us=max(header.max_timestamp_us for header in headers),
+        record_count=records.num_rows,
+    )
+    return (replace(joined, crc32c=batch_crc32c(joined, records)),)
 
 
-class _FreesWithoutCover(Cleaner):
+class _TakesAll(PartitionDirectory):
+    """Takes all of a wider rewrite for the segments that were to be merged."""
+
+    def walk(
+        self, view: LogView, start_offset: int, end_offset: int
+    ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
+        for position, segment, reader in super().walk(view, start_offset, end_offset):
+            reader.__dict__["end_offset"] = min(reader.end_offset, end_offset)
+            yield position, segment, reader
+
+
+class _MergesPartsOfWider(Merger):
+    def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
+        directory = self._world.directory()
+        directory.__class__ = _TakesAll
+        return merger.merge(directory, view, first, last).name
+
+
+class _RemembersForEver(TailMerger):
+    """Takes what it once knew to be the log's end for it, however long ago."""
+
+    def _known(self) -> LogView | None:
+        self._observed_ms = self._clock.monotonic_ms()
+        return super()._known()
+
+
+class _FreesItsOwnAtOnce(TailMerger):
+    def _merge(self, view: LogView, run: range) -> SegmentSummary:
+        merged = super()._merge(view, run)
+        _, names = self._spent.pop()
+        self._spent.append((self._clock.monotonic_ms(), names))
+        return merged
+
+
+def _tail_merging(merger_class: type[TailMerger]) -> Variant:
+    class Merging(Appender):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._merger.__class__ = merger_class
+
+    return _appending(Merging)
+
+
+def _cleaning(cleaner_class: type[PartitionCleaner]) -> Variant:
+    """Return the variant whose cleaners clean in another way."""
+    cleaner: type[Cleaner] = type("Cleaning", (Cleaner,), {"cleaner_class": cleaner_class})
+    return Variant(cleaner=cleaner)
+
+
+class _FreesAtOnce(PartitionCleaner):
+    def _deletable(self) -> DeletableFiles:
+        at_once = find_deletable(self._log.files, 0)
+        return replace(super()._deletable(), segments=at_once.segments)
+
+
+class _FreesWithoutCover(PartitionCleaner):
     """Frees what is old."""
 
-    def _spent(self, files: list[FileInfo], appeared_before_us: int) -> list[SegmentName]:
-        old = [file for file in files if file.modified_us <= appeared_before_us]
-        return [name for file in old[:-1] if (name := _plain(file))]
+    def _deletable(self) -> DeletableFiles:
+        directory = self._log.files
+        old_us = self._log.clock.time_us() - self._config.file_delete_delay_ms * 1000
+        files = directory.store.list(directory.path)
+        old = [file for file in files if file.modified_us <= old_us]
+        return DeletableFiles(segments=tuple(file for file in old[:-1] if _plain(file)))
+
+
+class _RemovesMarkersAtOnce(PartitionCleaner):
+    def _deletable(self) -> DeletableFiles:
+        at_once = find_deletable(self._log.files, 0)
+        return replace(super()._deletable(), markers=at_once.markers)
 
 
 class _RemovesEveryOther(Retention):
     """Keeps its own marker alone."""
 
-    def _needless_markers(self, files: list[FileInfo], own: StartMarker) -> Iterator[FileInfo]:
-        for file in files:
-            if StartMarker.parse(file.name) not in (None, own):
-                yield file
+    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+        super()._delete_records(log, offset)
+        for file in list(log.files.store.list(DIRECTORY)):
+            marker = StartMarker.parse(file.name)
+            if marker is not None and marker.log_start_offset != offset:
+                log.files.store.delete(file.path)
 
 
-class _RemovesMarkersAtOnce(Retention):
-    def _is_old(self, file: FileInfo) -> bool:
-        return True
-
-
-class _SavesNothing(Retention):
-    def _save_state(self, log: PartitionLog) -> None:
-        pass
+class _SavesNothing(PartitionLog):
+    def write_snapshot(self) -> Snapshot:
+        return Snapshot(0, (), ProducerState())
 
 
 RULES: dict[str, Variant] = {
@@ -355,10 +436,16 @@ RULES: dict[str, Variant] = {
     "a range is read of a file that is still the same": _seeing(_BelievesEveryRange),
     "a reader lists again within half the delay": Variant(log=_NeverListsAgain),
     "a rewrite keeps batch headers": Variant(merger=_DropsHeaders),
-    "a name is freed after the delay": Variant(cleaner=_FreesAtOnce),
-    "a name is freed only when it is covered": Variant(cleaner=_FreesWithoutCover),
+    "only headers that follow each other are joined": Variant(
+        patches=((merger, "joined_headers", _joins_all_headers),)
+    ),
+    "a merge of a part of what another merged is given up": Variant(merger=_MergesPartsOfWider),
+    "an appender merges what it knew lately": _tail_merging(_RemembersForEver),
+    "an appender frees names after the delay": _tail_merging(_FreesItsOwnAtOnce),
+    "a name is freed after the delay": _cleaning(_FreesAtOnce),
+    "a name is freed only when it is covered": _cleaning(_FreesWithoutCover),
     "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
-    "a start marker is removed after the delay": Variant(retention=_RemovesMarkersAtOnce),
-    "a snapshot comes before the start moves": Variant(retention=_SavesNothing),
+    "a start marker is removed after the delay": _cleaning(_RemovesMarkersAtOnce),
+    "a snapshot comes before the start moves": Variant(log=_SavesNothing),
 }
 """Each rule, and the variant in which it is left out."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
 
-from spark_log.log import appender
+from spark_log.log import appender, cleaner, file_deletion, tail_merger
 from spark_log.testing.simulation.maintenance import Vandal
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, draw_profile
 from spark_log.testing.simulation.readers import Follower, Seeker, records_of
@@ -96,7 +96,14 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
         failures_told(seed, profile, scheduler),
         small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
         mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
+        mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
+        # This storage tells the time exactly: nobody may need more than the delay.
+        mock.patch.object(file_deletion, "COARSE_US", 0),
+        mock.patch.object(tail_merger, "_COARSE_MS", 0),
+        ExitStack() as stack,
     ):
+        for patch in variant.patches:
+            stack.enter_context(mock.patch.object(*patch))
         _spawn_all(world, variant)
         _run(world)
     return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
-from spark_log.log import segment_file, segment_opener
+from spark_log.log import file_deletion, segment_file, segment_opener
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -37,6 +37,7 @@ def small_ranges(range_bytes: int) -> Iterator[None]:
             ThreadPoolExecutor=_SameThread,
         ),
         mock.patch.object(segment_opener, "ThreadPoolExecutor", _SameThread),
+        mock.patch.object(file_deletion, "ThreadPoolExecutor", _SameThread),
     ):
         yield
 

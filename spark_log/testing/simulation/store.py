@@ -258,7 +258,10 @@ class SimulatedStore(Store):
         self._scheduler.pass_time(duration_ms)
 
     def _note(self, what: str, path: str, outcome: str) -> None:
-        self._scheduler.note(f"{what} {path.rpartition('/')[2] or path}: {outcome}")
+        name = path.rpartition("/")[2] or path
+        if name.startswith("."):
+            name = ".tmp"  # the rest is no choice of the seed
+        self._scheduler.note(f"{what} {name}: {outcome}")
 
 
 class RangedSimulatedStore(SimulatedStore):

@@ -45,6 +45,9 @@ class World:
                 "file.delete.delay.ms": DELETE_DELAY_MS,
                 "flush.on.append": False,
                 "index.interval.bytes": 0,
+                "merge.tail.segments": self.profile.tail_segments,
+                "retention.bytes": self.profile.retention_bytes,
+                "retention.ms": self.profile.retention_ms,
                 "producer.id.expiration.ms": self.profile.expiration_ms,
                 "snapshot.interval.segments": self.profile.snapshot_interval,
             }

@@ -1,0 +1,31 @@
+"""Holding work to a number of bytes a second (Kafka's ``Throttler``)."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from spark_log.clock import SYSTEM_CLOCK, Clock
+
+
+class Throttle:
+    """A rate that several pieces of work may share, from several threads."""
+
+    def __init__(self, bytes_per_second: float = math.inf, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Args: bytes_per_second: read and written together; infinite for no limit."""
+        if not bytes_per_second > 0:
+            raise ValueError(f"a rate is above 0 bytes a second, not {bytes_per_second}")
+        self._bytes_per_ms = bytes_per_second / 1000
+        self._clock = clock
+        self._free_ms = -math.inf
+        self._lock = threading.Lock()
+
+    def __call__(self, done_bytes: int) -> None:
+        """Wait until so many more bytes that were read or written fit into the rate."""
+        if math.isinf(self._bytes_per_ms):
+            return
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            self._free_ms = max(self._free_ms, now_ms) + done_bytes / self._bytes_per_ms
+            pause_ms = self._free_ms - now_ms
+        self._clock.sleep_ms(pause_ms)

@@ -1,0 +1,94 @@
+"""Cleans the partitions of a root, and what is left of its deleted topics.
+
+Only topics: what spark-log keeps for itself looks after itself. The metadata log is small, a
+group's log moves its own start, and the offsets table is Delta's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from spark_log.log.cleaner import CleanReport, PartitionCleaner, Step
+from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
+from spark_log.types import TopicPartition
+
+
+class CleanedPartition(NamedTuple):
+    """What cleaning one partition came to.
+
+    Attributes:
+        partition: which.
+        report: what was done; None where it failed.
+        error: why it failed.
+    """
+
+    partition: TopicPartition
+    report: CleanReport | None
+    error: StorageError | CorruptRecordError | None = None
+
+
+class ClusterCleaner:
+    """Cleans partitions one after the other; that one fails keeps no other from being cleaned."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Collection[str] | None = None,
+        partitions: Collection[int] | None = None,
+        *,
+        dry_run: bool = False,
+        step: Step = lambda done_bytes: None,
+    ) -> None:
+        """Find out which partitions are meant.
+
+        Args:
+            cluster: the root.
+            topics: names; None for all, and what is left of those that were deleted.
+            partitions: only these numbers; None for all.
+            dry_run: tell what there is to do, and do nothing.
+            step: see `PartitionCleaner`.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic, or it has no such partition.
+        """
+        image = cluster.image()
+        chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
+        self._logs = {
+            TopicPartition(topic.name, number): cluster.partition_log(topic, number)
+            for topic in chosen
+            for number in (sorted(topic.partitions) if partitions is None else partitions)
+            if topics is not None or number in topic.partitions
+        }
+        if partitions is not None and not self._logs:
+            raise UnknownTopicOrPartitionError(f"no topic has a partition {list(partitions)}")
+        self._cluster = cluster
+        self._is_whole = topics is None and partitions is None
+        self._dry_run = dry_run
+        self._step = step
+
+    def __len__(self) -> int:
+        """Return how many partitions are meant."""
+        return len(self._logs)
+
+    def clean(self) -> Iterator[CleanedPartition]:
+        """Clean one partition after the other."""
+        for partition, log in self._logs.items():
+            cleaner = PartitionCleaner(log, step=self._step)
+            try:
+                report = cleaner.plan() if self._dry_run else cleaner.clean()
+            except (StorageError, CorruptRecordError) as error:
+                yield CleanedPartition(partition, None, error)
+            else:
+                yield CleanedPartition(partition, report)
+
+    def deleted_topics(self) -> Iterator[DeletedTopic]:
+        """Remove what is left of deleted topics, where all topics are meant.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        if self._is_whole:
+            yield from finish_deletions(self._cluster, dry_run=self._dry_run)
