@@ -36,9 +36,7 @@ _COLUMNS = {
 def clean(
     root: Root,
     output: Output,
-    topic: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which.")
-    ] = None,
+    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which.")] = None,
     all_topics: Annotated[
         bool,
         typer.Option("--all-topics", help="All of the root, and what is left of deleted ones."),

@@ -277,9 +277,7 @@ class Appender:
                 path=self._directory.path,
             )
 
-    def _acknowledge(
-        self, segment: StagedSegment, base_offset: int, tail: _Tail
-    ) -> LogAppendInfo:
+    def _acknowledge(self, segment: StagedSegment, base_offset: int, tail: _Tail) -> LogAppendInfo:
         """Answer for a segment that was just put at a tail; write what is derived if it can be."""
         self._take_in_own(segment, base_offset, tail)
         # The records are safe, and readers do without what fails.

@@ -22,13 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_log.errors import AlreadyExistsError, StorageError
+from spark_log.errors import AlreadyExistsError, NotFoundError, StorageError
 from spark_log.log.batch_filter import BatchFilter
+from spark_log.log.file_deletion import COARSE_US
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
 from spark_log.log.latest_records import LatestRecords
 from spark_log.log.live_log import LiveSegment
-from spark_log.log.merger import _base_offset, _joined, _live_batches
+from spark_log.log.merger import first_base_offset, joined, live_batches
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment import SegmentReader
@@ -37,8 +38,8 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.rebase import rebase
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 
-_COARSE_US = 1_000_000
-"""Some storages tell the time in whole seconds."""
+Step = Callable[[int], None]
+"""Called with numbers of bytes that were read and written; may take its time."""
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
@@ -144,7 +145,7 @@ def compact(
     *,
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
-    throttle: Callable[[int], None] = lambda done_bytes: None,
+    step: Step = lambda done_bytes: None,
 ) -> Compaction:
     """Compact what may be compacted, however little of it is dirty.
 
@@ -158,7 +159,7 @@ def compact(
         log: the partition's; its topic's settings count.
         now_us: the storage's time, microseconds since the epoch.
         memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
-        throttle: called with numbers of bytes as they are read and written; may take its time.
+        step: called with numbers of bytes as they are read and written; may take its time.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; nothing is replaced by less.
@@ -177,14 +178,16 @@ def compact(
             view, view.log_start_offset, found.end_offset
         )
     ]
+    if segments[-1][2].end_offset > found.end_offset:
+        path = segments[-1][2].path
+        raise NotFoundError(f"{path} was rewritten meanwhile with what follows it", path=path)
     rows = sum(_row_count(reader) for _, _, reader in segments)
     size_bytes = sum(reader.size_bytes for _, _, reader in segments)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(segments))
     with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
         readers = [(position, reader) for position, _, reader in segments]
-        for reader, headers, records in _live_batches(log.files, view, readers, found.end_offset):
+        for reader, headers, records in live_batches(log.files, view, readers, step):
             _take_in(latest, reader, headers, records, view.log_start_offset)
-            throttle(records.nbytes)
         batch_filter = BatchFilter(
             latest,
             first_dirty_offset=found.first_dirty_offset,
@@ -194,7 +197,7 @@ def compact(
         )
         for group in _groups(segments, log.config.segment_bytes):
             rewrite = _Rewrite(log, view, found, generation)
-            if not rewrite.run(group, batch_filter, throttle):
+            if not rewrite.run(group, batch_filter, step):
                 return replace(done, is_complete=False)
             done = replace(
                 done,
@@ -225,12 +228,12 @@ class _Rewrite:
         self,
         group: list[_Segment],
         batch_filter: BatchFilter,
-        throttle: Callable[[int], None],
+        step: Step,
     ) -> bool:
         """Write the segment; returns whether it is in its place. False: another compacts too."""
         files = self._log.files
-        end_offset = min(group[-1][2].end_offset, self._found.end_offset)
-        base_offset = _base_offset(group[0][2], group[0][0])
+        end_offset = group[-1][2].end_offset
+        base_offset = first_base_offset(group[0][2], group[0][0])
         name = SegmentName(base_offset, end_offset - 1, self._generation)
         writer = SegmentWriter(
             files.store,
@@ -243,11 +246,11 @@ class _Rewrite:
             cleaned_to=self._found.end_offset,
         )
         try:
-            batches = self._batches(group, base_offset, end_offset, batch_filter)
-            for headers, records in _joined(batches):
+            batches = self._batches(group, base_offset, batch_filter, step)
+            for headers, records in joined(batches):
                 writer.write_rewritten(records, headers)
                 self.records_written += records.num_rows
-                throttle(records.nbytes)
+                step(records.nbytes)
             segment = writer.finish()
             try:
                 files.store.put_if_absent(files.file_path(name.log), segment.staged)
@@ -265,14 +268,14 @@ class _Rewrite:
         self,
         group: list[_Segment],
         base_offset: int,
-        end_offset: int,
         batch_filter: BatchFilter,
+        step: Step,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
         """Yield what stays of the group's batches; if nothing does, the last one, empty."""
         readers = [(position, reader) for position, _, reader in group]
         is_empty, spare = True, None
-        for reader, headers, records in _live_batches(
-            self._log.files, self._view, readers, end_offset
+        for reader, headers, records in live_batches(
+            self._log.files, self._view, readers, step
         ):
             shift = reader.base_offset - base_offset
             filtered = batch_filter.apply(
@@ -333,7 +336,7 @@ def _is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -
     A listing that began before that, and shows what was left out then, may still count. When a
     tombstone goes, what it replaced must not be in any (see `generations`).
     """
-    delay_us = log.config.file_delete_delay_ms * 1000 + _COARSE_US
+    delay_us = log.config.file_delete_delay_ms * 1000 + COARSE_US
     return any(
         segment.file.modified_us > now_us - delay_us
         for segment in view.live.segments

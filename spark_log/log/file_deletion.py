@@ -22,6 +22,7 @@ from spark_log.log.file_names import (
     TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
+    parse_generation_name,
     parse_snapshot_name,
 )
 from spark_log.log.partition_directory import PartitionDirectory
@@ -45,7 +46,8 @@ class DeletableFiles:
     """Files of one partition that may be deleted now.
 
     Attributes:
-        derived: indexes of spent segments, indexes without a segment, and superseded snapshots.
+        derived: indexes of spent segments, indexes without a segment, superseded snapshots, and
+            generations below one that is taken.
         segments: whose names are spent.
         markers: start markers below one that counts for long enough.
         unfinished: temporary files of writers that are gone.
@@ -103,7 +105,12 @@ def find_deletable(directory: PartitionDirectory, delete_delay_ms: int) -> Delet
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
     return DeletableFiles(
-        derived=(*derived, *orphans, *_superseded_snapshots(files, old_us)),
+        derived=(
+            *derived,
+            *orphans,
+            *_superseded_snapshots(files, old_us),
+            *_spent_generations(files),
+        ),
         segments=tuple(by_name[name.log] for name in free),
         markers=tuple(_overtaken_markers(files, old_us)),
         unfinished=tuple(
@@ -140,7 +147,9 @@ def delete_found(store: Store, found: DeletableFiles) -> None:
         delete_files(store, [file.path for file in files])
 
 
-def delete_segments(directory: PartitionDirectory, names: Iterable[tuple[SegmentName, bool]]) -> None:
+def delete_segments(
+    directory: PartitionDirectory, names: Iterable[tuple[SegmentName, bool]]
+) -> None:
     """Delete segments whose names may be freed.
 
     Args:
@@ -149,7 +158,12 @@ def delete_segments(directory: PartitionDirectory, names: Iterable[tuple[Segment
     """
     names = list(names)
     for paths in (
-        [each for name, is_indexed in names if is_indexed for each in (name.index, name.time_index)],
+        [
+            each
+            for name, is_indexed in names
+            if is_indexed
+            for each in (name.index, name.time_index)
+        ],
         [name.log for name, _ in names],
     ):
         delete_files(directory.store, [directory.file_path(path) for path in paths])
@@ -191,6 +205,13 @@ def _superseded_snapshots(files: Iterable[FileInfo], old_us: int) -> Iterator[Fi
     kept = [file for file in found if file.modified_us <= old_us][-_KEPT_SNAPSHOTS:]
     if kept:
         yield from (file for file in found if file.name < kept[0].name)
+
+
+def _spent_generations(files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+    """Yield what says that a generation is taken, where a higher one says it too."""
+    taken = {file.name: number for file in files if (number := parse_generation_name(file.name))}
+    highest = max(taken.values(), default=0)
+    yield from (file for file in files if taken.get(file.name, highest) < highest)
 
 
 def _is_there(directory: PartitionDirectory, name: str) -> bool:

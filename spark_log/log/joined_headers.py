@@ -68,9 +68,7 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
         cut = replace(cut, base_sequence=sequence_after(header.base_sequence, skipped))
     times_us = times_us_of(records)
     if len(times_us):
-        cut = replace(
-            cut, base_timestamp_us=int(times_us[0]), max_timestamp_us=int(times_us.max())
-        )
+        cut = replace(cut, base_timestamp_us=int(times_us[0]), max_timestamp_us=int(times_us.max()))
     return replace(cut, crc32c=batch_crc32c(cut, records))
 
 

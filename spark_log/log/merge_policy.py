@@ -117,9 +117,7 @@ class MergePolicy:
                 chunk
                 for run in self._stretches(candidates, generation)
                 for chunk, is_closed in self._chunks(candidates, run)
-                if self._is_worth_it(
-                    candidates, chunk, generation, is_closed=is_closed and is_last
-                )
+                if self._is_worth_it(candidates, chunk, generation, is_closed=is_closed and is_last)
             ]
             if found:
                 return found
@@ -159,7 +157,8 @@ class MergePolicy:
         self, first: MergeCandidate, each: MergeCandidate, count: int, total: int, first_us: int
     ) -> bool:
         return (
-            total + each.size_bytes <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
+            total + each.size_bytes
+            <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
             and count < max(_MOST_SEGMENTS, self.fan_in)
             and each.end_offset - first.base_offset < MAX_SEGMENT_RECORDS
             and (total < _SMALL_BYTES or each.last_us - first_us <= self.segment_us)

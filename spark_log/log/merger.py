@@ -23,10 +23,11 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.log.file_names import SegmentName
+from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES
 from spark_log.log.joined_headers import cut_header, joined_headers
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_writer import DEFAULT_INTERVAL_BYTES, SegmentWriter
+from spark_log.log.segment_writer import SegmentWriter
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.rebase import rebase
@@ -53,6 +54,7 @@ def merge(
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
     throttle: Callable[[int], None] = lambda done_bytes: None,
+    generation: int | None = None,
 ) -> SegmentSummary:
     """Rewrite live segments that follow each other into one, and return what that holds.
 
@@ -70,6 +72,8 @@ def merge(
         index_interval_bytes: the topic's ``index.interval.bytes``.
         sync: whether it is durable on return, on a local file system.
         throttle: called with numbers of bytes as they are read and written; may take its time.
+        generation: of the new segment, taken before the log was observed (`log.generations`); None,
+            in a log that is not compacted: one above those of the old ones.
 
     Raises:
         OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
@@ -88,12 +92,12 @@ def merge(
     ]
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_meanwhile(readers[-1][1].path)
-    base_offset = _base_offset(readers[0][1], start_offset)
+    base_offset = first_base_offset(readers[0][1], start_offset)
     readers[0] = base_offset, readers[0][1]
     name = SegmentName(
         base_offset,
         end_offset - 1,
-        1 + max(segment.name.generation for segment in segments),
+        generation or 1 + max(segment.name.generation for segment in segments),
     )
     with_offsets = any(reader.has_gaps for _, reader in readers)
     writer = SegmentWriter(
@@ -109,10 +113,10 @@ def merge(
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for reader, headers, records in _live_batches(directory, view, readers, throttle)
+            for reader, headers, records in live_batches(directory, view, readers, throttle)
         )
         written = 0
-        for headers, records in _joined(batches):
+        for headers, records in joined(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
             record_count += records.num_rows
             throttle(writer.size_bytes - written)
@@ -144,7 +148,7 @@ def _compression(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     return bytes_of.most_common(1)[0][0]
 
 
-def _live_batches(
+def live_batches(
     directory: PartitionDirectory,
     view: LogView,
     readers: Iterable[tuple[int, SegmentReader]],
@@ -183,7 +187,7 @@ def _rewritten_meanwhile(path: str) -> NotFoundError:
     return NotFoundError(f"{path} was rewritten or freed meanwhile", path=path)
 
 
-def _base_offset(reader: SegmentReader, start_offset: int) -> int:
+def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
     """Return where the batch begins that an offset lies in; the offset, if all of it is gone."""
     for headers in map(reader.headers, range(reader.batch_count)):
         for header in headers:
@@ -219,7 +223,7 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
 
 
-def _joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:
+def joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:
     """Join small Arrow batches; none is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []

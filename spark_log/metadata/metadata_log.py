@@ -36,7 +36,12 @@ class MetadataLog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._clock = clock
         self._log = PartitionLog(
-            store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=TopicConfig(merge_tail_segments=0), clock=clock
+            store,
+            DIRECTORY,
+            topic_id=TOPIC_ID,
+            partition=0,
+            config=TopicConfig(merge_tail_segments=0),
+            clock=clock,
         )
         self._image = MetadataImage()
         self._offset = 0

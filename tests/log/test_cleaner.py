@@ -127,8 +127,8 @@ class TestMerging:
 
     def test_is_throttled(self, log, clock):
         slept = []
-        clock.sleep_ms = lambda duration_ms: slept.append(duration_ms) or clock.advance_ms(
-            duration_ms
+        clock.sleep_ms = lambda duration_ms: (
+            slept.append(duration_ms) or clock.advance_ms(duration_ms)
         )
         report = clean(log, step=Throttle(10_000, clock))
         moved = report.merged_bytes + report.size_bytes
@@ -154,7 +154,9 @@ class TestDeleting:
         clock.advance_ms(61_001)
         clean(log)
         assert min(name.base_offset for name in live(log)) == 20
-        bases = [SegmentName.parse(name).base_offset for name in file_names(inner) if ".log" in name]
+        bases = [
+            SegmentName.parse(name).base_offset for name in file_names(inner) if ".log" in name
+        ]
         assert min(bases) == 20
         assert [offset for offset, _ in values(open_log(inner))] == list(range(21, 40))
 
@@ -176,9 +178,12 @@ class TestDeleting:
         inner.put(f"{DIRECTORY}/.left.tmp", b"by a writer that died")
         clock.advance_ms(3_600_001)
         clean(log)
-        assert file_names(inner) == [SegmentName(0, 39, 1).log, "00000000000000000040.snapshot"] or [
-            name for name in file_names(inner) if "snapshot" not in name
-        ] == [SegmentName(0, 39, 1).log]
+        assert file_names(inner) == [
+            SegmentName(0, 39, 1).log,
+            "00000000000000000040.snapshot",
+        ] or [name for name in file_names(inner) if "snapshot" not in name] == [
+            SegmentName(0, 39, 1).log
+        ]
         assert not list(inner.list_hidden(DIRECTORY))
         assert sum("snapshot" in name for name in file_names(inner)) <= 2
 

@@ -199,7 +199,7 @@ class TestTwoAtOnce:
                 taken.append(1)
                 taken.append(compacted(log))
 
-        done = compact(log, now_us=log.clock.time_us(), throttle=other)
+        done = compact(log, now_us=log.clock.time_us(), step=other)
         assert taken[1].is_complete
         assert done.is_complete, "of an older generation; its files do not count"
         assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]

@@ -95,9 +95,7 @@ class TestRuns:
         assert [each.size_bytes for each in found[:-1]] == [63 * MB] * 7
 
     def test_none_is_made_that_has_too_many_offsets(self):
-        large = [
-            MergeCandidate(0, 1, at * 2**30, (at + 1) * 2**30, 0, 0) for at in range(8)
-        ]
+        large = [MergeCandidate(0, 1, at * 2**30, (at + 1) * 2**30, 0, 0) for at in range(8)]
         policy = replace(POLICY, fan_in=1)
         assert all(len(run) < 2 for run in policy.runs(large))
 

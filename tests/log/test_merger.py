@@ -140,7 +140,9 @@ class TestMerge:
         assert merged.last_offset == 11
         assert values(open_log(store)) == before
 
-    def test_behind_another_that_overlaps_cuts_the_batch_that_both_hold(self, store, log, directory):
+    def test_behind_another_that_overlaps_cuts_the_batch_that_both_hold(
+        self, store, log, directory
+    ):
         """And what the cut one tells of its producer is what its records were appended with."""
         for sequence in range(4):
             log.append(numbered(sequence, 1), producer=ProducerAppend(7, 0, sequence))
@@ -291,9 +293,7 @@ class TestMeanwhile:
             remote, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=clock, valid_ms=1000
         )
 
-    def test_a_merge_of_a_part_of_what_another_has_merged_is_given_up(
-        self, store, log, directory
-    ):
+    def test_a_merge_of_a_part_of_what_another_has_merged_is_given_up(self, store, log, directory):
         """The wider segment may have joined batches across the part's end."""
         before, view = values(log), directory.observe()
         merge(directory, view, 0, 4)

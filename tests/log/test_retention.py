@@ -3,11 +3,11 @@
 import pytest
 
 from spark_log.clock import ManualClock
+from spark_log.config import TopicConfig
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.retention import Breach, find_breach
-from spark_log.config import TopicConfig
 from spark_log.log.snapshot import SegmentSummary
 from tests.log.support import file_names, open_log, values
 from tests.record.samples import record_batch, row

@@ -143,7 +143,9 @@ class TestFreeing:
         assert sum(name.endswith(".index") for name in file_names(inner)) == 2
         clock.advance_ms(61_000)
         append(log)
-        assert [name for name in file_names(inner) if name.startswith("00000000000000000000.")] == []
+        assert [
+            name for name in file_names(inner) if name.startswith("00000000000000000000.")
+        ] == []
 
     def test_that_fails_is_left_to_the_cleaner(self, log, store, inner, clock):
         append(log, TAIL)
