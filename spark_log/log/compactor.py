@@ -7,10 +7,9 @@ key goes; the last batch of every producer stays, if need be without records, so
 is recognised. A compaction rewrites all that may be compacted, from the log's start on, file by
 file.
 
-What is different: there is no checkpoint file. A compacted segment says itself before which offset
-nothing replaces its records (``spark_log.cleaned_to``), so that a rewrite of older data that comes
-late is seen for what it is. And the files of a later compaction count more than whatever was begun
-before it (`log.generations`).
+What is different: there is no checkpoint file. Clean is what the newest compaction wrote, from the
+log's start on (`log.generations`, ADR 13): whatever an older one puts late is dirty, or does not
+count. A crash leaves the files that were written, and those that they did not replace.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, StorageError
@@ -28,15 +27,19 @@ from spark_log.log.file_deletion import COARSE_US
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
 from spark_log.log.latest_records import LatestRecords
-from spark_log.log.live_log import LiveSegment
-from spark_log.log.merger import first_base_offset, joined, live_batches
+from spark_log.log.merger import KEEP_COMPRESSION, compression_of, joined, live_batches
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import MAX_SEGMENT_RECORDS, SegmentWriter
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record.batch_header import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+)
+from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase
-from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 Step = Callable[[int], None]
 """Called with numbers of bytes that were read and written; may take its time."""
@@ -50,7 +53,7 @@ class Cleanable:
     """What of a log may be compacted (``LogCleanerManager.cleanableOffsets``).
 
     Attributes:
-        first_dirty_offset: before it each key has one record.
+        first_dirty_offset: before it each key has one record: the newest compaction wrote it.
         end_offset: from it on nothing may be compacted yet; equal to the former: nothing is to do.
         clean_bytes: of the segments before the former.
         dirty_bytes: of those between the two.
@@ -117,7 +120,7 @@ def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanab
         StorageError: the storage does not answer.
     """
     summaries, view = log.segments(view)
-    first_dirty = _first_dirty_offset(log, view)
+    first_dirty = _first_dirty_offset(view)
     young_us = now_us - log.config.min_compaction_lag_ms * 1000
     overdue_us = now_us - log.config.max_compaction_lag_ms * 1000
     clean_bytes = dirty_bytes = 0
@@ -167,27 +170,20 @@ def compact(
         OffsetOutOfRangeError: the log's start has moved meanwhile; likewise.
         StorageError: the storage does not answer; what was done stays, and may be done again.
     """
-    generation = take_generation(log.files)  # before the log is looked at
     found, view = cleanable(log, log.observe(), now_us=now_us)
     done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
     if found.first_dirty_offset == found.end_offset or _is_fresh(log, view, found, now_us):
         return done
-    segments = [
-        (position, segment, reader)
-        for position, segment, reader in log.files.walk(
-            view, view.log_start_offset, found.end_offset
-        )
-    ]
-    if segments[-1][2].end_offset > found.end_offset:
-        path = segments[-1][2].path
-        raise NotFoundError(f"{path} was rewritten meanwhile with what follows it", path=path)
-    rows = sum(_row_count(reader) for _, _, reader in segments)
-    size_bytes = sum(reader.size_bytes for _, _, reader in segments)
-    done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(segments))
+    readers = _open(log, view, found.end_offset)
+    generation = take_generation(log.files, view)
+    if generation is None:
+        return replace(done, is_complete=False)
+    rows = sum(_row_count(reader) for _, reader in readers)
+    size_bytes = sum(reader.size_bytes for _, reader in readers)
+    done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
     with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
-        readers = [(position, reader) for position, _, reader in segments]
-        for reader, headers, records in live_batches(log.files, view, readers, step):
-            _take_in(latest, reader, headers, records, view.log_start_offset)
+        for _, headers, records in live_batches(log.files, view, readers, step):
+            _take_in(latest, headers, records)
         batch_filter = BatchFilter(
             latest,
             first_dirty_offset=found.first_dirty_offset,
@@ -195,10 +191,9 @@ def compact(
             now_us=now_us,
             delete_retention_ms=log.config.delete_retention_ms,
         )
-        for group in _groups(segments, log.config.segment_bytes):
-            rewrite = _Rewrite(log, view, found, generation)
-            if not rewrite.run(group, batch_filter, step):
-                return replace(done, is_complete=False)
+        for group in _groups(readers, log.config.segment_bytes):
+            rewrite = _Rewrite(log, view, generation)
+            rewrite.run(group, batch_filter, step)
             done = replace(
                 done,
                 records_written=done.records_written + rewrite.records_written,
@@ -209,17 +204,16 @@ def compact(
     return done
 
 
-_Segment = tuple[int, LiveSegment, SegmentReader]
-"""Where to begin in a segment, what was listed of it, and the file, opened."""
+_Segment = tuple[int, SegmentReader]
+"""Where to begin in a segment, and its file, opened."""
 
 
 class _Rewrite:
     """One group of segments becomes one."""
 
-    def __init__(self, log: PartitionLog, view: LogView, found: Cleanable, generation: int) -> None:
+    def __init__(self, log: PartitionLog, view: LogView, generation: int) -> None:
         self._log = log
         self._view = view
-        self._found = found
         self._generation = generation
         self.records_written = 0
         self.bytes_written = 0
@@ -229,21 +223,19 @@ class _Rewrite:
         group: list[_Segment],
         batch_filter: BatchFilter,
         step: Step,
-    ) -> bool:
-        """Write the segment; returns whether it is in its place. False: another compacts too."""
+    ) -> None:
+        """Write the segment, and put it in its place."""
         files = self._log.files
-        end_offset = group[-1][2].end_offset
-        base_offset = first_base_offset(group[0][2], group[0][0])
+        base_offset, end_offset = group[0][0], group[-1][1].end_offset
         name = SegmentName(base_offset, end_offset - 1, self._generation)
         writer = SegmentWriter(
             files.store,
             files.path,
             topic_id=files.topic_id,
             partition=files.partition,
-            compression="none",
+            compression=self._compression(group),
             index_interval_bytes=self._log.config.index_interval_bytes,
             with_offsets=True,
-            cleaned_to=self._found.end_offset,
         )
         try:
             batches = self._batches(group, base_offset, batch_filter, step)
@@ -252,17 +244,23 @@ class _Rewrite:
                 self.records_written += records.num_rows
                 step(records.nbytes)
             segment = writer.finish()
-            try:
-                files.store.put_if_absent(files.file_path(name.log), segment.staged)
-            except AlreadyExistsError:
-                return False
+            with suppress(AlreadyExistsError):  # nobody else has this generation: it is this one
+                path = files.file_path(name.log)
+                sync = self._log.config.flush_on_append
+                files.store.put_if_absent(path, segment.staged, sync=sync)
             self.bytes_written = segment.size_bytes
             with suppress(StorageError):  # derived: readers do without
                 for derived, data in segment.derived_files(name):
                     files.store.put(files.file_path(derived), data)
         finally:
             writer.discard()
-        return True
+
+    def _compression(self, group: list[_Segment]) -> str:
+        config = self._log.config
+        chosen = config.compression_type
+        if chosen == KEEP_COMPRESSION:
+            chosen = config.merge_compression_type
+        return compression_of(group) if chosen == KEEP_COMPRESSION else chosen
 
     def _batches(
         self,
@@ -272,11 +270,8 @@ class _Rewrite:
         step: Step,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
         """Yield what stays of the group's batches; if nothing does, the last one, empty."""
-        readers = [(position, reader) for position, _, reader in group]
         is_empty, spare = True, None
-        for reader, headers, records in live_batches(
-            self._log.files, self._view, readers, step
-        ):
+        for reader, headers, records in live_batches(self._log.files, self._view, group, step):
             shift = reader.base_offset - base_offset
             filtered = batch_filter.apply(
                 *rebase(headers, records, shift, with_offsets=True), base_offset
@@ -287,47 +282,62 @@ class _Rewrite:
                 is_empty = False
                 yield needed, filtered.records
         if is_empty and spare is not None:
-            yield (spare[0],), spare[1]
+            yield (_nobodys(*spare),), spare[1]
+
+
+def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[_Segment]:
+    """Open the segments of a view, of this one alone, from the log's start to an offset.
+
+    Raises:
+        NotFoundError: one was freed since, or the listing left something out.
+    """
+    readers = []
+    for segment in view.live.segments:
+        if segment.start_offset >= end_offset:
+            break
+        reader = log.files.open_listed(segment, view.observed_ms)
+        if segment.end_offset not in (None, reader.end_offset) or reader.end_offset > end_offset:
+            path = segment.file.path
+            raise NotFoundError(f"{path}: the log goes on elsewhere than where it ends", path=path)
+        readers.append((segment.start_offset, reader))
+    return readers
 
 
 def _take_in(
-    latest: LatestRecords,
-    reader: SegmentReader,
-    headers: tuple[BatchHeader, ...],
-    records: pa.RecordBatch,
-    start_offset: int,
+    latest: LatestRecords, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
 ) -> None:
-    """Take in the keys of an Arrow batch; of what is before the log's start none."""
+    """Take in the keys of an Arrow batch; control records have none of users'."""
     keys, row = records.column("key"), 0
-    for header in headers:
-        first = reader.base_offset + header.base_offset_delta
-        rows = keys.slice(row, header.record_count)
-        row += header.record_count
-        if first >= start_offset or header.is_control:
-            latest.add(rows, counts=not header.is_control)
-            continue
-        if reader.has_gaps:
-            deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy()
-            own = deltas[row - header.record_count : row]
-            gone = int(np.searchsorted(own, start_offset - reader.base_offset))
-        else:
-            gone = start_offset - first
-        latest.add(rows.slice(0, gone), counts=False)
-        latest.add(rows.slice(gone))
+    for is_control, run in groupby(headers, key=lambda header: header.is_control):
+        count = sum(header.record_count for header in run)
+        latest.add(keys.slice(row, count), counts=not is_control)
+        row += count
 
 
-def _first_dirty_offset(log: PartitionLog, view: LogView) -> int:
-    """Return up to where all live segments promise that each key has one record."""
-    promised, end_offset = None, view.log_start_offset
+def _nobodys(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
+    """Return the header of a batch whose producer has written others since, or is forgotten."""
+    bare = replace(
+        header,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+    )
+    return replace(bare, crc32c=batch_crc32c(bare, rows))
+
+
+def _first_dirty_offset(view: LogView) -> int:
+    """Return up to where the newest compaction's segments reach from the log's start on.
+
+    It looked at the log after every other one whose segments count, or ever will before its own.
+    """
+    end_offset = view.log_start_offset
     for segment in view.live.segments:
-        if not segment.name.generation:
+        name = segment.name
+        if not name.is_compacted or name.generation != view.live.compaction:
             break
-        cleaned_to = log.files.open_listed(segment, view.observed_ms).cleaned_to
-        if not cleaned_to:
-            break
-        promised = cleaned_to if promised is None else min(promised, cleaned_to)
-        end_offset = segment.end_offset or view.log_end_offset
-    return max(view.log_start_offset, min(end_offset, promised or 0))
+        assert name.last_offset is not None
+        end_offset = name.last_offset + 1
+    return end_offset
 
 
 def _is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -> bool:
@@ -344,15 +354,15 @@ def _is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -
     )
 
 
-def _groups(segments: list[_Segment], segment_bytes: int) -> Iterator[list[_Segment]]:
+def _groups(readers: list[_Segment], segment_bytes: int) -> Iterator[list[_Segment]]:
     """Yield segments that become one: as many as were not more than one together."""
     group: list[_Segment] = []
     size_bytes = 0
-    for each in segments:
-        _, _, reader = each
+    for each in readers:
+        _, reader = each
         if group and (
             size_bytes + reader.size_bytes > segment_bytes
-            or reader.end_offset - group[0][2].base_offset > MAX_SEGMENT_RECORDS
+            or reader.end_offset - group[0][0] > MAX_SEGMENT_RECORDS
         ):
             yield group
             group, size_bytes = [], 0

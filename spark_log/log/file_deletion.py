@@ -109,7 +109,7 @@ def find_deletable(directory: PartitionDirectory, delete_delay_ms: int) -> Delet
             *derived,
             *orphans,
             *_superseded_snapshots(files, old_us),
-            *_spent_generations(files),
+            *_spent_generations(files, old_us),
         ),
         segments=tuple(by_name[name.log] for name in free),
         markers=tuple(_overtaken_markers(files, old_us)),
@@ -207,11 +207,14 @@ def _superseded_snapshots(files: Iterable[FileInfo], old_us: int) -> Iterator[Fi
         yield from (file for file in found if file.name < kept[0].name)
 
 
-def _spent_generations(files: Iterable[FileInfo]) -> Iterator[FileInfo]:
-    """Yield what says that a generation is taken, where a higher one says it too."""
-    taken = {file.name: number for file in files if (number := parse_generation_name(file.name))}
-    highest = max(taken.values(), default=0)
-    yield from (file for file in files if taken.get(file.name, highest) < highest)
+def _spent_generations(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
+    """Yield what says that a generation is taken, below one that has stood for the delay.
+
+    As with start markers, every listing shows the highest or the one before it.
+    """
+    found = [(file, number) for file in files if (number := parse_generation_name(file.name))]
+    highest = max((number for file, number in found if file.modified_us <= old_us), default=0)
+    yield from (file for file, number in found if number < highest)
 
 
 def _is_there(directory: PartitionDirectory, name: str) -> bool:

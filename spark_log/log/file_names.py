@@ -13,6 +13,9 @@ START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 GENERATION_SUFFIX: Final = ".generation"
 
+MOST_MERGES: Final = 1_000_000
+"""Generations up to this one are of merges, those above of compactions (`log.generations`)."""
+
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
@@ -33,6 +36,11 @@ class SegmentName:
     base_offset: int
     last_offset: int | None = None
     generation: int = 0
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction wrote it: records may be left out of it."""
+        return self.generation > MOST_MERGES
 
     @property
     def stem(self) -> str:
@@ -99,7 +107,7 @@ def parse_snapshot_name(name: str) -> int | None:
 
 
 def generation_name(generation: int) -> str:
-    """Return the name of the file by which a rewriter takes a generation for itself."""
+    """Return the name of the file by which a compaction takes a generation for itself."""
     return f"{generation:010d}{GENERATION_SUFFIX}"
 
 

@@ -1,9 +1,12 @@
-"""Which rewrite of a compacted log is the newer one: generations, taken by put-if-absent.
+"""Which compaction of a log is the newer one: generations, taken by put-if-absent (ADR 13).
 
 Rewrites that leave records out differ where they overlap, so that it matters which one counts: the
-one of the highest generation. Who rewrites such a log takes a generation for itself *before* it
-looks at the log. So whatever a delayed rewriter puts, however late, a compaction that began after
-it stays above it, and what that one left out does not come back (ADR 12).
+one of the highest generation. Merges leave nothing out; theirs are below those of compactions.
+
+A compaction looks at the log, and then takes the generation that follows the newest one of that
+look. Where another took it meanwhile, it gives up: so what a later generation puts was looked at
+after an earlier one was taken. A name is removed only when a higher one has stood for
+``file.delete.delay.ms``, so that every listing shows the newest.
 """
 
 from __future__ import annotations
@@ -11,31 +14,29 @@ from __future__ import annotations
 import os
 
 from spark_log.errors import AlreadyExistsError
-from spark_log.log.file_names import SegmentName, generation_name, parse_generation_name
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.file_names import generation_name
+from spark_log.log.partition_directory import LogView, PartitionDirectory
 
 
-def take_generation(directory: PartitionDirectory) -> int:
-    """Take the next generation; nobody else gets it.
+def take_generation(directory: PartitionDirectory, view: LogView) -> int | None:
+    """Take the generation that follows the newest one of a view; nobody else gets it.
+
+    Args:
+        directory: the partition's.
+        view: what is to be rewritten.
+
+    Returns:
+        The generation; None where somebody has taken it since.
 
     Raises:
-        UnknownOutcomeError: it may be taken; take another.
+        UnknownOutcomeError: it may be taken, and is nobody's then.
         StorageError: it is not taken.
     """
-    generation = 1 + max(
-        (
-            name.generation
-            if (name := SegmentName.parse(file.name)) is not None
-            else parse_generation_name(file.name) or 0
-            for file in directory.store.list(directory.path)
-        ),
-        default=0,
-    )
-    while True:
-        path = directory.file_path(generation_name(generation))
-        try:
-            directory.store.put_if_absent(path, os.urandom(16))
-        except AlreadyExistsError:
-            generation += 1
-        else:
-            return generation
+    generation = view.live.compaction + 1
+    try:
+        directory.store.put_if_absent(
+            directory.file_path(generation_name(generation)), os.urandom(16)
+        )
+    except AlreadyExistsError:
+        return None
+    return generation

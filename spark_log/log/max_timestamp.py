@@ -48,14 +48,20 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
 
 def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary]) -> int | None:
     """Return the largest timestamp of a view, microseconds since the epoch."""
-    times_us = [summary.max_timestamp_us for summary in summaries]
-    if summaries and summaries[0].name.base_offset < view.log_start_offset:
-        # What is known of a segment that the log's start cuts is of its deleted records too.
-        if times_us[0] > max(times_us[1:], default=times_us[0] - 1):
-            times_us[:1] = _times_us(log, view.log_start_offset, summaries[0].end_offset)
-        else:
-            del times_us[0]
-    return max(times_us, default=None)
+    whole, cut = [], []
+    for segment, summary in zip(view.live.segments, summaries, strict=True):
+        if summary.record_count:
+            is_whole = segment.start_offset <= segment.name.base_offset
+            (whole if is_whole else cut).append((summary.max_timestamp_us, segment, summary))
+    largest_us = max((time_us for time_us, _, _ in whole), default=None)
+    # What is known of a segment that the log's start cuts, or a compaction, is of the records
+    # before that too.
+    for time_us, segment, summary in cut:
+        if largest_us is None or time_us > largest_us:
+            times_us = _times_us(log, segment.start_offset, summary.end_offset)
+            known = () if largest_us is None else (largest_us,)
+            largest_us = max((*known, *times_us), default=None)
+    return largest_us
 
 
 def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:

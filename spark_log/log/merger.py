@@ -54,11 +54,11 @@ def merge(
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
     throttle: Callable[[int], None] = lambda done_bytes: None,
-    generation: int | None = None,
 ) -> SegmentSummary:
     """Rewrite live segments that follow each other into one, and return what that holds.
 
-    Any number may merge at once: where their segments overlap, all hold the same. Of the first batch
+    Any number may merge at once: where their segments overlap, all hold the same. So they may not
+    take in what a compaction wrote, and do not count before that (ADR 13). Of the first batch
     all is taken, so that a log start inside of it keeps what lies before. Memory is that
     of one joined Arrow batch, and of each segment up to 64 KiB.
 
@@ -72,24 +72,24 @@ def merge(
         index_interval_bytes: the topic's ``index.interval.bytes``.
         sync: whether it is durable on return, on a local file system.
         throttle: called with numbers of bytes as they are read and written; may take its time.
-        generation: of the new segment, taken before the log was observed (`log.generations`); None,
-            in a log that is not compacted: one above those of the old ones.
 
     Raises:
         OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
         CorruptRecordError: one of them is damaged.
         InvalidRecordError: together they are more than a segment holds: 4 GiB, 2^31 offsets.
         NotFoundError: one of them was freed while it was read, or is a part of what another has
-            merged; observe the log anew.
+            merged or compacted; observe the log anew.
         UnknownOutcomeError: the new segment may be there; it does no harm, and may be made again.
         StorageError: it was not made.
     """
     segments = view.live.segments[first : last + 1]
     start_offset = segments[0].start_offset
     end_offset = segments[-1].end_offset or view.log_end_offset
-    readers = [
-        (position, reader) for position, _, reader in directory.walk(view, start_offset, end_offset)
-    ]
+    readers = []
+    for position, each, reader in directory.walk(view, start_offset, end_offset):
+        if each.name.is_compacted:
+            raise _rewritten_meanwhile(reader.path)
+        readers.append((position, reader))
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_meanwhile(readers[-1][1].path)
     base_offset = first_base_offset(readers[0][1], start_offset)
@@ -97,7 +97,7 @@ def merge(
     name = SegmentName(
         base_offset,
         end_offset - 1,
-        generation or 1 + max(segment.name.generation for segment in segments),
+        1 + max(segment.name.generation for segment in segments),
     )
     with_offsets = any(reader.has_gaps for _, reader in readers)
     writer = SegmentWriter(
@@ -105,7 +105,7 @@ def merge(
         directory.path,
         topic_id=directory.topic_id,
         partition=directory.partition,
-        compression=_compression(readers) if compression == KEEP_COMPRESSION else compression,
+        compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
         index_interval_bytes=index_interval_bytes,
         with_offsets=with_offsets,
     )
@@ -140,7 +140,7 @@ def merge(
     )
 
 
-def _compression(readers: Iterable[tuple[int, SegmentReader]]) -> str:
+def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     """Return how most bytes of segments are compressed."""
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:

@@ -25,8 +25,10 @@ from spark_log.record import arrow_ipc
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import (
     METADATA_KEY,
+    NO_TIMESTAMP,
     BatchHeader,
     decode_headers,
+    latest_timestamp_us,
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import (
@@ -96,12 +98,6 @@ class SegmentReader:
         return self._metadata("append_id")
 
     @property
-    def cleaned_to(self) -> int:
-        """Of what a compaction wrote: before this offset no record replaces one of its; else 0."""
-        value = self._metadata("cleaned_to")
-        return int(value) if value.isdecimal() else 0
-
-    @property
     def schema(self) -> pa.Schema:
         """The file's schema, with its metadata."""
         return self._schema
@@ -129,17 +125,21 @@ class SegmentReader:
     @cached_property
     def max_timestamp_us(self) -> int:
         """The largest timestamp of all records, control records included; reads all headers."""
-        return max(
-            header.max_timestamp_us for _, headers in self.all_headers() for header in headers
+        latest_us = latest_timestamp_us(
+            header for _, headers in self.all_headers() for header in headers
         )
+        return NO_TIMESTAMP if latest_us is None else latest_us
 
     @cached_property
     def min_timestamp_us(self) -> int:
         """The least timestamp of all records; reads the timestamps of all of them."""
         return min(
-            int(times_us.min())
-            for ordinal in self._file.in_order(0)
-            if (times_us := times_us_of(self._records(ordinal, ["timestamp"]))).size
+            (
+                int(times_us.min())
+                for ordinal in self._file.in_order(0)
+                if (times_us := times_us_of(self._records(ordinal, ["timestamp"]))).size
+            ),
+            default=NO_TIMESTAMP,
         )
 
     def block(self, ordinal: int) -> arrow_ipc.Block:

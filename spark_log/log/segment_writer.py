@@ -22,8 +22,10 @@ from spark_log.record.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     encode_headers,
+    latest_timestamp_us,
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import (
@@ -113,7 +115,6 @@ class SegmentWriter:
         producer: ProducerAppend | None = None,
         validator: LogValidator | None = None,
         with_offsets: bool = False,
-        cleaned_to: int = 0,
     ) -> None:
         """Begin a segment.
 
@@ -128,7 +129,6 @@ class SegmentWriter:
             producer: of an idempotent append; its sequence numbers run on over all batches.
             validator: what the topic asks of records; None takes them as they are.
             with_offsets: offsets are a column, for a rewritten segment in which some are missing.
-            cleaned_to: see `SegmentReader.cleaned_to`; 0: nothing is promised.
 
         Raises:
             UnsupportedCompressionTypeError: Arrow's file format has no such compression.
@@ -139,9 +139,6 @@ class SegmentWriter:
         self._schema = segment_schema(topic_id, partition)
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
-        if cleaned_to:
-            metadata = {**self._schema.metadata, b"spark_log.cleaned_to": b"%d" % cleaned_to}
-            self._schema = self._schema.with_metadata(metadata)
         self._directory = directory
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
@@ -270,11 +267,11 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
-        assert self._max_timestamp_us is not None
         with storage_errors(self._directory):
             self._writer.close()
             self._staged.seal()
         append_id = self._schema.metadata[b"spark_log.append_id"].decode()
+        least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         return StagedSegment(
             self._staged,
             append_id,
@@ -282,8 +279,9 @@ class SegmentWriter:
             self._last_header,
             *self._indexes.files(append_id),
             producer=self._producer,
-            min_timestamp_us=self._least_timestamp_us(),
-            max_timestamp_us=self._max_timestamp_us,
+            # Of a segment whose records are all gone:
+            min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
+            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
         )
 
     def discard(self) -> None:
@@ -306,8 +304,10 @@ class SegmentWriter:
                 records.replace_schema_metadata(self._schema.metadata),
                 custom_metadata={METADATA_KEY: encode_headers(headers)},
             )
-        latest_us = max(header.max_timestamp_us for header in headers)
-        if self._max_timestamp_us is None or latest_us > self._max_timestamp_us:
+        latest_us = latest_timestamp_us(headers)
+        if latest_us is not None and (
+            self._max_timestamp_us is None or latest_us > self._max_timestamp_us
+        ):
             self._max_timestamp_us = latest_us
         if least_us is not None and (
             self._min_timestamp_us is None or least_us < self._min_timestamp_us
@@ -315,8 +315,3 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
-
-    def _least_timestamp_us(self) -> int:
-        """Of a segment whose records are all gone: the largest that its headers speak of."""
-        assert self._max_timestamp_us is not None
-        return self._max_timestamp_us if self._min_timestamp_us is None else self._min_timestamp_us

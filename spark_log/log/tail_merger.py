@@ -15,7 +15,6 @@ from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
 from spark_log.log.file_deletion import delete_segments
 from spark_log.log.file_names import SegmentName
-from spark_log.log.generations import take_generation
 from spark_log.log.live_log import LiveLog, LiveSegment
 from spark_log.log.merge_policy import MergeCandidate, MergePolicy, candidates_of_view
 from spark_log.log.merger import merge
@@ -37,7 +36,6 @@ class TailMerger:
         self._directory = directory
         self._config = config
         self._clock = directory.clock
-        self._is_compacted = "compact" in config.cleanup_policy
         self._fan_in = config.merge_tail_segments
         self._policy = MergePolicy(
             segment_bytes=config.segment_bytes,
@@ -100,14 +98,13 @@ class TailMerger:
         self._free()
         if not self._has_to_look and len(self._tail) < max(1, self._fan_in):
             return []
-        generation = take_generation(self._directory) if self._is_compacted else None
-        view = (None if self._is_compacted else self._known()) or self._look()
+        view = self._known() or self._look()
         runs = self._policy.runs(candidates_of_view(view))
         if runs or len(self._tail) >= self._fan_in:
             self._tail = []
         made: list[SegmentSummary] = []
         with suppress(NotFoundError, OffsetOutOfRangeError):  # another was first
-            made += (self._merge(view, run, generation) for run in runs)
+            made += (self._merge(view, run) for run in runs)
         # Whether there are enough merged ones to be merged in turn, a look tells now and then.
         self._merges += len(made)
         if self._merges >= self._fan_in:
@@ -156,7 +153,7 @@ class TailMerger:
         self._has_to_look = False
         return view
 
-    def _merge(self, view: LogView, run: range, generation: int | None) -> SegmentSummary:
+    def _merge(self, view: LogView, run: range) -> SegmentSummary:
         merged = merge(
             self._directory,
             view,
@@ -164,7 +161,6 @@ class TailMerger:
             run[-1],
             index_interval_bytes=self._config.index_interval_bytes,
             sync=self._config.flush_on_append,
-            generation=generation,
         )
         delay_ms = self._config.file_delete_delay_ms + _COARSE_MS
         interval_bytes = self._config.index_interval_bytes

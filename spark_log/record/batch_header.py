@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -118,6 +118,11 @@ class BatchHeader:
             self.base_sequence,
             self.record_count,
         )
+
+
+def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:
+    """Return the largest timestamp of batches, microseconds; None where no record is left of any."""
+    return max((each.max_timestamp_us for each in headers if each.record_count), default=None)
 
 
 def encode_headers(headers: Sequence[BatchHeader]) -> bytes:
