@@ -333,9 +333,8 @@ def _first_dirty_offset(view: LogView) -> int:
     end_offset = view.log_start_offset
     for segment in view.live.segments:
         name = segment.name
-        if not name.is_compacted or name.generation != view.live.compaction:
+        if name.last_offset is None or name.generation != view.live.compaction:
             break
-        assert name.last_offset is not None
         end_offset = name.last_offset + 1
     return end_offset
 

@@ -92,6 +92,12 @@ class SequenceRun:
             return None
         return self.base_offset + distance
 
+    def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
+        """Return where records begin that end with the run, and begin before it; else None."""
+        is_end = sequence_after(base_sequence, record_count) == self.next_sequence
+        base_offset = self.end_offset - record_count
+        return base_offset if is_end and base_offset >= 0 else None
+
     def extended(self, run: SequenceRun) -> SequenceRun | None:
         """Return this run with another behind it, None if that does not follow.
 
@@ -169,7 +175,11 @@ class ProducerState:
                 self._take_in_batch(header, base_offset, end_offset, appended_us)
 
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
-        """Return the offset at which this very append stands already, None if it does not."""
+        """Return the offset at which this very append stands already, None if it does not.
+
+        Of an append of several batches a compaction may have left the last one: it is known by where
+        it ends, where nothing of the producer is known that lies elsewhere.
+        """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.epoch != append.producer_epoch:
             return None
@@ -177,6 +187,8 @@ class ProducerState:
             offset = run.offset_of(append.base_sequence, record_count)
             if offset is not None:
                 return offset
+        if len(entry.runs) == 1:
+            return entry.runs[0].offset_by_end(append.base_sequence, record_count)
         return None
 
     def is_fenced(self, append: ProducerAppend) -> bool:
