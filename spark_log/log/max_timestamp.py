@@ -7,6 +7,7 @@ from contextlib import suppress
 import pyarrow.compute as pc
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
@@ -38,7 +39,8 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
         if found is not None:
             return found
         before, view = view, log.observe()
-        if view.log_start_offset == before.log_start_offset:  # else that has passed it meanwhile
+        # Else the start has passed it meanwhile, or a compaction has left it out.
+        if view.log_start_offset == before.log_start_offset and _names(before) <= _names(view):
             raise CorruptRecordError(
                 f"{log.directory}: a batch header tells of a later timestamp than any record has; "
                 f"spark-log verify says which",
@@ -62,6 +64,10 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
             known = () if largest_us is None else (largest_us,)
             largest_us = max((*known, *times_us), default=None)
     return largest_us
+
+
+def _names(view: LogView) -> set[SegmentName]:
+    return {segment.name for segment in view.live.segments}
 
 
 def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:

@@ -299,6 +299,19 @@ class TestProducers:
         assert (info.base_offset, info.last_offset) == (0, 2)
         assert again.log_end_offset() == 7
 
+    @pytest.mark.parametrize("left", [(), (0,), (0, 1), (1,), (0, 2)])
+    def test_also_where_records_of_some_are_left(self, store, log, clock, left):
+        records = [record_batch([row(b"", key=b"%d" % key)]) for key in range(4)]
+        append(log, (b"x", b""), producer=ProducerAppend(7, 0, 2**31 - 1))
+        append(log, (b"y", b""))
+        log.append(records, producer=ProducerAppend(7, 0, 0))
+        append(log, *((b"%d" % key, b"") for key in range(4) if key not in left), (b"w", b""))
+        append(log, (b"z", b""))
+        compacted(log)
+        self.forget(store)
+        again = open_log(store, clock=clock, cleanup_policy="compact")
+        assert again.append(records, producer=ProducerAppend(7, 0, 0)).base_offset == 2
+
     def test_the_placeholder_of_an_empty_segment_is_nobodys(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         append(log, (b"a", b"x" * 2**20), producer=ProducerAppend(7, 0, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
@@ -88,11 +88,29 @@ class CompactionProfile:
 
 def draw_compaction_profile(random: Random) -> CompactionProfile:
     """Return the conditions of a simulation."""
+    # More time than in a log that is not compacted, and less to do in it: a key has to be deleted,
+    # compacted, compacted again after the delay, and somebody has to have been late meanwhile.
+    faults = draw_profile(random)
+    faults = replace(
+        faults,
+        latency_ms=DELETE_DELAY_MS / random.choice((100, 200) if faults.range_bytes else (40, 200)),
+        writers=random.choice((0, 1)),
+        idempotent_writers=random.choice((0, 1, 1)),
+        twins=random.choice((0, 0, 0, 1)),
+        followers=random.choice((0, 1)),
+        mergers=random.choice((0, 1, 1)),
+        retentions=random.choice((0, 0, 0, 1)),
+        vandals=random.choice((0, 0, 0, 1)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1)),
+        rest_ms=DELETE_DELAY_MS * random.choice((0.2, 0.5, 1.0)),
+        tail_segments=random.choice((0, 3, 8)),
+        steps=random.choice((300, 600, 1200)),
+    )
     return CompactionProfile(
-        faults=draw_profile(random),
-        compactors=random.choice((1, 1, 2, 3)),
+        faults=faults,
+        compactors=random.choice((1, 2, 2, 3)),
         stale_cleaners=random.choice((0, 0, 1)),
-        tables=random.choice((1, 2)),
+        tables=random.choice((0, 1, 1)),
         delete_retention_ms=int(random.choice((0, 0, 0.5, 1.5, 4)) * DELETE_DELAY_MS),
         segment_bytes=random.choice((2000, 4000, 16_000, 2**30)),
         min_compaction_lag_ms=random.choice((0, 0, 1)),
