@@ -133,7 +133,6 @@ class ProducerEntry:
         runs = (*self.runs, run) if joined is None else (*self.runs[:-1], joined)
         return ProducerEntry(self.epoch, runs[-MAX_RUNS:], max(appended_us, self.appended_us))
 
-
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
         """Return where an append begins that ends with the last run; None if it cannot be.
 

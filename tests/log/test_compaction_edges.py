@@ -176,7 +176,9 @@ def test_a_latest_time_before_the_cut_of_a_segment_does_not_count(store, clock):
     append(log, (b"b", b"", 20))
     append(log, (b"z", b"", 5))
     view = log.observe()
-    short = replace(view, live=replace(view.live, segments=view.live.segments[:3]), log_end_offset=3)
+    short = replace(
+        view, live=replace(view.live, segments=view.live.segments[:3]), log_end_offset=3
+    )
     merge(log.files, view, 0, 2)
     log.observe = lambda: short  # as a listing from before: only two can be compacted
     compacted(log)
@@ -407,9 +409,7 @@ class TestAPolicyThatChanges:
         for number in range(20):
             append(plain, (b"%d" % (number % 3), b""), (None, b""))
         PartitionCleaner(plain).clean()
-        log = open_log(
-            store, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0
-        )
+        log = open_log(store, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
         append(log, (b"z", b""))
         PartitionCleaner(log).clean()
         assert keys(log) == [(34, b"2"), (36, b"0"), (38, b"1"), (40, b"z")]

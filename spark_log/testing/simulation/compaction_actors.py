@@ -89,7 +89,11 @@ class TailMerging(_Actor):
 class StaleCleaner(Cleaner):
     """Does not know that the topic is compacted now: merges, and deletes files."""
 
-    stale: ClassVar[dict[str, object]] = {"cleanup_policy": ("delete",), "retention_ms": -1, "retention_bytes": -1}
+    stale: ClassVar[dict[str, object]] = {
+        "cleanup_policy": ("delete",),
+        "retention_ms": -1,
+        "retention_bytes": -1,
+    }
 
     def _do_round(self, log: PartitionLog) -> None:
         log.config = log.config.model_copy(update=self.stale)
@@ -176,4 +180,3 @@ class TableReader(_Actor):
         found = offset_of_max_timestamp(log, log.observe())
         self._world.scheduler.note(f"offset of the largest timestamp: {found}")
         self._world.truth.check_latest(found, since)
-
