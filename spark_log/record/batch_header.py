@@ -121,7 +121,7 @@ class BatchHeader:
 
 
 def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:
-    """Return the largest timestamp of batches, microseconds; None where no record is left of any."""
+    """Return the largest timestamp of batches, microseconds; None where no record is left."""
     return max((each.max_timestamp_us for each in headers if each.record_count), default=None)
 
 

@@ -1,4 +1,4 @@
-"""A compacted topic is a table: a million updates of 50,000 keys, read by `Consumer` and by Spark."""
+"""A compacted topic is a table: a million updates of 50,000 keys, by `Consumer` and by Spark."""
 
 import numpy as np
 import pyarrow as pa

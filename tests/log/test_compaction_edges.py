@@ -1,4 +1,4 @@
-"""What compaction leaves behind, for readers, lookups, producers, the verifier and other rewriters."""
+"""What compaction leaves behind for readers, lookups, producers, the verifier and mergers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Simulated compacted logs: everything holds, and each safety rule is missed when it is left out."""
+"""Simulated compacted logs: everything holds, and each safety rule is missed when left out."""
 
 import os
 import re

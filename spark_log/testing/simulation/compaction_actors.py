@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
-from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.compactor import compact
 from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.merger import merge
