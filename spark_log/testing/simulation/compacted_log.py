@@ -34,7 +34,7 @@ from spark_log.testing.simulation.true_log import (
 _HELD_MS = 0.4 * DELETE_DELAY_MS
 """A reader may use a listing for half of the delay, by a clock that is wrong by a tenth."""
 
-KEYS = 7
+KEYS = 15
 """How many keys there are, at most."""
 
 

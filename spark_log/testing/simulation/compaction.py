@@ -101,10 +101,10 @@ def draw_compaction_profile(random: Random) -> CompactionProfile:
         mergers=random.choice((0, 1, 1)),
         retentions=random.choice((0, 0, 0, 1)),
         vandals=random.choice((0, 0, 0, 1)),
-        think_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1)),
-        rest_ms=DELETE_DELAY_MS * random.choice((0.2, 0.5, 1.0)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.3, 1, 2)),
+        rest_ms=DELETE_DELAY_MS * random.choice((0.5, 1, 3)),
         tail_segments=random.choice((0, 3, 8)),
-        steps=random.choice((300, 600, 1200)),
+        steps=random.choice((500, 1000, 1500)),
     )
     return CompactionProfile(
         faults=faults,

@@ -22,6 +22,12 @@ from spark_log.testing.simulation.world import World
 
 _PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
 
+_REST_MS = 0.4 * DELETE_DELAY_MS
+"""Mean time between two tries of one that compacts: sometimes before it may."""
+
+_SLOW_CHANCE = 0.05
+"""How often a step of a compaction takes longer than others need for theirs."""
+
 
 @dataclass(slots=True)
 class CompactedWorld(World):
@@ -53,17 +59,27 @@ class Compactor(_Actor):
 
     def run(self) -> None:
         """Compact until the simulation ends."""
-        world = self._world
+        world, random = self._world, self._world.scheduler.random
         log = world.open_log()
         while not world.is_ending:
-            world.rest(world.profile.rest_ms)
+            world.rest(_REST_MS)
             with suppress(StorageError, OffsetOutOfRangeError):
-                memory_bytes = world.scheduler.random.choice((1, 1000, 2**20))
-                done = compact(log, now_us=world.clock.time_us(), memory_bytes=memory_bytes)
+                done = compact(
+                    log,
+                    now_us=world.clock.time_us(),
+                    memory_bytes=random.choice((1, 1000, 2**20)),
+                    step=self._step,
+                )
                 world.scheduler.note(
                     f"compacted {done.start_offset} to {done.end_offset}: {done.records_read} to "
                     f"{done.records_written}, {done.tombstones_removed} tombstones removed"
                 )
+
+
+    def _step(self, done_bytes: int) -> None:
+        """Take one's time now and then, as who is throttled does: others compact meanwhile."""
+        if not self._world.is_ending and self._world.scheduler.random.random() < _SLOW_CHANCE:
+            self._world.rest(2 * DELETE_DELAY_MS)
 
 
 class TailMerging(_Actor):
