@@ -377,6 +377,21 @@ class TestTheLogsStart:
         assert keys(log) == [(3, b"a"), (4, b"z"), (5, b"c"), (6, b"y")]
         assert problems(log) == []
 
+    def test_is_all_that_the_next_one_has_to_cover(self, store, log, clock):
+        """What a compaction wrote from before the start on is freed as well."""
+        append(log, (b"a", b""), (b"b", b""), (b"c", b""))
+        append(log, (b"z", b""))
+        compacted(log)
+        clock.advance_ms(SETTLED_MS)
+        move_log_start(log, 1)
+        append(log, (b"y", b""))
+        compacted(log)
+        assert [name.base_offset for name in compacted_names(store)] == [0, 1]
+        clock.advance_ms(2 * SETTLED_MS)
+        PartitionCleaner(log).clean()
+        assert [name.base_offset for name in compacted_names(store)] == [1]
+        assert keys(log) == [(1, b"b"), (2, b"c"), (3, b"z"), (4, b"y")]
+
     def test_that_moves_during_a_compaction_stays_moved(self, store, log):
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"b", b""))
