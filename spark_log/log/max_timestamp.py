@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from spark_log.log.file_names import SegmentName
+from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
@@ -50,7 +51,8 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
 
 def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary]) -> int | None:
     """Return the largest timestamp of a view, microseconds since the epoch."""
-    whole, cut = [], []
+    whole: list[tuple[int, LiveSegment, SegmentSummary]] = []
+    cut: list[tuple[int, LiveSegment, SegmentSummary]] = []
     for segment, summary in zip(view.live.segments, summaries, strict=True):
         if summary.record_count:
             is_whole = segment.start_offset <= segment.name.base_offset

@@ -136,9 +136,10 @@ class TestTombstones:
         clock.advance_ms(1)
         assert compacted(log).tombstones_removed == 1
 
-    def test_a_merge_that_comes_late_brings_nothing_back(self, log, clock):
-        """Made before the compaction, of more than that compacts; put when the tombstone is gone."""
-        append(log, (b"a", b"0"))
+    def test_a_merge_that_comes_late_brings_nothing_back(self, store, clock):
+        """Made before the compaction, wider than its segments; put when the tombstone is gone."""
+        log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
+        append(log, (b"a", b"0" * 2**20))
         append(log, (b"b", b"1"), (b"a", None))
         append(log, (b"z", b""))
         put_late = late_rewrite(log, generation=1, end_offset=4)

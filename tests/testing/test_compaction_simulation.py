@@ -13,10 +13,14 @@ from spark_log.testing.simulation.compaction import simulate_compaction
 from spark_log.testing.simulation.compaction_rules import COMPACTION_RULES
 from spark_log.testing.simulation.simulation import SimulationFailedError
 
-SEEDS = 100
-SEEDS_PER_RULE = 2000
-RARE: set[str] = set()
-"""Missed in one of some thousand seeds or fewer: for the command line."""
+SEEDS = 60
+SEEDS_PER_RULE = 300
+RARE = set(COMPACTION_RULES) - {
+    "a merge leaves alone what a compaction wrote",
+    "tombstones stay for their time",
+}
+"""Missed in one of some hundred seeds or fewer: for the command line. Each has a test of its own, in
+``tests/log/test_compactor.py`` and ``test_compaction_edges.py``, that fails without it."""
 
 
 def fails(seed, rule):

@@ -75,13 +75,6 @@ def _finds_whole_appends_only(self: ProducerState, append: Any, record_count: in
     return next((offset for offset in offsets if offset is not None), None)
 
 
-_GROUPS = compactor._groups
-
-
-def _from_the_end(*args: Any) -> Iterator[Any]:
-    return iter([*_GROUPS(*args)][::-1])
-
-
 COMPACTION_RULES: dict[str, CompactionVariant] = {
     "the highest generation counts, not the widest": CompactionVariant(
         ((live_log, "_preference", _widest_first),)
@@ -115,6 +108,3 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
     ),
 }
 """Rule → what it is like without it."""
-
-NOT_A_RULE = CompactionVariant(((compactor, "_groups", _from_the_end),))
-"""In which order a compaction's segments are put does not matter: nothing is missed."""
