@@ -139,16 +139,17 @@ class TestTombstones:
     def test_a_merge_that_comes_late_brings_nothing_back(self, store, clock):
         """Made before the compaction, wider than its segments; put when the tombstone is gone."""
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
-        append(log, (b"a", b"0" * 2**20))
+        append(log, (b"k", b"0" * 2**20))
+        append(log, (b"a", b"1"))
         append(log, (b"b", b"1"), (b"a", None))
         append(log, (b"z", b""))
-        put_late = late_rewrite(log, generation=1, end_offset=4)
+        put_late = late_rewrite(log, generation=1, end_offset=5)
         compacted(log)
         clock.advance_ms(DAY_MS)
         append(log, (b"y", b""))
         assert compacted(log).tombstones_removed == 1
         put_late()
-        assert [key for _, key, _ in pairs(log)] == [b"b", b"z", b"y"]
+        assert [key for _, key, _ in pairs(log)] == [b"k", b"b", b"z", b"y"]
 
     def test_an_older_compaction_that_comes_late_brings_nothing_back(self, log, clock):
         append(log, (b"a", b"0"))
