@@ -77,7 +77,9 @@ def main(
     image = cluster.image()
     chosen = [image.topic(name) for name in topics] if topics else list(image.topics())
     partitions = [
-        TopicPartition(topic.name, number) for topic in chosen for number in sorted(topic.partitions)
+        TopicPartition(topic.name, number)
+        for topic in chosen
+        for number in sorted(topic.partitions)
     ]
     spark = job_session("clean")
     started = time.perf_counter()

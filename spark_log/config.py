@@ -199,6 +199,40 @@ class TopicConfig(ConfigModel):
         "producers and what is known of each segment, so that nobody has to open all of them. "
         "Not in Kafka, where a snapshot comes with every new segment.",
     )
+    cleanup_policy: Annotated[
+        tuple[Literal["delete", "compact"], ...], BeforeValidator(split_list)
+    ] = Field(
+        default=("delete",),
+        min_length=1,
+        description="What becomes of old records: `delete` by age and size, `compact` to the last "
+        "one of each key, or both.",
+    )
+    min_cleanable_dirty_ratio: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of bytes not compacted yet from which on a compaction is worth while.",
+    )
+    min_compaction_lag_ms: int = Field(
+        default=0,
+        ge=0,
+        le=_LONG_MAX,
+        description="For so long after its timestamp a record is not compacted.",
+    )
+    max_compaction_lag_ms: int = Field(
+        default=_LONG_MAX,
+        ge=1,
+        le=_LONG_MAX,
+        description="No later than so long after its timestamp a record may be compacted, whatever "
+        "`min.cleanable.dirty.ratio` says.",
+    )
+    delete_retention_ms: int = Field(
+        default=86_400_000,
+        ge=0,
+        le=_LONG_MAX,
+        description="For so long the tombstones of a compacted topic stay, after the first "
+        "compaction that met them: who reads the log from its start must reach them within it.",
+    )
     file_delete_delay_ms: int = Field(
         default=60_000,
         ge=0,

@@ -4,19 +4,34 @@ What ``spark-log clean`` and the clean job do, partition by partition. Safe besi
 and other cleaners; whenever it is killed, the log is whole, and the next one goes on from there.
 In this order, since what is deleted need not be merged:
 
-1. retention moves the log's start (`log.retention`, `log.log_start`);
-2. neighbouring small segments are merged, level by level (`log.merge_policy`, `log.merger`);
+1. where ``cleanup.policy`` has ``delete``, retention moves the log's start (`log.retention`,
+   `log.log_start`);
+2. where it has ``compact``, the log is compacted if enough of it is dirty (`log.compactor`), else
+   neighbouring small segments are merged, level by level (`log.merge_policy`, `log.merger`);
 3. files whose time has come are deleted (`log.file_deletion`): what an earlier round made spent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
-from spark_log.log.file_deletion import DeletableFiles, delete_found, find_deletable
+from spark_log.log.compactor import (
+    DEDUPE_BUFFER_BYTES,
+    Cleanable,
+    Step,
+    cleanable,
+    compact,
+)
+from spark_log.log.file_deletion import (
+    DeletableFiles,
+    delete_found,
+    find_deletable,
+    storage_time_us,
+)
 from spark_log.log.log_start import move_log_start
 from spark_log.log.merge_policy import MergePolicy, candidates_of_summaries
 from spark_log.log.merger import merge
@@ -30,9 +45,6 @@ FAN_IN: Final = 8
 
 _MOST_ROUNDS: Final = 100
 """Looks at the log until a merge is left to the next cleaner: far more than there are levels."""
-
-Step = Callable[[int], None]
-"""Called with numbers of bytes that were read and written; may take its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,10 @@ class CleanReport:
         merged_segments: how many were merged, each as often as it was.
         merged_into: into how many.
         merged_bytes: the size of what was merged.
+        compacted_records: how many were read by a compaction.
+        compacted_bytes: likewise, of files.
+        kept_records: how many of them were kept.
+        tombstones_removed: see `Compaction`.
         segments: how many the log has now.
         size_bytes: what they take up.
         deleted_files: how many files were deleted.
@@ -65,6 +81,10 @@ class CleanReport:
     merged_segments: int = 0
     merged_into: int = 0
     merged_bytes: int = 0
+    compacted_records: int = 0
+    compacted_bytes: int = 0
+    kept_records: int = 0
+    tombstones_removed: int = 0
     segments: int = 0
     size_bytes: int = 0
     deleted_files: int = 0
@@ -74,7 +94,8 @@ class CleanReport:
     @property
     def dirt_bytes(self) -> int:
         """How much there was to do: by this a caller puts the dirtiest partitions first."""
-        return self.expired_bytes + self.merged_bytes + self.deleted_bytes
+        rewritten_bytes = self.merged_bytes + self.compacted_bytes
+        return self.expired_bytes + rewritten_bytes + self.deleted_bytes
 
 
 class PartitionCleaner:
@@ -84,13 +105,22 @@ class PartitionCleaner:
         report: what was done so far.
     """
 
-    def __init__(self, log: PartitionLog, *, step: Step = lambda done_bytes: None) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        step: Step = lambda done_bytes: None,
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+    ) -> None:
         """Touches nothing yet.
 
         Args:
             log: of the partition; its settings are the topic's.
             step: for throttling and progress (`log.throttle.Throttle`).
+            dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
         """
+        self._is_compacted = "compact" in log.config.cleanup_policy
+        self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
         self._step = step
@@ -111,7 +141,10 @@ class PartitionCleaner:
         damage: CorruptRecordError | None = None
         try:
             self._retain()
-            self._merge()
+            if self._is_compacted:
+                self._compact()
+            else:
+                self._merge()
         except CorruptRecordError as error:
             damage = error  # it must not keep the disk from being freed
         self._delete()
@@ -129,11 +162,17 @@ class PartitionCleaner:
             StorageError: the storage does not answer.
         """
         segments, view = self._log.segments(self._log.observe())
-        breach = find_breach(segments, self._config, self._log.clock.time_us())
+        breach = self._breach(segments)
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
-        for run in self._policy.runs(candidates_of_summaries(kept)):
-            self._count_merged([kept[index] for index in run])
+        if self._is_compacted:
+            found, _ = cleanable(self._log, view, now_us=self._log.clock.time_us())
+            if self._is_filthy(found):
+                size_bytes = found.clean_bytes + found.dirty_bytes
+                self.report = replace(self.report, compacted_bytes=size_bytes)
+        else:
+            for run in self._policy.runs(candidates_of_summaries(kept)):
+                self._count_merged([kept[index] for index in run])
         self._count_segments(kept, view)
         self._count_deleted(self._deletable())
         return self.report
@@ -143,10 +182,42 @@ class PartitionCleaner:
     def _retain(self) -> None:
         """Move the log's start past what retention deletes."""
         segments, view = self._log.segments(self._log.observe())
-        breach = find_breach(segments, self._config, self._log.clock.time_us())
+        breach = self._breach(segments)
         if breach.log_start_offset is not None:
             move_log_start(self._log, breach.log_start_offset)
         self._count_expired(segments, breach, view)
+
+    def _breach(self, segments: Sequence[SegmentSummary]) -> Breach:
+        if "delete" not in self._config.cleanup_policy:
+            return Breach()
+        return find_breach(segments, self._config, self._log.clock.time_us())
+
+    def _compact(self) -> None:
+        """Compact if it is worth it; what another cleaner does at the same time is left to that."""
+        log = self._log
+        now_us = storage_time_us(log.files)
+        found, view = cleanable(log, log.observe(), now_us=now_us)
+        if self._is_filthy(found):
+            with suppress(NotFoundError, OffsetOutOfRangeError):
+                done = compact(
+                    log, now_us=now_us, memory_bytes=self._dedupe_buffer_bytes, step=self._step
+                )
+                self.report = replace(
+                    self.report,
+                    compacted_records=done.records_read,
+                    compacted_bytes=done.bytes_read,
+                    kept_records=done.records_written,
+                    tombstones_removed=done.tombstones_removed,
+                )
+                if done.segments_written:
+                    log.write_snapshot()
+            view = log.observe()
+        self._count_segments(*log.segments(view))
+
+    def _is_filthy(self, found: Cleanable) -> bool:
+        """Whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""
+        is_dirty = found.ratio > self._config.min_cleanable_dirty_ratio
+        return found.dirty_bytes > 0 and (found.is_overdue or is_dirty)
 
     def _merge(self) -> None:
         """Merge level by level, until nothing is left that is worth it."""

@@ -22,6 +22,7 @@ from spark_log.log.file_names import (
     TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
+    parse_generation_name,
     parse_snapshot_name,
 )
 from spark_log.log.partition_directory import PartitionDirectory
@@ -45,7 +46,8 @@ class DeletableFiles:
     """Files of one partition that may be deleted now.
 
     Attributes:
-        derived: indexes of spent segments, indexes without a segment, and superseded snapshots.
+        derived: indexes of spent segments, indexes without a segment, superseded snapshots, and
+            generations below one that is taken.
         segments: whose names are spent.
         markers: start markers below one that counts for long enough.
         unfinished: temporary files of writers that are gone.
@@ -103,7 +105,12 @@ def find_deletable(directory: PartitionDirectory, delete_delay_ms: int) -> Delet
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
     return DeletableFiles(
-        derived=(*derived, *orphans, *_superseded_snapshots(files, old_us)),
+        derived=(
+            *derived,
+            *orphans,
+            *_superseded_snapshots(files, old_us),
+            *_spent_generations(files, old_us),
+        ),
         segments=tuple(by_name[name.log] for name in free),
         markers=tuple(_overtaken_markers(files, old_us)),
         unfinished=tuple(
@@ -198,6 +205,16 @@ def _superseded_snapshots(files: Iterable[FileInfo], old_us: int) -> Iterator[Fi
     kept = [file for file in found if file.modified_us <= old_us][-_KEPT_SNAPSHOTS:]
     if kept:
         yield from (file for file in found if file.name < kept[0].name)
+
+
+def _spent_generations(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
+    """Yield what says that a generation is taken, below one that has stood for the delay.
+
+    As with start markers, every listing shows the highest or the one before it.
+    """
+    found = [(file, number) for file in files if (number := parse_generation_name(file.name))]
+    highest = max((number for file, number in found if file.modified_us <= old_us), default=0)
+    yield from (file for file, number in found if number < highest)
 
 
 def _is_there(directory: PartitionDirectory, name: str) -> bool:

@@ -11,10 +11,15 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+GENERATION_SUFFIX: Final = ".generation"
+
+MOST_MERGES: Final = 1_000_000
+"""Generations up to this one are of merges, those above of compactions (`log.generations`)."""
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+_GENERATION = re.compile(r"(\d{10})\.generation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class SegmentName:
     base_offset: int
     last_offset: int | None = None
     generation: int = 0
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction wrote it: records may be left out of it."""
+        return self.generation > MOST_MERGES
 
     @property
     def stem(self) -> str:
@@ -93,4 +103,15 @@ def snapshot_name(offset: int) -> str:
 def parse_snapshot_name(name: str) -> int | None:
     """Return the offset that a snapshot's name says, or None if it is not a snapshot's."""
     match = _SNAPSHOT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def generation_name(generation: int) -> str:
+    """Return the name of the file by which a compaction takes a generation for itself."""
+    return f"{generation:010d}{GENERATION_SUFFIX}"
+
+
+def parse_generation_name(name: str) -> int | None:
+    """Return the generation that a name takes, or None if it takes none."""
+    match = _GENERATION.fullmatch(name)
     return None if match is None else int(match[1])

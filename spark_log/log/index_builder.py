@@ -43,9 +43,9 @@ class IndexBuilder:
             self._indexed_up_to = position
         self._has_batches = True
         for header in headers:
-            if not header.is_control and (
-                self._latest is None or header.max_timestamp_us > self._latest[0]
-            ):
+            if header.is_control or not header.record_count:
+                continue
+            if self._latest is None or header.max_timestamp_us > self._latest[0]:
                 self._latest = header.max_timestamp_us, header.base_offset_delta
 
     def files(self, append_id: str) -> tuple[bytes, bytes]:

@@ -18,7 +18,7 @@ from spark_log.log.file_deletion import (
     log_of_index,
     storage_time_us,
 )
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
 from spark_log.log.finding import Finding, FindingKind, Severity
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.spent_segments import spent_segments
@@ -73,7 +73,7 @@ class Leftovers:
             yield self._spent_segment(name, file)
         elif (marker := StartMarker.parse(file.name)) is not None:
             yield from self._start_marker(marker, file)
-        elif log_of_index(file.name) is None and file.name not in _KNOWN_FILES:
+        elif log_of_index(file.name) is None and not _is_known(file.name):
             yield _unknown(file)
 
     def abandoned(self) -> Iterator[Finding]:
@@ -141,6 +141,10 @@ class Leftovers:
         except NotFoundError:
             return False
         return True
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN_FILES or parse_generation_name(name) is not None
 
 
 def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:

@@ -10,7 +10,13 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spark_log.log.file_names import SegmentName, StartMarker, parse_snapshot_name
+from spark_log.log.file_names import (
+    MOST_MERGES,
+    SegmentName,
+    StartMarker,
+    parse_generation_name,
+    parse_snapshot_name,
+)
 from spark_log.storage import FileInfo
 
 
@@ -43,12 +49,14 @@ class LiveLog:
         beyond: base offset of the first segment that lies behind a hole which the chain does not
             cross; None without one. Either a segment is lost, or it appeared during the listing.
         snapshots: offsets of the snapshots that the listing shows, in order.
+        compaction: the newest generation that a compaction has taken (`log.generations`).
     """
 
     log_start_offset: int
     segments: tuple[LiveSegment, ...]
     beyond: int | None = None
     snapshots: tuple[int, ...] = ()
+    compaction: int = MOST_MERGES
 
     @property
     def end_of_chain(self) -> int:
@@ -66,14 +74,16 @@ class LiveLog:
 def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
 
-    At each offset the file that counts is the widest rewritten segment that contains it (then the
-    highest generation), else the plain segment whose base is exactly this offset. Only at the
-    start marker is a plain segment entered in its middle, and only the one that the marker names.
+    At each offset the file that counts is the rewritten segment of the highest generation that
+    contains it (then the widest), else the plain segment whose base is exactly this offset. Only at
+    the start marker is a plain segment entered in its middle, and only the one that the marker
+    names.
     """
     start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
     snapshots: list[int] = []
+    compaction = MOST_MERGES
     for file in files:
         name = SegmentName.parse(file.name)
         if name is None:
@@ -83,10 +93,12 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             snapshot = parse_snapshot_name(file.name)
             if snapshot is not None:
                 snapshots.append(snapshot)
+            compaction = max(compaction, parse_generation_name(file.name) or 0)
         elif name.last_offset is None:
             plain[name.base_offset] = file
         else:
             rewritten.append((name, file))
+            compaction = max(compaction, name.generation)
     rewritten.sort(key=lambda pair: pair[0].base_offset)
     starts = sorted({*plain, *(name.base_offset for name, _ in rewritten)})
 
@@ -117,7 +129,9 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         if next_start is None:
             break
         position = next_start
-    return LiveLog(start.log_start_offset, tuple(chain), next_start, tuple(sorted(snapshots)))
+    return LiveLog(
+        start.log_start_offset, tuple(chain), next_start, tuple(sorted(snapshots)), compaction
+    )
 
 
 def _last_offset(name: SegmentName) -> int:
@@ -126,4 +140,4 @@ def _last_offset(name: SegmentName) -> int:
 
 
 def _preference(name: SegmentName) -> tuple[int, int]:
-    return _last_offset(name) - name.base_offset, name.generation
+    return name.generation, _last_offset(name) - name.base_offset

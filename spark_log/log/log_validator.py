@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import InvalidTimestampError, RecordTooLargeError
+from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.record.arrays import ints_of, times_us_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import TIMESTAMP_TYPE
@@ -36,9 +36,11 @@ class LogValidator:
             records: columns of `RECORD_SCHEMA`, at least one row, no timestamp null.
 
         Raises:
+            InvalidRecordError: a record has no key, and the topic is compacted.
             RecordTooLargeError: a record is larger than ``max.message.bytes``.
             InvalidTimestampError: a timestamp is too far from now.
         """
+        self._check_keys(records)
         self._check_sizes(records)
         if self._stamps:
             now = pa.scalar(self._clock.time_us(), TIMESTAMP_TYPE)
@@ -47,6 +49,15 @@ class LogValidator:
             return records.set_column(column, records.schema.field(column), stamped)
         self._check_timestamps(records)
         return records
+
+    def _check_keys(self, records: pa.RecordBatch) -> None:
+        keys = records.column("key")
+        if keys.null_count and "compact" in self._config.cleanup_policy:
+            raise InvalidRecordError(
+                f"{keys.null_count} of {records.num_rows} records have no key, but the topic is "
+                f"compacted: of each key the last record is kept. Give every record a key, or set "
+                f"the topic's cleanup.policy to delete"
+            )
 
     def _check_sizes(self, records: pa.RecordBatch) -> None:
         limit = self._config.max_message_bytes

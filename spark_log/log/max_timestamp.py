@@ -7,6 +7,8 @@ from contextlib import suppress
 import pyarrow.compute as pc
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from spark_log.log.file_names import SegmentName
+from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
@@ -38,7 +40,8 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
         if found is not None:
             return found
         before, view = view, log.observe()
-        if view.log_start_offset == before.log_start_offset:  # else that has passed it meanwhile
+        # Else the start has passed it meanwhile, or a compaction has left it out.
+        if view.log_start_offset == before.log_start_offset and _names(before) <= _names(view):
             raise CorruptRecordError(
                 f"{log.directory}: a batch header tells of a later timestamp than any record has; "
                 f"spark-log verify says which",
@@ -48,14 +51,25 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
 
 def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary]) -> int | None:
     """Return the largest timestamp of a view, microseconds since the epoch."""
-    times_us = [summary.max_timestamp_us for summary in summaries]
-    if summaries and summaries[0].name.base_offset < view.log_start_offset:
-        # What is known of a segment that the log's start cuts is of its deleted records too.
-        if times_us[0] > max(times_us[1:], default=times_us[0] - 1):
-            times_us[:1] = _times_us(log, view.log_start_offset, summaries[0].end_offset)
-        else:
-            del times_us[0]
-    return max(times_us, default=None)
+    whole: list[tuple[int, LiveSegment, SegmentSummary]] = []
+    cut: list[tuple[int, LiveSegment, SegmentSummary]] = []
+    for segment, summary in zip(view.live.segments, summaries, strict=True):
+        if summary.record_count:
+            is_whole = segment.start_offset <= segment.name.base_offset
+            (whole if is_whole else cut).append((summary.max_timestamp_us, segment, summary))
+    largest_us = max((time_us for time_us, _, _ in whole), default=None)
+    # What is known of a segment that the log's start cuts, or a compaction, is of the records
+    # before that too.
+    for time_us, segment, summary in cut:
+        if largest_us is None or time_us > largest_us:
+            times_us = _times_us(log, segment.start_offset, summary.end_offset)
+            known = () if largest_us is None else (largest_us,)
+            largest_us = max((*known, *times_us), default=None)
+    return largest_us
+
+
+def _names(view: LogView) -> set[SegmentName]:
+    return {segment.name for segment in view.live.segments}
 
 
 def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:

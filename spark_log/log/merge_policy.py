@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from spark_log.log.file_names import MOST_MERGES
 from spark_log.log.partition_directory import LogView
 from spark_log.log.segment_writer import MAX_SEGMENT_RECORDS
 from spark_log.log.snapshot import SegmentSummary
@@ -124,7 +125,8 @@ class MergePolicy:
         return []
 
     def _is_done(self, candidate: MergeCandidate) -> bool:
-        return candidate.size_bytes >= self.segment_bytes // 2
+        is_compacted = candidate.generation > MOST_MERGES  # a merge may not take it in
+        return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
 
     def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:
         """Yield the longest runs of segments that are not done, up to a generation."""

@@ -57,8 +57,9 @@ def merge(
 ) -> SegmentSummary:
     """Rewrite live segments that follow each other into one, and return what that holds.
 
-    Any number may merge at once: where their segments overlap, all hold the same. Of the first
-    batch all is taken, so that a log start inside of it keeps what lies before. Memory is that
+    Any number may merge at once: where their segments overlap, all hold the same. So they may not
+    take in what a compaction wrote, and do not count before that (ADR 16). Of the first batch
+    all is taken, so that a log start inside of it keeps what lies before. Memory is that
     of one joined Arrow batch, and of each segment up to 64 KiB.
 
     Args:
@@ -77,19 +78,21 @@ def merge(
         CorruptRecordError: one of them is damaged.
         InvalidRecordError: together they are more than a segment holds: 4 GiB, 2^31 offsets.
         NotFoundError: one of them was freed while it was read, or is a part of what another has
-            merged; observe the log anew.
+            merged or compacted; observe the log anew.
         UnknownOutcomeError: the new segment may be there; it does no harm, and may be made again.
         StorageError: it was not made.
     """
     segments = view.live.segments[first : last + 1]
     start_offset = segments[0].start_offset
     end_offset = segments[-1].end_offset or view.log_end_offset
-    readers = [
-        (position, reader) for position, _, reader in directory.walk(view, start_offset, end_offset)
-    ]
+    readers = []
+    for position, each, reader in directory.walk(view, start_offset, end_offset):
+        if each.name.is_compacted:
+            raise _rewritten_meanwhile(reader.path)
+        readers.append((position, reader))
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_meanwhile(readers[-1][1].path)
-    base_offset = _base_offset(readers[0][1], start_offset)
+    base_offset = first_base_offset(readers[0][1], start_offset)
     readers[0] = base_offset, readers[0][1]
     name = SegmentName(
         base_offset,
@@ -102,7 +105,7 @@ def merge(
         directory.path,
         topic_id=directory.topic_id,
         partition=directory.partition,
-        compression=_compression(readers) if compression == KEEP_COMPRESSION else compression,
+        compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
         index_interval_bytes=index_interval_bytes,
         with_offsets=with_offsets,
     )
@@ -110,10 +113,10 @@ def merge(
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for reader, headers, records in _live_batches(directory, view, readers, throttle)
+            for reader, headers, records in live_batches(directory, view, readers, throttle)
         )
         written = 0
-        for headers, records in _joined(batches):
+        for headers, records in joined(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
             record_count += records.num_rows
             throttle(writer.size_bytes - written)
@@ -137,7 +140,7 @@ def merge(
     )
 
 
-def _compression(readers: Iterable[tuple[int, SegmentReader]]) -> str:
+def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     """Return how most bytes of segments are compressed."""
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:
@@ -145,7 +148,7 @@ def _compression(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     return bytes_of.most_common(1)[0][0]
 
 
-def _live_batches(
+def live_batches(
     directory: PartitionDirectory,
     view: LogView,
     readers: Iterable[tuple[int, SegmentReader]],
@@ -184,7 +187,7 @@ def _rewritten_meanwhile(path: str) -> NotFoundError:
     return NotFoundError(f"{path} was rewritten or freed meanwhile", path=path)
 
 
-def _base_offset(reader: SegmentReader, start_offset: int) -> int:
+def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
     """Return where the batch begins that an offset lies in; the offset, if all of it is gone."""
     for headers in map(reader.headers, range(reader.batch_count)):
         for header in headers:
@@ -220,7 +223,7 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
 
 
-def _joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:
+def joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:
     """Join small Arrow batches; none is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []

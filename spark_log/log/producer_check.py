@@ -48,7 +48,7 @@ class ProducerCheck:
             key=lambda pair: pair[0].base_offset,
         )
         self._position = first_offset
-        self._appended_after_us = self._rewritten_us = 0
+        self._appended_after_us = self._rewritten_us = self._compacted_to = 0
         self._rebuilt = ProducerState(first_offset)
         self._known: dict[int, ProducerState] = {}
         """Of each producer, what the snapshot must know: all since a time when it knew of it."""
@@ -76,6 +76,8 @@ class ProducerCheck:
         modified_us = segment.file.modified_us
         if segment.name.generation:
             self._rewritten_us = max(self._rewritten_us, modified_us)
+            if segment.name.is_compacted:
+                self._compacted_to = segment.end_offset or 0
         else:
             self._appended_after_us = max(self._appended_after_us, modified_us)
         for header in headers:
@@ -139,7 +141,10 @@ class ProducerCheck:
     def _check_seen(self) -> None:
         """Check that there is a header of whoever is remembered, where all are there."""
         for producer_id, entry in self._said.items():
-            is_gone = self._may_expire(entry.appended_us, self._rewritten_us)
+            is_gone = self._may_expire(entry.appended_us, self._rewritten_us) or (
+                # A compaction left its batches out, since it has written others behind this.
+                not entry.runs or entry.runs[-1].end_offset <= self._compacted_to
+            )
             if (producer_id, entry.epoch) not in self._seen and not is_gone:
                 self._note(producer_id, f"wrote nothing in epoch {entry.epoch}")
 

@@ -133,6 +133,29 @@ class ProducerEntry:
         runs = (*self.runs, run) if joined is None else (*self.runs[:-1], joined)
         return ProducerEntry(self.epoch, runs[-MAX_RUNS:], max(appended_us, self.appended_us))
 
+    def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
+        """Return where an append begins that ends with the last run; None if it cannot be.
+
+        All up to there is in the log. The rest is where it has to be, unless a run says otherwise.
+        """
+        if not self.runs or sequence_after(base_sequence, record_count) != self.next_sequence:
+            return None
+        base_offset = self.runs[-1].end_offset - record_count
+        for run in self.runs[:-1]:
+            shift = (run.base_sequence - base_sequence) % _SEQUENCES
+            is_part = (run.base_offset - base_offset) % _SEQUENCES == shift
+            if not is_part and (
+                run.end_offset > base_offset
+                or (base_sequence - run.next_sequence) % _SEQUENCES >= _MAX_RUN_RECORDS
+            ):
+                return None
+        return base_offset if base_offset >= 0 else None
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number that comes next; 0 in an epoch of which nothing is known."""
+        return self.runs[-1].next_sequence if self.runs else 0
+
 
 class ProducerState:
     """The producers of a partition, after all records before `offset`.
@@ -169,7 +192,10 @@ class ProducerState:
                 self._take_in_batch(header, base_offset, end_offset, appended_us)
 
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
-        """Return the offset at which this very append stands already, None if it does not."""
+        """Return the offset at which this very append stands already, None if it does not.
+
+        Of an append of several batches a compaction may have left the last one alone: its end tells.
+        """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.epoch != append.producer_epoch:
             return None
@@ -177,7 +203,7 @@ class ProducerState:
             offset = run.offset_of(append.base_sequence, record_count)
             if offset is not None:
                 return offset
-        return None
+        return entry.offset_by_end(append.base_sequence, record_count)
 
     def is_fenced(self, append: ProducerAppend) -> bool:
         """Return whether a newer epoch of the producer has written."""
@@ -207,7 +233,7 @@ class ProducerState:
                 producer_epoch=epoch,
                 current_epoch=entry.epoch,
             )
-        expected = entry.runs[-1].next_sequence if epoch == entry.epoch and entry.runs else 0
+        expected = entry.next_sequence if epoch == entry.epoch else 0
         if append.base_sequence != expected:
             raise OutOfOrderSequenceError(
                 f"{where}: producer {producer_id}, epoch {epoch} appends from sequence number "

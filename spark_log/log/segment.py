@@ -25,8 +25,10 @@ from spark_log.record import arrow_ipc
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import (
     METADATA_KEY,
+    NO_TIMESTAMP,
     BatchHeader,
     decode_headers,
+    latest_timestamp_us,
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import (
@@ -123,17 +125,21 @@ class SegmentReader:
     @cached_property
     def max_timestamp_us(self) -> int:
         """The largest timestamp of all records, control records included; reads all headers."""
-        return max(
-            header.max_timestamp_us for _, headers in self.all_headers() for header in headers
+        latest_us = latest_timestamp_us(
+            header for _, headers in self.all_headers() for header in headers
         )
+        return NO_TIMESTAMP if latest_us is None else latest_us
 
     @cached_property
     def min_timestamp_us(self) -> int:
         """The least timestamp of all records; reads the timestamps of all of them."""
         return min(
-            int(times_us.min())
-            for ordinal in self._file.in_order(0)
-            if (times_us := times_us_of(self._records(ordinal, ["timestamp"]))).size
+            (
+                int(times_us.min())
+                for ordinal in self._file.in_order(0)
+                if (times_us := times_us_of(self._records(ordinal, ["timestamp"]))).size
+            ),
+            default=NO_TIMESTAMP,
         )
 
     def block(self, ordinal: int) -> arrow_ipc.Block:

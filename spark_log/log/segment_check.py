@@ -22,7 +22,7 @@ from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.time_index import TimeIndex, TimestampOffset
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 _FILE_BEGIN = b"ARROW1\0\0"
@@ -109,15 +109,15 @@ class SegmentCheck:
 
     def summary(self) -> SegmentSummary | None:
         """Return what a snapshot must say of it; None where the file is not sound."""
-        if not self.is_sound or self.end_offset is None or self._largest_us is None:
+        if not self.is_sound or self.end_offset is None:
             return None
         return SegmentSummary(
             name=self._name,
             end_offset=self.end_offset,
             record_count=self.record_count,
             size_bytes=self._size_bytes,
-            min_timestamp_us=self._largest_us if self._least_us is None else self._least_us,
-            max_timestamp_us=self._largest_us,
+            min_timestamp_us=NO_TIMESTAMP if self._least_us is None else self._least_us,
+            max_timestamp_us=NO_TIMESTAMP if self._largest_us is None else self._largest_us,
         )
 
     # --- the file --------------------------------------------------------------------------------
@@ -197,6 +197,8 @@ class SegmentCheck:
             least_us = pc.min(records.column("timestamp").cast(pa.int64())).as_py()
             self._least_us = least_us if self._least_us is None else min(least_us, self._least_us)
         for header in headers:
+            if not header.record_count:
+                continue
             self.record_count += header.record_count
             time_us = header.max_timestamp_us
             self._largest_us = (

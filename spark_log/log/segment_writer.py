@@ -22,8 +22,10 @@ from spark_log.record.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     encode_headers,
+    latest_timestamp_us,
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import (
@@ -265,11 +267,11 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
-        assert self._max_timestamp_us is not None
         with storage_errors(self._directory):
             self._writer.close()
             self._staged.seal()
         append_id = self._schema.metadata[b"spark_log.append_id"].decode()
+        least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         return StagedSegment(
             self._staged,
             append_id,
@@ -277,8 +279,9 @@ class SegmentWriter:
             self._last_header,
             *self._indexes.files(append_id),
             producer=self._producer,
-            min_timestamp_us=self._least_timestamp_us(),
-            max_timestamp_us=self._max_timestamp_us,
+            # Of a segment whose records are all gone:
+            min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
+            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
         )
 
     def discard(self) -> None:
@@ -301,8 +304,10 @@ class SegmentWriter:
                 records.replace_schema_metadata(self._schema.metadata),
                 custom_metadata={METADATA_KEY: encode_headers(headers)},
             )
-        latest_us = max(header.max_timestamp_us for header in headers)
-        if self._max_timestamp_us is None or latest_us > self._max_timestamp_us:
+        latest_us = latest_timestamp_us(headers)
+        if latest_us is not None and (
+            self._max_timestamp_us is None or latest_us > self._max_timestamp_us
+        ):
             self._max_timestamp_us = latest_us
         if least_us is not None and (
             self._min_timestamp_us is None or least_us < self._min_timestamp_us
@@ -310,8 +315,3 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
-
-    def _least_timestamp_us(self) -> int:
-        """Of a segment whose records are all gone: the largest that its headers speak of."""
-        assert self._max_timestamp_us is not None
-        return self._max_timestamp_us if self._min_timestamp_us is None else self._min_timestamp_us

@@ -23,7 +23,7 @@ from spark_log.log.producer_state import ProducerEntry, ProducerState, SequenceR
 from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import StagedSegment
 from spark_log.record.arrays import ints_of
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
 from spark_log.record.checksum import array_crc32c
 from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
 
@@ -74,7 +74,7 @@ class SegmentSummary:
         record_count: how many records it holds.
         size_bytes: of the file.
         min_timestamp_us: the least timestamp, microseconds; None if nobody has looked.
-        max_timestamp_us: the largest, microseconds.
+        max_timestamp_us: the largest, microseconds; -1 where a compaction left no record.
     """
 
     name: SegmentName
@@ -101,13 +101,14 @@ class SegmentSummary:
         cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
     ) -> SegmentSummary:
         """Return the summary of a stored segment whose headers have been read, all of them."""
+        latest_us = latest_timestamp_us(headers)
         return cls(
             name=name,
             end_offset=segment.end_offset,
             record_count=sum(header.record_count for header in headers),
             size_bytes=segment.size_bytes,
             min_timestamp_us=None,
-            max_timestamp_us=max(header.max_timestamp_us for header in headers),
+            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
         )
 
 

@@ -42,18 +42,21 @@ def spent_segments(
         last_offset = name.base_offset if name.last_offset is None else name.last_offset
         is_entry = not name.generation and name.base_offset == start.segment_base_offset
         is_behind = last_offset < old_start and (not is_entry or is_start_covered)
-        if is_behind or any(_covers(other, name) for other in rewritten):
+        if is_behind or any(_covers(other, name, old_start) for other in rewritten):
             yield name
 
 
-def _covers(rewritten: SegmentName, name: SegmentName) -> bool:
-    """Whether whoever reads any offset of ``name`` that counts reads it from ``rewritten``."""
+def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
+    """Whether whoever reads any offset of ``name`` that counts reads it from ``rewritten``.
+
+    Nobody reads what lies before the start.
+    """
     assert rewritten.last_offset is not None
     if name.last_offset is None:
         return rewritten.base_offset <= name.base_offset <= rewritten.last_offset
     return (
-        rewritten.base_offset <= name.base_offset
+        rewritten.base_offset <= max(name.base_offset, start_offset)
         and name.last_offset <= rewritten.last_offset
-        and (rewritten.last_offset - rewritten.base_offset, rewritten.generation)
-        > (name.last_offset - name.base_offset, name.generation)
+        and (rewritten.generation, rewritten.last_offset - rewritten.base_offset)
+        > (name.generation, name.last_offset - name.base_offset)
     )

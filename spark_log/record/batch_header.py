@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
 
 _LAYOUT = struct.Struct("<iiibhIqqqhii")
 _CHECKSUMMED = struct.Struct("<iibhqqqhii")
@@ -37,8 +38,10 @@ class BatchHeader:
         leader_epoch: epoch of the leader that took the batch.
         attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
         crc32c: over the other fields and the batch's content, see `record.checksum`.
-        base_timestamp_us: timestamp of the first record, microseconds.
-        max_timestamp_us: largest timestamp of the batch, microseconds.
+        base_timestamp_us: timestamp of the first record, microseconds; with bit 6 the delete
+            horizon instead: from then on the batch's tombstones may go (KIP-534). Without records
+            -1.
+        max_timestamp_us: largest timestamp of the batch, microseconds. Without records -1.
         producer_id: of an idempotent producer, else -1.
         producer_epoch: of an idempotent producer, else -1.
         base_sequence: sequence number of the first record, else -1.
@@ -115,6 +118,11 @@ class BatchHeader:
             self.base_sequence,
             self.record_count,
         )
+
+
+def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:
+    """Return the largest timestamp of batches, microseconds; None where no record is left."""
+    return max((each.max_timestamp_us for each in headers if each.record_count), default=None)
 
 
 def encode_headers(headers: Sequence[BatchHeader]) -> bytes:

@@ -49,15 +49,33 @@ def murmur2(keys: pa.Array) -> np.ndarray:
     data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(0, np.uint8)
 
     hashes = _SEED ^ lengths.astype(np.uint32)
-    words = lengths >> 2
-    _mix_short(hashes, data, starts, words)
-    for row in np.flatnonzero(words >= _LONG_WORDS):
-        hashes[row] = _mix_long(int(hashes[row]), data, int(starts[row]), int(words[row]))
-    _mix_tail(hashes, data, starts + (words.astype(np.int64) << 2), lengths & 3)
+    length = int(lengths[0])
+    if length < 4 * _LONG_WORDS and (lengths == length).all():
+        hashes = _mix_equal(hashes, data, int(starts[0]), length)
+    else:
+        words = lengths >> 2
+        _mix_short(hashes, data, starts, words)
+        for row in np.flatnonzero(words >= _LONG_WORDS):
+            hashes[row] = _mix_long(int(hashes[row]), data, int(starts[row]), int(words[row]))
+        _mix_tail(hashes, data, starts + (words.astype(np.int64) << 2), lengths & 3)
 
     hashes ^= hashes >> np.uint32(13)
     hashes *= _M
     hashes ^= hashes >> np.uint32(15)
+    return hashes
+
+
+def _mix_equal(hashes: np.ndarray, data: np.ndarray, start: int, length: int) -> np.ndarray:
+    """Mix in keys that are all of one length: nothing has to be looked for."""
+    count, whole = len(hashes), length & ~3
+    for at in range(0, whole, 4):
+        words = np.ndarray((count,), "<u4", data, start + at, (length,))
+        hashes = hashes * _M ^ _premixed(words)
+    if whole < length:
+        for at in reversed(range(whole, length)):
+            tail = np.ndarray((count,), np.uint8, data, start + at, (length,))
+            hashes = hashes ^ tail.astype(np.uint32) << np.uint32(8 * (at - whole))
+        hashes = hashes * _M
     return hashes
 
 

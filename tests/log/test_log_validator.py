@@ -5,7 +5,7 @@ from hypothesis import given
 
 from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
-from spark_log.errors import InvalidTimestampError, RecordTooLargeError
+from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.log.log_validator import LogValidator, record_sizes
 from tests.log.support import ANY_TIME, file_names, open_log, values
 from tests.record.samples import numbered, record_batch, row, row_lists, rows_of
@@ -21,6 +21,16 @@ def size_of(row):
     items = [(item["key"].encode(), item["value"]) for item in row["headers"] or ()]
     parts = [row["key"], row["value"], *(part for item in items for part in item)]
     return sum(len(part) for part in parts if part is not None)
+
+
+class TestKeys:
+    def test_every_record_of_a_compacted_topic_needs_one(self):
+        rows = [row(key=b"a"), row(key=None)]
+        assert validate(rows, **ANY_TIME).num_rows == 2
+        for policy in ("compact", "compact,delete"):
+            with pytest.raises(InvalidRecordError, match=r"1 of 2 records have no key"):
+                validate(rows, cleanup_policy=policy, **ANY_TIME)
+            assert validate(rows[:1], cleanup_policy=policy, **ANY_TIME).num_rows == 1
 
 
 class TestSizes:

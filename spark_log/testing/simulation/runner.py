@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
+from spark_log.testing.simulation.compaction import COMPACTION_SOUND, simulate_compaction
+from spark_log.testing.simulation.compaction_rules import COMPACTION_RULES
 from spark_log.testing.simulation.group_rules import GROUP_RULES, GROUP_SOUND
 from spark_log.testing.simulation.group_simulation import simulate_group
 from spark_log.testing.simulation.rules import RULES, SOUND
@@ -49,8 +51,9 @@ class Subject:
 SUBJECTS: Final = {
     "log": Subject(simulate, SOUND, RULES, "records"),
     "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
+    "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
 }
-"""By name: a partition's log, and consumer groups."""
+"""By name: a partition's log, consumer groups, and a log that is compacted."""
 
 
 @dataclass(frozen=True, slots=True)
