@@ -50,12 +50,12 @@ def measure(options: argparse.Namespace) -> Report:
             before_mib = peak_mib()
             began = time.perf_counter()
             # As if the delay between two of them had passed.
-            done = compact(
-                log, now_us=now_us + number * 10**10, memory_bytes=options.memory * _MIB
-            )
+            done = compact(log, now_us=now_us + number * 10**10, memory_bytes=options.memory * _MIB)
             took_s = time.perf_counter() - began
             figures += figures_of(f"{name} compaction", done, took_s)
-            figures.append(Figure(f"{name} compaction, peak memory", peak_mib(), "MiB", at_most=512))
+            figures.append(
+                Figure(f"{name} compaction, peak memory", peak_mib(), "MiB", at_most=512)
+            )
             figures.append(Figure(f"{name} compaction, peak before it", before_mib, "MiB"))
     settings = {"records a round": options.records, "keys": options.keys}
     return Report("log_compaction", figures, settings)

@@ -98,7 +98,8 @@ def main(
     }
     results = dict(zip(partitions, plans, strict=True))
     if not dry_run:
-        dirty = sorted((named for named in partitions if dirt[named]), key=dirt.get, reverse=True)
+        dirty = [named for named in partitions if dirt[named]]
+        dirty.sort(key=lambda named: dirt[named], reverse=True)
         with spark_progress(spark, "Cleaning"):
             results |= zip(dirty, run_tasks(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))

@@ -194,7 +194,7 @@ class ProducerState:
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
         """Return the offset at which this very append stands already, None if it does not.
 
-        Of an append of several batches a compaction may have left the last one alone: its end tells.
+        Of several batches a compaction may have left the last one alone: its end tells.
         """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.epoch != append.producer_epoch:

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
-from spark_log.log.cleaner import CleanReport, PartitionCleaner, Step
+from spark_log.log.cleaner import CleanReport, PartitionCleaner
+from spark_log.log.compactor import Step
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
 from spark_log.types import TopicPartition

@@ -40,7 +40,7 @@ def main(
         int, typer.Option(help="How much to show of what led to a failure.", min=1)
     ] = 40,
 ) -> None:
-    """Run a log, compacted or not, or consumer groups on simulated storage; check what they promise.
+    """Run a log, compacted or not, or groups on simulated storage; check what they promise.
 
     Ends with status 1 when something did not hold; each failure names the seed that brings it back.
     """
