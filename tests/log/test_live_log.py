@@ -88,13 +88,13 @@ class TestRewrittenSegments:
             (plain(20), 20, None),
         ]
 
-    def test_the_widest_counts(self):
-        names = [rewritten(0, 9, 9), rewritten(0, 19), rewritten(10, 19, 9), plain(20)]
+    def test_the_widest_of_one_generation_counts(self):
+        names = [rewritten(0, 9), rewritten(0, 19), rewritten(10, 19), plain(20)]
         assert chain(*names) == [(rewritten(0, 19), 0, 20), (plain(20), 20, None)]
 
-    def test_of_equally_wide_ones_the_highest_generation_counts(self):
-        names = [rewritten(0, 19, 2), rewritten(0, 19, 10), rewritten(0, 19, 9)]
-        assert chain(*names) == [(rewritten(0, 19, 10), 0, 20)]
+    def test_the_highest_generation_counts_however_wide_others_are(self):
+        names = [rewritten(0, 9, 10), rewritten(0, 19, 9), rewritten(10, 19, 2)]
+        assert chain(*names) == [(rewritten(0, 9, 10), 0, 10), (rewritten(0, 19, 9), 10, 20)]
 
     def test_the_widest_goes_before_the_one_that_reaches_furthest(self):
         names = [rewritten(0, 19), rewritten(10, 24), plain(25)]
