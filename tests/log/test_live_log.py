@@ -242,10 +242,11 @@ def histories(draw):
                         there.discard(plain(base))
                 for name in covers:
                     wider = any(
-                        b <= name.base_offset
-                        and name.last_offset <= last
-                        and (last - b > name.last_offset - name.base_offset)
-                        for b, last in wide
+                        other.base_offset <= name.base_offset
+                        and name.last_offset <= other.last_offset
+                        and _rank(other) > _rank(name)
+                        for other in covers
+                        if other.log in there
                     )
                     if (wider or name.last_offset < log_start) and draw(st.booleans()):
                         there.discard(name.log)
@@ -261,6 +262,10 @@ def histories(draw):
     return ends, there, log_start, log_end
 
 
+def _rank(name):
+    return name.generation, name.last_offset - name.base_offset
+
+
 def counting_file(offset, names, ends, log_start):
     """The file that counts at an offset, by the words of DESIGN.md, section 5; names and bases."""
     parsed = [name for name in map(SegmentName.parse, names) if name]
@@ -270,7 +275,7 @@ def counting_file(offset, names, ends, log_start):
         if name.last_offset is not None and name.base_offset <= offset <= name.last_offset
     ]
     if covering:
-        return max(covering, key=lambda n: (n.last_offset - n.base_offset, n.generation))
+        return max(covering, key=lambda n: (n.generation, n.last_offset - n.base_offset))
     markers = [marker for marker in map(StartMarker.parse, names) if marker]
     named = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
     base = named.segment_base_offset if offset == log_start else offset
