@@ -68,7 +68,10 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
         cut = replace(cut, base_sequence=sequence_after(header.base_sequence, skipped))
     times_us = times_us_of(records)
     if len(times_us):
-        cut = replace(cut, base_timestamp_us=int(times_us[0]), max_timestamp_us=int(times_us.max()))
+        # With a delete horizon that is what stands in the place of the first timestamp.
+        has_horizon = header.attributes & header.DELETE_HORIZON_BIT
+        first_us = header.base_timestamp_us if has_horizon else int(times_us[0])
+        cut = replace(cut, base_timestamp_us=first_us, max_timestamp_us=int(times_us.max()))
     return replace(cut, crc32c=batch_crc32c(cut, records))
 
 

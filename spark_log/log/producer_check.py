@@ -143,7 +143,7 @@ class ProducerCheck:
         for producer_id, entry in self._said.items():
             is_gone = self._may_expire(entry.appended_us, self._rewritten_us) or (
                 # A compaction left its batches out, since it has written others behind this.
-                not entry.runs or entry.runs[-1].end_offset <= self._compacted_to
+                bool(entry.runs) and entry.runs[-1].end_offset <= self._compacted_to
             )
             if (producer_id, entry.epoch) not in self._seen and not is_gone:
                 self._note(producer_id, f"wrote nothing in epoch {entry.epoch}")

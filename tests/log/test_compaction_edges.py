@@ -377,6 +377,19 @@ class TestTheLogsStart:
         assert keys(log) == [(3, b"a"), (4, b"z"), (5, b"c"), (6, b"y")]
         assert problems(log) == []
 
+    def test_in_a_batch_of_tombstones_lets_them_live_their_time(self, log, clock):
+        append(log, (b"a", None), (b"b", None), (b"c", b""))
+        append(log, (b"z", b""))
+        compacted(log)
+        move_log_start(log, 1)
+        clock.advance_ms(SETTLED_MS)
+        append(log, (b"y", b""))
+        assert compacted(log).tombstones_removed == 0
+        assert keys(log)[0] == (1, b"b")
+        clock.advance_ms(log.config.delete_retention_ms - SETTLED_MS)
+        append(log, (b"x", b""))
+        assert compacted(log).tombstones_removed == 1
+
     def test_is_all_that_the_next_one_has_to_cover(self, store, log, clock):
         """What a compaction wrote from before the start on is freed as well."""
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))

@@ -88,13 +88,13 @@ class TestRewrittenSegments:
             (plain(20), 20, None),
         ]
 
-    def test_the_widest_counts(self):
-        names = [rewritten(0, 9, 9), rewritten(0, 19), rewritten(10, 19, 9), plain(20)]
+    def test_the_widest_of_one_generation_counts(self):
+        names = [rewritten(0, 9), rewritten(0, 19), rewritten(10, 19), plain(20)]
         assert chain(*names) == [(rewritten(0, 19), 0, 20), (plain(20), 20, None)]
 
-    def test_of_equally_wide_ones_the_highest_generation_counts(self):
-        names = [rewritten(0, 19, 2), rewritten(0, 19, 10), rewritten(0, 19, 9)]
-        assert chain(*names) == [(rewritten(0, 19, 10), 0, 20)]
+    def test_the_highest_generation_counts_however_wide_others_are(self):
+        names = [rewritten(0, 9, 10), rewritten(0, 19, 9), rewritten(10, 19, 2)]
+        assert chain(*names) == [(rewritten(0, 9, 10), 0, 10), (rewritten(0, 19, 9), 10, 20)]
 
     def test_the_widest_goes_before_the_one_that_reaches_furthest(self):
         names = [rewritten(0, 19), rewritten(10, 24), plain(25)]
@@ -242,10 +242,11 @@ def histories(draw):
                         there.discard(plain(base))
                 for name in covers:
                     wider = any(
-                        b <= name.base_offset
-                        and name.last_offset <= last
-                        and (last - b > name.last_offset - name.base_offset)
-                        for b, last in wide
+                        other.base_offset <= name.base_offset
+                        and name.last_offset <= other.last_offset
+                        and _rank(other) > _rank(name)
+                        for other in covers
+                        if other.log in there
                     )
                     if (wider or name.last_offset < log_start) and draw(st.booleans()):
                         there.discard(name.log)
@@ -261,6 +262,10 @@ def histories(draw):
     return ends, there, log_start, log_end
 
 
+def _rank(name):
+    return name.generation, name.last_offset - name.base_offset
+
+
 def counting_file(offset, names, ends, log_start):
     """The file that counts at an offset, by the words of DESIGN.md, section 5; names and bases."""
     parsed = [name for name in map(SegmentName.parse, names) if name]
@@ -270,7 +275,7 @@ def counting_file(offset, names, ends, log_start):
         if name.last_offset is not None and name.base_offset <= offset <= name.last_offset
     ]
     if covering:
-        return max(covering, key=lambda n: (n.last_offset - n.base_offset, n.generation))
+        return max(covering, key=lambda n: (n.generation, n.last_offset - n.base_offset))
     markers = [marker for marker in map(StartMarker.parse, names) if marker]
     named = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
     base = named.segment_base_offset if offset == log_start else offset
