@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate simulate-groups bench-log
+.PHONY: help venv java demo test test-long check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate simulate-groups bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,8 +11,14 @@ help: ## List the targets
 demo: java venv ## Send the flights of 2013 through a log and replay some of them (a root under .demo)
 	@$(BIN)/python jobs/demo.py
 
+# Files in the order of tests/conftest.py: the longest first.
+TOGETHER = -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
+
 test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
-	@$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest $(TOGETHER) -m "not long" $(ARGS)
+
+test-long: java venv s3-server ## Run the tests that take minutes: campaigns of kills, a cluster that loses an executor
+	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
 
 test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
 	@sh conf/build-store-servers.sh gcs azure

@@ -29,6 +29,7 @@ from spark_log.datasource.job import (
     Destination,
     Report,
     Sink,
+    SinkOption,
     connection_options,
     job_session,
     spark_progress,
@@ -93,13 +94,7 @@ def main(
         int | None,
         typer.Option(min=1, help="About how many records a batch has at most. [default: all]"),
     ] = None,
-    sink_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="For the file system of a Delta table. Repeatable. [default: those of the root]",
-        ),
-    ] = None,
+    sink_option: SinkOption = None,
     consumer_props: Annotated[
         list[str] | None,
         typer.Option(

@@ -31,6 +31,7 @@ from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource.job import (
     Report,
+    SinkOption,
     connection_options,
     instant,
     job_session,
@@ -92,21 +93,15 @@ def main(
         int,
         typer.Option(min=1, help="About how many records a step has: what a kill costs at most."),
     ] = 10_000_000,
-    sink_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="For the file system of a Delta table. Repeatable. [default: those of the root]",
-        ),
-    ] = None,
+    sink_option: SinkOption = None,
 ) -> None:
     """Let records that a log holds pass through a function, exactly once."""
     report = Report("reprocessed")
     function = _transform(transform)
     begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
     connection = connection_options(root.url, root.storage_options)
-    options = connection | {"subscribe": ",".join(topics), "endingOffsets": ending_offsets}
-    options |= (
+    reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
+    whole_range = {"endingOffsets": ending_offsets} | (
         {"startingOffsets": starting_offsets}
         if begin is None
         else {
@@ -114,8 +109,6 @@ def main(
             "startingOffsetsByTimestampStrategy": "latest",  # partitions that end before it
         }
     )
-    if headers:
-        options["includeHeaders"] = "true"
     cluster = root.cluster()
     target: Target
     if to is To.DELTA:
@@ -136,10 +129,13 @@ def main(
         "--ending-offsets": ending_offsets,
     }
     work = Reprocessing(
-        target, name, settings, parse_read_options(options, is_stream=False), cluster.clock
+        target,
+        name,
+        settings,
+        parse_read_options(reads | whole_range, is_stream=False),
+        cluster.clock,
     )
     spark = job_session("reprocess")
-    reads = {key: value for key, value in options.items() if not key.startswith("starting")}
 
     def results_of(starts: Offsets, ends: Offsets) -> DataFrame:
         ranges = {

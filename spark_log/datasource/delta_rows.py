@@ -11,8 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from spark_log.errors import AlreadyExistsError, InvalidOptionError
+from spark_log.errors import AlreadyExistsError, InvalidOptionError, StorageError
 from spark_log.storage import Store
 
 LOG_DIRECTORY: Final = "_delta_log"
@@ -45,6 +46,20 @@ def columns(*, is_binary: bool) -> dict[str, str]:
 def arrow_schema(wanted: Mapping[str, str]) -> pa.Schema:
     """Return the columns as Arrow's."""
     return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in wanted.items()])
+
+
+def open_table(store: Store) -> DeltaTable | None:
+    """Return the table that a store's root is, as it is now; None where there is none.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        return DeltaTable(store.directory_url(""), storage_options=store.delta_options())
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise StorageError(f"{store.url} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def make_table(store: Store, wanted: Mapping[str, str]) -> None:

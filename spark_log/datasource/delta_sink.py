@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError as DeltaCommitFailedError
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from spark_log.datasource.delta_rows import (
     LOG_DIRECTORY,
@@ -36,6 +36,7 @@ from spark_log.datasource.delta_rows import (
     check_table,
     columns,
     make_table,
+    open_table,
 )
 from spark_log.datasource.splits import LogSplit
 from spark_log.errors import StorageError
@@ -182,13 +183,10 @@ class DeltaSink:
         Raises:
             StorageError: it cannot be read.
         """
-        store = self._store()
-        try:
-            return DeltaTable(store.directory_url(""), storage_options=store.delta_options())
-        except TableNotFoundError as error:
-            raise StorageError(f"{self.url} is gone: there is no Delta table") from error
-        except (DeltaError, OSError) as error:
-            raise StorageError(f"{self.url} cannot be read: {_line(error)}") from error
+        table = open_table(self._store())
+        if table is None:
+            raise StorageError(f"{self.url} is gone: there is no Delta table")
+        return table
 
     def position(self, table: DeltaTable, topic_id: str, partition: int) -> int | None:
         """Return the next offset that a table wants of a partition; None for none."""

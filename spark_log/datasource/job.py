@@ -27,6 +27,15 @@ from spark_log.storage import StorageOptions
 
 _POLL_S = 0.2
 
+SinkOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="For the file system of a Delta table. Repeatable. [default: those of the root]",
+    ),
+]
+"""Storage options of a Delta table that a job writes to; None for those of the root."""
+
 
 class Sink(StrEnum):
     """Where records read from the log go."""

@@ -13,23 +13,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol, Self
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame
 
 from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.memberless_commits import MemberlessCommits
+from spark_log.datasource.delta_rows import open_table
 from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.offsets import format_offsets, parse_offsets
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_limits import count_offsets, limit_rate
-from spark_log.errors import InvalidOptionError, StorageError
+from spark_log.errors import InvalidOptionError
 from spark_log.metadata import Cluster
 from spark_log.storage import StorageOptions, open_store
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _KEY: Final = "spark_log.reprocess"
+_NEWEST_COMMITS: Final = 20
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -186,14 +186,15 @@ class DeltaTarget:
 
     def progress(self, name: str) -> Progress | None:
         """See `Target.progress`: from the commit of the run's last step."""
-        table = self._table()
+        table = open_table(open_store(self.path, self.storage_options))
         step = None if table is None else table.transaction_version(_app_id(name))
         if table is None or step is None:
             return None
-        for commit in table.history():
-            found = Progress.from_json(_user_metadata(commit))
-            if found is not None and (found.name, found.step) == (name, step):
-                return found
+        for limit in (_NEWEST_COMMITS, None):  # a run's last step is hardly far behind
+            for commit in table.history(limit):
+                found = Progress.from_json(_user_metadata(commit))
+                if found is not None and (found.name, found.step) == (name, step):
+                    return found
         raise InvalidOptionError(
             f"step {step} of the run {name!r} is in the Delta table {self.path}, but the commit "
             f"that tells how far it came is not in its history any more; begin another run by "
@@ -217,16 +218,6 @@ class DeltaTarget:
         found = self.progress(progress.name)
         if found is None or found.token != progress.token:
             raise _other_run(progress.name)
-
-    def _table(self) -> DeltaTable | None:
-        store = open_store(self.path, self.storage_options)
-        try:
-            return DeltaTable(store.directory_url(""), storage_options=store.delta_options())
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError) as error:
-            message = " ".join(str(error).split())
-            raise StorageError(f"the Delta table {self.path} cannot be read: {message}") from error
 
 
 class TopicTarget:

@@ -15,7 +15,7 @@ from spark_log.metadata import Cluster
 from spark_log.testing.standalone import StandaloneCluster
 from tests.datasource.streams import append
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PARTITIONS, SIZE = 4, 1_000
 _JOB = Path(__file__).with_name("members_job.py")

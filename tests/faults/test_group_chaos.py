@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.group_campaign import GroupCampaign
 
+pytestmark = pytest.mark.long
+
 DURATION_S = os.environ.get("FAULTS_SECONDS")
 """How long the group is afflicted in each of the tests. Ten minutes on its members' clock:
 

@@ -19,7 +19,7 @@ from spark_log.metadata import Cluster
 from tests.faults import streaming_copy_job as job
 from tests.faults.spark_driver import START_S, fill, kill, records, start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 _KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "1"))
 _PARTITIONS = 3

@@ -330,18 +330,22 @@ class TestCreateRoot:
         with FaultyProxy(unsigned_server.endpoint_url) as proxy:
             options = {**unsigned_server.storage_options, "endpoint_url": proxy.url}
             store = open_store(unsigned_server.new_bucket(), options)
-            came = Counter()
-            written = defaultdict(threading.Event)
+            came = Counter()  # the first name is tried alone, the next one by several at once
+            written, came_twice = defaultdict(threading.Event), threading.Event()
 
             def rule(request):
                 if request.method != "PUT" or not request.is_conditional:
                     return "pass"
                 came[request.path] += 1
+                if len(came) > 1 and came[request.path] > 1:
+                    came_twice.set()
                 return "pass" if written[request.path].is_set() else "ignore condition"
 
             real = proxy._forward
 
             def forward(request, without=()):
+                if request.method == "PUT" and request.is_conditional and len(came) > 1:
+                    assert came_twice.wait(60)
                 answer = real(request, without)
                 if request.method == "PUT":
                     written[request.path].set()
