@@ -22,7 +22,7 @@ from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.cluster_cleaning import CleanWork, run_tasks
 from spark_log.datasource.job import Report, job_session, spark_progress
-from spark_log.log.compactor import DEDUPE_BUFFER_BYTES
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.topic_deletion import finish_deletions
 from spark_log.types import TopicPartition
 
@@ -66,7 +66,7 @@ def main(
     dedupe_buffer_size: Annotated[
         int,
         typer.Option(
-            min=1_048_576,
+            min=MIN_DEDUPE_BUFFER_BYTES,
             help="Bytes of memory of each compaction for keys (log.cleaner.dedupe.buffer.size).",
         ),
     ] = DEDUPE_BUFFER_BYTES,

@@ -650,7 +650,7 @@ def _keys_of(model: type[ConfigModel]) -> Iterator[ConfigKey]:
 
 
 def _type_name(field: FieldInfo) -> str:
-    names = {bool: "boolean", int: "int"}
+    names = {bool: "boolean", int: "int", float: "double"}
     annotation: Any = field.annotation
     return "list" if get_origin(annotation) is tuple else names.get(annotation, "string")
 

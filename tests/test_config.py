@@ -30,7 +30,7 @@ class TestTable:
     def test_every_key_says_what_it_means_takes_and_is_by_default(self, model, key):
         assert len(key.doc) > 20
         assert key.doc.endswith(".")
-        assert key.type in ("int", "string", "boolean", "list")
+        assert key.type in ("int", "double", "string", "boolean", "list")
         assert key.name == key.name.lower()
         assert "_" not in key.name
         default = model.parse({}).dotted()[key.name]
@@ -45,6 +45,11 @@ class TestTable:
             "retention.bytes": -1,
             "merge.tail.segments": 128,
             "merge.compression.type": "producer",
+            "cleanup.policy": ("delete",),
+            "min.cleanable.dirty.ratio": 0.5,
+            "min.compaction.lag.ms": 0,
+            "max.compaction.lag.ms": 2**63 - 1,
+            "delete.retention.ms": 86_400_000,
             "index.interval.bytes": 4_096,
             "max.message.bytes": 1_048_588,
             "message.timestamp.type": "CreateTime",

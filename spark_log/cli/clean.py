@@ -1,4 +1,4 @@
-"""``spark-log clean``: retention, merging and deleting files, without Spark."""
+"""``spark-log clean``: retention, merging, compaction and deleting files, without Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spark_log.cli.progress import count_progress
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log.cleaner import CleanReport
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.log.throttle import Throttle
 from spark_log.metadata.cluster_cleaner import CleanedPartition, ClusterCleaner
 
@@ -23,6 +24,8 @@ _COLUMNS = {
     "expired_segments": "Expired",
     "merged_segments": "Merged",
     "merged_into": "Into",
+    "compacted_records": "Compacted records",
+    "kept_records": "Kept",
     "deleted_files": "Deleted files",
     "deleted_bytes": "Freed bytes",
     "segments": "Segments",
@@ -53,14 +56,22 @@ def clean(
         typer.Option(
             "--max-bytes-per-second",
             metavar="N",
-            help="Read and written together, by merging. [default: no limit]",
+            help="Read and written together (cleaner.io.max.bytes.per.second). [default: no limit]",
         ),
     ] = None,
+    dedupe_buffer_size: Annotated[
+        int,
+        typer.Option(
+            "--dedupe-buffer-size",
+            metavar="BYTES",
+            help="Memory of a compaction for keys (log.cleaner.dedupe.buffer.size).",
+        ),
+    ] = DEDUPE_BUFFER_BYTES,
 ) -> None:
-    """Apply retention, merge small segments, delete files that nobody needs any more.
+    """Keep topics small: retention, merging, compaction.
 
-    May run while others write and read, twice at once, and be stopped at any time. Exit status:
-    0 done, 1 a partition could not be cleaned.
+    Files that nobody needs any more are deleted. May run while others write and read, twice at
+    once, and be stopped at any time. Exit status: 0 done, 1 a partition could not be cleaned.
     """
     if bool(topic) == all_topics:
         raise InvalidConfigurationError("which topics? Give their names, or --all-topics")
@@ -68,12 +79,17 @@ def clean(
         raise InvalidPartitionsError("partitions are numbered from 0")
     if max_bytes_per_second is not None and max_bytes_per_second <= 0:
         raise InvalidConfigurationError("--max-bytes-per-second is above 0")
+    if dedupe_buffer_size < MIN_DEDUPE_BUFFER_BYTES:
+        raise InvalidConfigurationError(
+            f"--dedupe-buffer-size is {MIN_DEDUPE_BUFFER_BYTES} at least, one MiB"
+        )
     cleaner = ClusterCleaner(
         root.cluster(),
         None if all_topics else list(dict.fromkeys(topic or ())),
         sorted(set(partition)) if partition else None,
         dry_run=dry_run,
         step=Throttle(max_bytes_per_second or math.inf),
+        dedupe_buffer_bytes=dedupe_buffer_size,
     )
     cleaned: list[CleanedPartition] = []
     with count_progress("Cleaning", len(cleaner)) as show:
@@ -117,6 +133,8 @@ def _document(cleaned: CleanedPartition) -> dict[str, object]:
         **key,
         "expired_bytes": report.expired_bytes,
         "merged_bytes": report.merged_bytes,
+        "compacted_bytes": report.compacted_bytes,
+        "tombstones_removed": report.tombstones_removed,
         "waiting_segments": report.waiting_segments,
         "future_timestamp_us": report.future_us,
         **{name: getattr(report, name) for name in _COLUMNS},

@@ -47,6 +47,9 @@ Step = Callable[[int], None]
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
 
+MIN_DEDUPE_BUFFER_BYTES = 1_048_576
+"""Less takes more passes than it saves memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
 from spark_log.log.cleaner import CleanReport, PartitionCleaner
-from spark_log.log.compactor import Step
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, Step
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
 from spark_log.types import TopicPartition
@@ -42,6 +42,7 @@ class ClusterCleaner:
         *,
         dry_run: bool = False,
         step: Step = lambda done_bytes: None,
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     ) -> None:
         """Find out which partitions are meant.
 
@@ -51,6 +52,7 @@ class ClusterCleaner:
             partitions: only these numbers; None for all.
             dry_run: tell what there is to do, and do nothing.
             step: see `PartitionCleaner`.
+            dedupe_buffer_bytes: likewise.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic, or it has no such partition.
@@ -69,6 +71,7 @@ class ClusterCleaner:
         self._is_whole = topics is None and partitions is None
         self._dry_run = dry_run
         self._step = step
+        self._dedupe_buffer_bytes = dedupe_buffer_bytes
 
     def __len__(self) -> int:
         """Return how many partitions are meant."""
@@ -77,7 +80,9 @@ class ClusterCleaner:
     def clean(self) -> Iterator[CleanedPartition]:
         """Clean one partition after the other."""
         for partition, log in self._logs.items():
-            cleaner = PartitionCleaner(log, step=self._step)
+            cleaner = PartitionCleaner(
+                log, step=self._step, dedupe_buffer_bytes=self._dedupe_buffer_bytes
+            )
             try:
                 report = cleaner.plan() if self._dry_run else cleaner.clean()
             except (StorageError, CorruptRecordError) as error:

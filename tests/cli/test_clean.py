@@ -39,7 +39,7 @@ class TestClean:
         outcome = shell("clean", "weather")
         assert (outcome.status, outcome.err) == (0, "")
         assert outcome.lines[0].split()[:2] == ["TOPIC", "PARTITION"]
-        assert outcome.lines[1].split()[:5] == ["weather", "0", "0", "10", "1"]
+        assert outcome.lines[1].split()[:7] == ["weather", "0", "0", "10", "1", "0", "0"]
         assert values(root) == before
         assert SegmentName(0, 9, 1).log in [path.name for path in segment_files(root, "weather")]
 
@@ -68,6 +68,16 @@ class TestClean:
         document = shell("clean", "weather", "--json").document
         (partition,) = document["partitions"]
         assert (partition["expired_segments"], partition["log_start_offset"]) == (10, 10)
+
+    def test_compacts(self, shell, root):
+        compacted = ConfigResource("topic", "weather", {"cleanup.policy": "compact"})
+        Admin(root).alter_configs([compacted])
+        for number in range(3):
+            append(root, "weather", b"new:%d" % number, key=b"k")
+        document = shell("clean", "weather", "--json").document
+        (partition,) = document["partitions"]
+        assert (partition["compacted_records"], partition["kept_records"]) == (12, 1)
+        assert values(root) == [b"new:1", b"new:2"]
 
     def test_goes_on_where_a_partition_is_damaged(self, shell, root):
         path = segment_files(root, "weather")[3]
@@ -124,6 +134,7 @@ class TestMistakes:
             (("weather", "--partition", "7"), "no partition 7"),
             (("weather", "--partition", "-1"), "numbered from 0"),
             (("weather", "--max-bytes-per-second", "0"), "above 0"),
+            (("weather", "--dedupe-buffer-size", "5000"), "1048576 at least"),
         ],
     )
     def test_are_told_in_one_line(self, shell, arguments, message):

@@ -6,6 +6,7 @@ from spark_log import __version__
 from tests.cli.support import spark_log_process
 
 COMMANDS = [
+    "clean",
     "configs",
     "console-consumer",
     "console-producer",

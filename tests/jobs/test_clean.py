@@ -19,10 +19,11 @@ NOW_US = time.time_ns() // 1000
 
 @pytest.fixture
 def root(tmp_path):
-    """A topic with many small segments, one whose records are old, and one that is compacted."""
+    """A topic with many small segments, one of old records, a compacted one, and a deleted one."""
     url = str(tmp_path / "root")
+    admin = Admin(url)
     none = {"merge.tail.segments": "0", "file.delete.delay.ms": "0"}
-    Admin(url).create_topics(
+    admin.create_topics(
         [
             NewTopic("small", 2, topic_configs=none),
             NewTopic("old", topic_configs=none | {"retention.ms": "3600000"}),
@@ -34,34 +35,41 @@ def root(tmp_path):
         for number in range(count):
             log_of(url, topic).append(records([number], [NOW_US]))
     fill(url, "old", 0, range(10), segments=2)  # of 2013
-    fill(url, "gone", 0, range(10))
+    late = log_of(url, "gone")
+    admin.delete_topics(["gone"])
+    late.append(records([0]))  # by a writer that has not heard of it
     return url
 
 
 def segments(root, topic, partition=0):
-    log = log_of(root, topic, partition)
-    return len(log.observe().live.segments)
+    return len(log_of(root, topic, partition).observe().live.segments)
+
+
+def rows(root, topic):
+    return [row for batch in log_of(root, topic).scan(0) for row in batch.records.to_pylist()]
 
 
 def test_cleans_every_partition_of_a_root(submit, root):
     planned = report(submit("clean.py", "--root", root, "--dry-run", "--json"))
-    assert (planned["partitions"], planned["dirty"]) == (5, 3)
+    assert (planned["partitions"], planned["dirty"]) == (4, 3)
+    assert planned["deleted_topics"] == 1
     assert segments(root, "small") == 20, "a dry run does nothing"
 
     done = report(submit("clean.py", "--root", root, "--json"))
     assert (done["expired_segments"], done["merged_segments"] >= 20) == (2, True)
     assert (done["compacted_records"], done["kept_records"]) == (19, 1)
-    assert segments(root, "small") == 1
-    assert len(list(log_of(root, "small").scan(0))) > 0
+    assert segments(root, "small") < 20
+    assert [row["value"] for row in rows(root, "small")] == [b"%d" % each for each in range(20)]
     assert log_of(root, "old").log_start_offset() == 10
-    (table,) = {row["key"] for batch in log_of(root, "table").scan(0) for row in rows_of(batch)}
-    assert table == b"k"
-    failed = {each["partition"]: each.get("error") for each in done["by_partition"]}
-    assert not any(failed.values())
+    assert [row["value"] for row in rows(root, "table")] == [b"18", b"19"], (
+        "the newest is kept as it is"
+    )
+    assert done["deleted_topics"] == 1
+    assert not any("error" in each for each in done["by_partition"])
 
-
-def rows_of(batch):
-    return batch.records.to_pylist()
+    again = report(submit("clean.py", "--root", root, "--json"))
+    assert (again["expired_segments"], again["merged_segments"]) == (0, 0)
+    assert (again["compacted_records"], again["deleted_topics"]) == (0, 0)
 
 
 def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tmp_path):
