@@ -85,6 +85,7 @@ class KafkaBroker:
         self._stack = ExitStack()
         self._java: list[str] = []
         self.bootstrap_servers = ""
+        self.data_directory = Path()
 
     def __enter__(self) -> Self:
         """Start the broker and wait until it takes connections.
@@ -100,7 +101,8 @@ class KafkaBroker:
             home = Path(stack.enter_context(temporary))
             port, controller_port = _free_ports(2)
             properties = home / "server.properties"
-            properties.write_text(_server_properties(home / "data", port, controller_port))
+            self.data_directory = home / "data"
+            properties.write_text(_server_properties(self.data_directory, port, controller_port))
             self._format(properties)
             self._start(properties, home / "broker.log", port, stack)
             self.bootstrap_servers = f"127.0.0.1:{port}"

@@ -28,7 +28,11 @@ _FILE_BYTES = 100 << 20  # below spark.sql.files.maxPartitionBytes, so that a fi
 
 
 def session(
-    extra_packages: Sequence[str] = (), *, jars: Sequence[Path] = (), app_name: str = "benchmarks"
+    extra_packages: Sequence[str] = (),
+    *,
+    jars: Sequence[Path] = (),
+    app_name: str = "benchmarks",
+    extra_settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a quiet ``local[2]`` session; every peer of a run shares it.
 
@@ -39,6 +43,7 @@ def session(
         extra_packages: Maven coordinates for ``spark.jars.packages``.
         jars: Files for ``spark.jars``.
         app_name: Spark's name for it.
+        extra_settings: Of Spark.
     """
     settings = {
         "spark.ui.enabled": "false",
@@ -53,6 +58,7 @@ def session(
         settings["spark.jars.packages"] = ",".join(extra_packages)
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
+    settings |= extra_settings or {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName(app_name)
     for key, value in settings.items():

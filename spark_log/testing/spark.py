@@ -18,6 +18,12 @@ from pyspark.sql import SparkSession
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """The jar that fits delta-spark 4.4.0 on pyspark 4.2; 4.4.1 is on PyPI without its jar."""
 
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -33,11 +39,8 @@ def local_session(directory: Path) -> SparkSession:
     The first one on a machine fetches Delta's jars with Spark's Ivy.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
+    settings = DELTA_SETTINGS | {
         "spark.jars.packages": DELTA_PACKAGE,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
