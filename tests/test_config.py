@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from spark_log.config import (
     MODELS,
+    ClientQuotaConfig,
     ConsumerConfig,
     GroupConfig,
     ProducerConfig,
@@ -32,7 +33,7 @@ class TestTable:
         assert key.doc.endswith(".")
         assert key.type in ("int", "string", "boolean", "list")
         assert key.name == key.name.lower()
-        assert "_" not in key.name
+        assert ("_" in key.name) == (model is ClientQuotaConfig)  # as in Kafka
         default = model.parse({}).dotted()[key.name]
         assert key.default == ("" if default is None else f"`{to_text(default)}`")
 
@@ -101,6 +102,10 @@ class TestTable:
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
+        }
+        assert ClientQuotaConfig.parse({}).dotted() == {
+            "producer_byte_rate": 2**63 - 1,
+            "consumer_byte_rate": 2**63 - 1,
         }
         assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
 

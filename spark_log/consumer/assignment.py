@@ -187,6 +187,7 @@ class Assignment:
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
             return
         self._metadata_due_ms = now_ms + self._config.metadata_max_age_ms
+        self._fetcher.keep_quota(image.client_quota(self._config.client_id).consumer_byte_rate)
         if self.subscription.is_subscribed:
             self._rebalance(image, now_ms)
             return
