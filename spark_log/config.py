@@ -244,7 +244,8 @@ class TopicConfig(ConfigModel):
         le=_LONG_MAX,
         description="How long a file that is no longer part of the log is kept for readers that "
         "still use it. Half of it is how long a writer may take between observing the log's end "
-        "and having its append confirmed without looking again.",
+        "and having its append confirmed without looking again. After it was lowered wait for "
+        "`metadata.max.age.ms` before the next cleaning: until then those who read rely on more.",
     )
     flush_on_append: bool = Field(
         default=True,

@@ -139,6 +139,15 @@ class Fetcher:
             self._forget(cursor, offset)
             self._enqueue(cursor)
 
+    def renew(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Go on with a handle that knows the topic's settings as they are now."""
+        with self._changed:
+            cursor = self._cursors.get(partition)
+            if cursor is not None:
+                cursor.log = log
+                cursor.version += 1  # what is just being read with the other one is read again
+                self._enqueue(cursor)
+
     def pause(self, partition: TopicPartition) -> None:
         """Hand out and fetch nothing of a partition; what waits of it is kept."""
         with self._changed:

@@ -66,6 +66,10 @@ class TopicGoneError(Exception):
     """The topic was deleted: what was appended to it belongs to nobody."""
 
 
+class DelayLoweredError(UnknownOutcomeError):
+    """Names are freed sooner than the append reckoned with: its place may not be its own."""
+
+
 class PartitionAppender:
     """Appends deliveries; for any number of threads, each with another partition."""
 
@@ -89,7 +93,8 @@ class PartitionAppender:
                 to make of it.
         """
         self._check_root()
-        appended = self._append(queue.log or self._open(queue), delivery, producer)
+        log = queue.log or self._open(queue)
+        appended = self._append(log, delivery, producer)
         if appended.info is None:
             return appended
         try:
@@ -104,6 +109,13 @@ class PartitionAppender:
             with suppress(Exception):  # what the append made anew; nobody can find it
                 self._cluster.store.delete_directory(queue.route.topic.directory)
             raise TopicGoneError
+        if image.topic(queue.topic).overrides != queue.route.topic.overrides:
+            delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
+            if delay_ms < log.config.file_delete_delay_ms:
+                raise DelayLoweredError(
+                    f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
+                    f"{delay_ms} while it was appended; whether it is in the log is looked up"
+                )
         return replace(appended, image=image)
 
     def bytes_per_second(self, image: MetadataImage) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from spark_log.clock import Clock
@@ -23,6 +24,7 @@ from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.partition_appender import (
     Appended,
+    DelayLoweredError,
     PartitionAppender,
     TopicGoneError,
     unknown_topic,
@@ -221,6 +223,9 @@ class Sender:
         delivery.error = error
         if isinstance(error, UnknownOutcomeError):
             delivery.is_unknown = True
+        if isinstance(error, DelayLoweredError):
+            with suppress(SparkLogError, OSError):
+                self._refresh(queue.topic)
         if isinstance(error, OutOfOrderSequenceError) and not delivery.is_unknown:
             # The log has lost what came before, or forgot it. Nothing of this one is in it: it
             # may begin a new epoch (as `TransactionManager.requestIdempotentEpochBump` does).
