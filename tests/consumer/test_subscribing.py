@@ -247,8 +247,8 @@ class TestSettingsThatChange:
         assert read_values(consumer, 7) == numbered(2, 9)
         log = consumer._fetcher._cursors[T0].log
         assert log.config.file_delete_delay_ms == 500
-        clock.advance_ms(1000)
         append(root, numbered(9, 12))
+        clock.advance_ms(1000)
         assert read_values(consumer, 3) == numbered(9, 12)
         assert consumer._fetcher._cursors[T0].log is log
 
