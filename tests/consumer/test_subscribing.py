@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import threading
 import weakref
+from functools import partial
 
 import pytest
 
@@ -32,6 +33,7 @@ from tests.consumer.support import (
     THREE,
     Notes,
     append,
+    log_of,
     numbered,
     poll_until,
     read_values,
@@ -258,12 +260,19 @@ class TestSettingsThatChange:
         for start in range(0, 200, 2):
             append(root, numbered(start, start + 2))
         consumer = open_consumer("t", max_partition_fetch_bytes=1, fetch_max_bytes=1)
-        found = []
+        found, begun = [], []
         while len(found) < 200:
             found += read_values(consumer, 1, max_records=3)
-            log = consumer._cluster.partition_log(consumer._cluster.topic("t"), 0)
+            log = log_of(root)
+            log.read_on = partial(noted, begun, log.read_on)
             consumer._fetcher.renew(T0, log)
         assert found == numbered(0, 200)
+        assert begun[0] < 100
+
+
+def noted(begun, read_on, offset, **more):
+    begun.append(offset)
+    return read_on(offset, **more)
 
 
 class TestARootThatGoesAway:

@@ -31,6 +31,17 @@ def send(producer, records=100, topic="weather", **more):
     return [producer.send(topic, b"%0100d" % number, **more) for number in range(records)]
 
 
+def wait_until_asleep(producer):
+    """Return when the thread that waits for what is due sleeps until the pause is over."""
+    accumulator = producer._accumulator
+    for _ in range(30_000):
+        with accumulator.lock:
+            if accumulator.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
+                return
+        threading.Event().wait(0.001)
+    raise AssertionError("it never slept")
+
+
 def throttle_ms(producer):
     metrics = producer.metrics()["producer-metrics"]
     return metrics["produce-throttle-time-avg"], metrics["produce-throttle-time-max"]
@@ -98,6 +109,16 @@ class TestPauses:
             clock.advance_ms(1_000)
         assert waiting.result(0).offset == 0
         assert not all(batch.is_done for batch in producer._accumulator.unfinished())
+
+    def test_nobody_is_woken_for_what_has_to_wait(self, root, clock):
+        limit(root, 1)
+        producer = by_hand(root, clock, client_id="loader", linger_ms=0)
+        send(producer)
+        assert producer.run_once()
+        accumulator = producer._accumulator
+        accumulator.leader_wakes_ms = accumulator.held_until_ms
+        send(producer, topic="flights")
+        assert accumulator.leader_wakes_ms == accumulator.held_until_ms
 
     def test_who_has_none_does_not_wait(self, root, clock):
         limit(root, 1, client_id="another")
@@ -177,9 +198,14 @@ class TestChanges:
         run(producer, clock, until_ms=3_100)
         assert waiting.done()
 
-    def test_it_goes_on_waiting_where_the_metadata_cannot_be_read(self, root, clock, caplog):
+    @pytest.mark.parametrize("metadata_max_age_ms", [0, 1_000])
+    def test_it_goes_on_waiting_where_the_metadata_cannot_be_read(
+        self, root, clock, caplog, metadata_max_age_ms
+    ):
+        """And looks once a second, at most."""
         limit(root, 1)
-        producer = by_hand(root, clock, client_id="loader", metadata_max_age_ms=1_000)
+        config = {"client_id": "loader", "metadata_max_age_ms": metadata_max_age_ms}
+        producer = by_hand(root, clock, **config)
         send(producer)
         run(producer, clock, until_ms=10)
         (waiting,) = send(producer, 1)
@@ -195,6 +221,17 @@ class TestChanges:
         assert not waiting.done()
         assert len(looks) == 5
         assert "the quota cannot be looked at just now: away" in caplog.text
+
+    def test_who_sleeps_is_woken_when_another_thread_has_looked(self, root):
+        limit(root, 1)
+        producer = Producer(root, client_id="loader", linger_ms=0)
+        producer.send("weather", b"x" * 100_000).result(30)
+        waiting = producer.send("weather", b"y")
+        wait_until_asleep(producer)
+        limit(root, None)
+        producer._router.refresh("weather")
+        assert waiting.exception(30) is None
+        producer.close()
 
     def test_with_threads_who_waits_goes_on_as_soon_as_it_has_looked(self, root):
         limit(root, 1)
