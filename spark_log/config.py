@@ -97,6 +97,11 @@ class ConfigModel(BaseModel):
         """Return the table of this model's keys, by Kafka name."""
         return {key.name: key for key in _keys_of(cls)}
 
+    @classmethod
+    def key_name(cls, text: str) -> str:
+        """Return the Kafka name of a key that may be given as a keyword argument."""
+        return text.replace("_", ".")
+
     def dotted(self) -> dict[str, object]:
         """Return all values by their Kafka names."""
         return self.model_dump(by_alias=True)
@@ -239,7 +244,8 @@ class TopicConfig(ConfigModel):
         le=_LONG_MAX,
         description="How long a file that is no longer part of the log is kept for readers that "
         "still use it. Half of it is how long a writer may take between observing the log's end "
-        "and having its append confirmed without looking again.",
+        "and having its append confirmed without looking again. After it was lowered wait for "
+        "`metadata.max.age.ms` before the next cleaning: until then those who read rely on more.",
     )
     flush_on_append: bool = Field(
         default=True,
@@ -274,7 +280,8 @@ class ProducerConfig(ConfigModel):
     )
     client_id: str = Field(
         default="",
-        description="A name for the producer in logs and metrics. Empty: one is made up.",
+        description="A name for the producer in logs and metrics, and whose quota counts "
+        "(docs/quotas.md). Empty: one is made up.",
     )
     compression_type: Literal["none", "lz4", "zstd"] = Field(
         default="none",
@@ -373,7 +380,8 @@ class ConsumerConfig(ConfigModel):
 
     client_id: str = Field(
         default="",
-        description="A name for the consumer: in its log lines and its thread's name.",
+        description="A name for the consumer, in its log lines and its thread's name, and whose "
+        "quota counts (docs/quotas.md).",
     )
     auto_offset_reset: Annotated[str, AfterValidator(_checked_offset_reset)] = Field(
         default="latest",
@@ -542,6 +550,37 @@ class GroupConfig(ConfigModel):
         return config
 
 
+class ClientQuotaConfig(ConfigModel):
+    """How much one client may produce and consume: kept in the metadata log (KIP-13).
+
+    `spark-log configs alter --entity-type clients --entity-name ID` sets it for a client id,
+    `--entity-default` for all that have none of their own; see docs/quotas.md. Kafka writes these
+    keys with underscores.
+    """
+
+    title: ClassVar[str] = "Client quota"
+
+    model_config = ConfigDict(alias_generator=lambda field: field)
+
+    producer_byte_rate: int = Field(
+        default=_LONG_MAX,
+        ge=1,
+        le=_LONG_MAX,
+        description="How many bytes a second a producer appends at most, as they are stored.",
+    )
+    consumer_byte_rate: int = Field(
+        default=_LONG_MAX,
+        ge=1,
+        le=_LONG_MAX,
+        description="How many bytes a second a consumer fetches at most, as they are in memory.",
+    )
+
+    @classmethod
+    def key_name(cls, text: str) -> str:
+        """See `ConfigModel.key_name`."""
+        return text
+
+
 class ToolConfig(ConfigModel):
     """Settings of the command line, read from ``spark-log.properties``."""
 
@@ -565,6 +604,7 @@ MODELS: tuple[type[ConfigModel], ...] = (
     ProducerConfig,
     ConsumerConfig,
     GroupConfig,
+    ClientQuotaConfig,
     ToolConfig,
 )
 
@@ -689,7 +729,7 @@ def _as_config_error(model: type[ConfigModel], error: ValidationError) -> Invali
     keys = model.keys()
     if first["type"] in ("extra_forbidden", "invalid_key"):
         return unknown_key_error(model, name)
-    key = keys[name.replace("_", ".")]
+    key = keys[model.key_name(name)]
     if key.name == "compression.type" and first["input"] in ("gzip", "snappy"):
         return UnsupportedCompressionTypeError(
             f"compression.type {first['input']!r} does not exist in Arrow's file format; "

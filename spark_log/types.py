@@ -137,8 +137,13 @@ class TopicDescription:
 
 
 class ConfigResourceType(IntEnum):
-    """What has settings that are kept in the metadata log, with Kafka's numbers."""
+    """What has settings that are kept in the metadata log, with Kafka's numbers.
 
+    ``CLIENT`` has none in Kafka, whose API for quotas, `Admin.alter_client_quotas`, is the way to
+    change them here too.
+    """
+
+    CLIENT = 1
     TOPIC = 2
     BROKER = 4
 
@@ -149,7 +154,8 @@ class ConfigResource:
 
     Attributes:
         resource_type: a `ConfigResourceType`, or its name in any case.
-        name: the topic's; empty for `BROKER`, whose settings are those of the whole cluster.
+        name: the topic's, or a client id; empty for `BROKER`, whose settings are those of the whole
+            cluster, and for the quotas of all clients that have none of their own.
         configs: to describe: names of keys; None for all of them. To alter: key → new value, or
             key → ``(AlterConfigOp, value)``.
     """
@@ -185,8 +191,9 @@ class ConfigEntry:
         name: the key.
         value: what counts; None where it is sensitive, or there is none.
         source: ``DYNAMIC_TOPIC_CONFIG`` where the topic has a value of its own,
-            ``DYNAMIC_DEFAULT_BROKER_CONFIG`` where the cluster has, ``DEFAULT_CONFIG`` where it has
-            not.
+            ``DYNAMIC_DEFAULT_BROKER_CONFIG`` where the cluster has, ``DYNAMIC_CLIENT_QUOTA`` and
+            ``DYNAMIC_DEFAULT_CLIENT_QUOTA`` where a client id and all of them have,
+            ``DEFAULT_CONFIG`` where nobody has.
         default: what counts where there is no value of its own.
         is_default: the source is ``DEFAULT_CONFIG``.
         is_sensitive: values of such keys are never shown.

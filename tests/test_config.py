@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from spark_log.config import (
     MODELS,
+    ClientQuotaConfig,
     ConsumerConfig,
     GroupConfig,
     ProducerConfig,
@@ -32,7 +33,7 @@ class TestTable:
         assert key.doc.endswith(".")
         assert key.type in ("int", "double", "string", "boolean", "list")
         assert key.name == key.name.lower()
-        assert "_" not in key.name
+        assert ("_" in key.name) == (model is ClientQuotaConfig)  # as in Kafka
         default = model.parse({}).dotted()[key.name]
         assert key.default == ("" if default is None else f"`{to_text(default)}`")
 
@@ -56,6 +57,11 @@ class TestTable:
             "message.timestamp.before.max.ms": 2**63 - 1,
             "message.timestamp.after.max.ms": 3_600_000,
             "producer.id.expiration.ms": 86_400_000,
+            "cleanup.policy": ("delete",),
+            "min.cleanable.dirty.ratio": 0.5,
+            "min.compaction.lag.ms": 0,
+            "max.compaction.lag.ms": 2**63 - 1,
+            "delete.retention.ms": 86_400_000,
             "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
@@ -106,6 +112,10 @@ class TestTable:
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
+        }
+        assert ClientQuotaConfig.parse({}).dotted() == {
+            "producer_byte_rate": 2**63 - 1,
+            "consumer_byte_rate": 2**63 - 1,
         }
         assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
 

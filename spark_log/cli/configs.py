@@ -1,4 +1,4 @@
-"""``spark-log configs``: what settings topics and the cluster have, where from, changing them."""
+"""``spark-log configs``: what settings topics, clients and the cluster have, and changing them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from spark_log.cli.output import Output, print_json, print_note, print_table
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata import Admin
+from spark_log.metadata.image import DEFAULT_CLIENT
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 
 app = typer.Typer(rich_markup_mode=None)
 
-_CLUSTER = "<default>"
-"""What Kafka calls the settings that count for all brokers."""
+_DEFAULT = "<default>"
+"""What Kafka calls the settings that count for all brokers, or for all clients."""
 
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
 
@@ -29,19 +31,28 @@ class EntityType(StrEnum):
 
     TOPICS = "topics"
     BROKERS = "brokers"
+    CLIENTS = "clients"
 
 
 EntityTypeOption = Annotated[
     EntityType,
-    typer.Option("--entity-type", help="As kafka-configs; brokers: limits of consumer groups."),
+    typer.Option(
+        "--entity-type",
+        help="As kafka-configs; brokers: limits of consumer groups; clients: quotas.",
+    ),
 ]
 EntityNameOption = Annotated[
     list[str] | None,
-    typer.Option("--entity-name", metavar="NAME", help="A topic, as kafka-configs names it."),
+    typer.Option(
+        "--entity-name", metavar="NAME", help="A topic or client id, as kafka-configs names it."
+    ),
 ]
 EntityDefaultOption = Annotated[
     bool,
-    typer.Option("--entity-default", help="With brokers: of the whole cluster. There is no other."),
+    typer.Option(
+        "--entity-default",
+        help="With brokers: of the whole cluster. With clients: of all that have no quota.",
+    ),
 ]
 
 
@@ -62,12 +73,12 @@ def describe_configs(
 ) -> None:
     """Describe settings, and where they come from.
 
-    Of topics, or of the whole cluster. Without --all only what they have of their own. --json tells
-    also what each setting means.
+    Of topics, of clients, or of the whole cluster. Without --all only what somebody has set. --json
+    tells also what each setting means.
     """
     admin = root.admin()
     kind, names = _resources(entity_type, entity_default, topics, entity_name)
-    names = names or admin.list_topics()
+    names = names or _all_names(kind, admin)
     resources = [ConfigResource(kind, name) for name in names]
     described = admin.describe_configs(resources, config_filter="all" if every else "modified")
     entries = [
@@ -126,11 +137,15 @@ def alter_configs(
 ) -> None:
     """Change settings.
 
-    Of topics, or of the whole cluster. All that is asked for, or nothing; settings that are not
-    named stay as they are.
+    Of topics, of clients, or of the whole cluster. All that is asked for, or nothing; settings that
+    are not named stay as they are.
     """
     kind, names = _resources(entity_type, entity_default, topics, entity_name)
     if not names:
+        if kind is ConfigResourceType.CLIENT:
+            raise InvalidConfigurationError(
+                "whose quota? Give --entity-name with a client id, or --entity-default"
+            )
         raise InvalidConfigurationError("which topic? Name it behind `configs alter`")
     pairs = [*_file_pairs(add_config_file), *_pairs(add_config or [])]
     added = parse_pairs("--add-config", pairs)
@@ -146,7 +161,7 @@ def alter_configs(
     changes |= dict.fromkeys(deleted, (AlterConfigOp.DELETE, None))
     resources = [ConfigResource(kind, name, changes) for name in names]
     root.admin().alter_configs(resources, validate_only=validate_only)
-    shown = ", ".join(name or _CLUSTER for name in names)
+    shown = ", ".join(name or _DEFAULT for name in names)
     text = f"{'Could alter' if validate_only else 'Altered'} {shown}."
     document: dict[str, object] = {entity_type: names, "set": sorted(added), "deleted": deleted}
     output.answer(text, document | {"validate_only": validate_only})
@@ -162,12 +177,29 @@ def _resources(
     names = list(dict.fromkeys([*(topics or []), *(entity_names or [])]))
     if entity_type is EntityType.BROKERS:
         return ConfigResourceType.BROKER, names or [""]
+    if entity_type is EntityType.CLIENTS:
+        if "" in names:
+            raise InvalidConfigurationError(
+                "--entity-name: the client id is empty; give a name, or --entity-default for all "
+                "clients that have no quota of their own"
+            )
+        if names and entity_default:
+            raise InvalidConfigurationError(
+                "--entity-name and --entity-default: take one of the two"
+            )
+        return ConfigResourceType.CLIENT, [DEFAULT_CLIENT] if entity_default else names
     if entity_default:
         raise InvalidConfigurationError(
             "--entity-default: topics have no settings in common here; give it with --entity-type "
-            "brokers, or name topics"
+            "brokers or clients, or name topics"
         )
     return ConfigResourceType.TOPIC, names
+
+
+def _all_names(kind: ConfigResourceType, admin: Admin) -> list[str]:
+    if kind is ConfigResourceType.TOPIC:
+        return admin.list_topics()
+    return [DEFAULT_CLIENT if name is None else name for name in admin.describe_client_quotas()]
 
 
 def _pairs(options: list[str]) -> list[str]:
@@ -203,4 +235,4 @@ def _document(kind: str, name: str, entry: ConfigEntry) -> dict[str, object]:
 
 def _row(name: str, entry: ConfigEntry) -> list[object]:
     default = "" if entry.default is None else entry.default
-    return [name or _CLUSTER, entry.name, entry.value, entry.source, default, entry.type]
+    return [name or _DEFAULT, entry.name, entry.value, entry.source, default, entry.type]

@@ -187,6 +187,8 @@ class Assignment:
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
             return
         self._metadata_due_ms = now_ms + self._config.metadata_max_age_ms
+        self._renew(image)
+        self._fetcher.keep_quota(image.client_quota(self._config.client_id).consumer_byte_rate)
         if self.subscription.is_subscribed:
             self._rebalance(image, now_ms)
             return
@@ -194,6 +196,17 @@ class Assignment:
         gone = {named for named, state in partitions.items() if _is_gone(state, image)}
         if gone:
             self._gone = _gone_error(gone, image)
+
+    def _renew(self, image: MetadataImage) -> None:
+        """Go by the settings that topics have now: for how long what was listed counts."""
+        for named, state in self.subscription.partitions.items():
+            if _is_gone(state, image):
+                continue
+            found = image.topic(named.topic)
+            if found.overrides != state.topic.overrides:
+                self._lookup.forget(state.topic, named.partition)
+                state.topic = found
+                self._fetcher.renew(named, self._cluster.partition_log(found, named.partition))
 
     def _rebalance(self, image: MetadataImage, now_ms: float) -> None:
         self._warn_of_missing(image)

@@ -717,7 +717,7 @@ class Consumer:
                 "consumer-fetch-manager-metrics": {
                     "records-consumed-total": self._counts["records"],
                     "bytes-consumed-total": self._counts["bytes"],
-                    "fetch-total": self._fetcher.fetches,
+                    **self._fetcher.figures(),
                     "records-lag-max": max(lags, default=0),
                 },
                 "consumer-coordinator-metrics": {

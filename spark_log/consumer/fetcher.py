@@ -3,6 +3,9 @@
 It reads a partition until so much of it waits as ``max.partition.fetch.bytes`` allows, then it is
 the next one's turn. A log's end is looked at when the operating system hints that something
 appeared in its directory, and from time to time without a hint: no answer depends on hints.
+
+A client that has a quota pauses after a turn that was too much. (A Kafka broker answers such a
+fetch with nothing, and after the pause with what it read: on average it is the same.)
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.config import ConsumerConfig
+from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.fetch_cursor import FetchCursor
 from spark_log.consumer.fetched_batch import FetchedBatch, FetchedRows
 from spark_log.consumer.look_interval import look_interval_ms
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.tail_reader import ProbeInterval
+from spark_log.metadata.client_quota import ClientQuota
 from spark_log.storage import Store
 from spark_log.storage.directory_watch import DirectoryWatch, watch_directories
 from spark_log.types import TopicPartition
@@ -95,6 +100,8 @@ class Fetcher:
         self._thread: threading.Thread | None = None
         self._also_watched = also_watched
         self.fetches = 0
+        self._quota = ClientQuota()
+        self._throttle_times = Latency(now_ms)
         if also_watched:
             self._watch.add(also_watched)
 
@@ -132,6 +139,15 @@ class Fetcher:
             self._forget(cursor, offset)
             self._enqueue(cursor)
 
+    def renew(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Go on with a handle that knows the topic's settings as they are now."""
+        with self._changed:
+            cursor = self._cursors.get(partition)
+            if cursor is not None:
+                cursor.log = log
+                cursor.version += 1  # what is just being read with the other one is read again
+                self._enqueue(cursor)
+
     def pause(self, partition: TopicPartition) -> None:
         """Hand out and fetch nothing of a partition; what waits of it is kept."""
         with self._changed:
@@ -150,6 +166,17 @@ class Fetcher:
                 self._waiting_bytes += cursor.waiting_bytes
                 self._make_ready(cursor)
                 self._enqueue(cursor)
+
+    def keep_quota(self, bytes_per_second: int) -> None:
+        """Fetch no more than so many bytes a second from now on, on average."""
+        with self._changed:
+            if bytes_per_second != self._quota.bytes_per_second:
+                self._quota.change(bytes_per_second)
+                self._wake_thread()
+
+    def figures(self) -> dict[str, float]:
+        """Return how often was fetched, and the pauses after it, under Kafka's names."""
+        return {"fetch-total": self.fetches, **self._throttle_times.figures("fetch-throttle-time")}
 
     def end_offset(self, partition: TopicPartition) -> int | None:
         """Return the log's end as it was seen last, None where it was not."""
@@ -297,6 +324,10 @@ class Fetcher:
         try:
             while not self._is_closed:
                 for cursor in self._due():
+                    if self._is_throttled():  # by what was fetched just now of another one
+                        with self._changed:
+                            self._enqueue(cursor)
+                        continue
                     self._fetch(cursor)
                     if self._is_closed:
                         return
@@ -324,7 +355,9 @@ class Fetcher:
                 cursor = self._by_directory.get(directory)
                 if cursor is not None:
                     cursor.due_ms = 0.0
-                    if cursor not in found and self._may_fetch(cursor) and self._has_room():
+                    if cursor in found or self._is_throttled():
+                        continue
+                    if self._may_fetch(cursor) and self._has_room():
                         found.insert(0, cursor)
         return found
 
@@ -334,6 +367,8 @@ class Fetcher:
         pause_ms = _IDLE_MS
         if not self._has_room():
             return [], pause_ms
+        if self._quota.is_throttled(now_ms):
+            return [], min(pause_ms, self._quota.throttled_until_ms - now_ms)
         for _ in range(len(self._queue)):
             cursor = self._queue.popleft()
             cursor.is_queued = False
@@ -361,6 +396,9 @@ class Fetcher:
         """Whether memory is left for more; under the lock. One batch always has room."""
         return not self._waiting_bytes or self._waiting_bytes < self._config.fetch_max_bytes
 
+    def _is_throttled(self) -> bool:
+        return self._quota.is_throttled(self._now_ms())
+
     def _is_assigned(self, cursor: FetchCursor) -> bool:
         return self._cursors.get(cursor.partition) is cursor
 
@@ -375,6 +413,7 @@ class Fetcher:
                 return
             version, offset, at_once = cursor.version, cursor.offset, cursor.is_at_end
             left_bytes = self._config.max_partition_fetch_bytes - cursor.waiting_bytes
+            left_bytes = most_bytes = min(left_bytes, self._quota.most_bytes)
         self.fetches += 1
         fetched: list[FetchedBatch] = []
         try:
@@ -403,6 +442,15 @@ class Fetcher:
             cursor.stream = None
             self._publish(cursor, version, fetched)
             self._failed(cursor, version, error)
+        finally:
+            self._count(most_bytes - left_bytes)
+
+    def _count(self, fetched_bytes: int) -> None:
+        """Keep the quota: pause, if this was too much."""
+        if fetched_bytes:
+            with self._changed:
+                throttle_ms = self._quota.record(fetched_bytes, self._now_ms())
+                self._throttle_times.note(throttle_ms)
 
     def _publish(self, cursor: FetchCursor, version: int, fetched: list[FetchedBatch]) -> bool:
         """Hand batches over; returns whether the partition's turn goes on."""

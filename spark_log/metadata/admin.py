@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar, get_args
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.config import ClientQuotaConfig
 from spark_log.errors import (
     InvalidConfigurationError,
     RootNotFoundError,
@@ -19,7 +20,7 @@ from spark_log.log.log_start import move_log_start
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.configs import ConfigKind, alterations, config_entries, kind_of
 from spark_log.metadata.descriptions import describe_replica, describe_topic
-from spark_log.metadata.image import MetadataImage, TopicImage
+from spark_log.metadata.image import DEFAULT_CLIENT, MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import Decide
 from spark_log.metadata.new_topics import creation, growth, validate_new_topic
 from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
@@ -28,8 +29,10 @@ from spark_log.metadata.topic_names import validate_topic_name
 from spark_log.metadata.topic_offsets import check_spec, list_offset, offset_to_keep
 from spark_log.storage import StorageOptions
 from spark_log.types import (
+    AlterConfigOp,
     ConfigEntry,
     ConfigResource,
+    ConfigResourceType,
     DeletedRecords,
     LogDirDescription,
     NewPartitions,
@@ -226,7 +229,8 @@ class Admin:
     ) -> None:
         """Change settings, all of them or none; keys that are not named stay (KIP-339).
 
-        Of topics, or of the cluster: ``ConfigResource(ConfigResourceType.BROKER, "", {…})``.
+        Of topics, or of the cluster: ``ConfigResource(ConfigResourceType.BROKER, "", {…})``. Who
+        has a topic open goes by them when it looks at the metadata again (``metadata.max.age.ms``).
 
         Args:
             config_resources: ``configs`` is a dict: key → new value, or key → ``(AlterConfigOp,
@@ -260,16 +264,16 @@ class Admin:
         *,
         config_filter: ConfigFilter = "all",
     ) -> dict[str, dict[str, dict[str, ConfigEntry]]]:
-        """Describe settings of topics, or of the cluster: value, source, default, meaning.
+        """Describe settings of topics, clients or the cluster: value, source, default, meaning.
 
         Args:
             config_resources: ``configs`` names the keys that are wanted; None for all of them.
-            config_filter: ``modified``: only what they have of their own; ``default``: only what
-                they have not.
+            config_filter: ``modified``: only what somebody has set, for them or for all clients;
+                ``default``: only what nobody has.
 
         Returns:
             ``{"topic": {name: {key: entry}}}``, as in kafka-python; the cluster's under
-            ``["broker"][""]``.
+            ``["broker"][""]``, clients' under ``["client"]``.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigurationError: a topic, a key or the filter is
@@ -285,13 +289,77 @@ class Admin:
         for resource in config_resources:
             kind = kind_of(resource)
             keys = None if resource.configs is None else list(resource.configs)
-            entries = config_entries(kind.overrides(image, resource.name), keys, kind)
+            entries = config_entries(
+                kind.overrides(image, resource.name),
+                keys,
+                kind,
+                name=resource.name,
+                inherited=kind.inherited(image, resource.name),
+            )
             described.setdefault(kind.resource_type, {})[resource.name] = {
                 key: entry
                 for key, entry in entries.items()
                 if config_filter == "all" or entry.is_default == (config_filter == "default")
             }
         return described
+
+    def alter_client_quotas(
+        self,
+        client_quotas: Mapping[str | None, Mapping[str, int | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change quotas, all of them or none; what is not named stays (KIP-546).
+
+        Producers and consumers that run keep them from when they look at the metadata again. Every
+        process has the whole quota of its client id for itself: see docs/quotas.md.
+
+        Args:
+            client_quotas: client id → quotas; None in place of an id: of all clients that have none
+                of their own. Quotas: ``producer_byte_rate`` and ``consumer_byte_rate`` → bytes a
+                second, or None to remove it.
+            validate_only: check everything and change nothing.
+
+        Raises:
+            InvalidConfigurationError: a client id is empty, a quota not known, or not above 0;
+                nothing was changed.
+        """
+        if any(client_id is not None and not client_id for client_id in client_quotas):
+            raise InvalidConfigurationError(
+                "the client id is empty: give a name, or None for all clients that have no quota "
+                "of their own"
+            )
+        delete = (AlterConfigOp.DELETE, None)
+        resources = [
+            ConfigResource(
+                ConfigResourceType.CLIENT,
+                DEFAULT_CLIENT if client_id is None else client_id,
+                {key: delete if value is None else value for key, value in quotas.items()},
+            )
+            for client_id, quotas in client_quotas.items()
+        ]
+        self.alter_configs(resources, validate_only=validate_only)
+
+    def describe_client_quotas(
+        self, client_ids: Collection[str | None] | None = None
+    ) -> dict[str | None, dict[str, int]]:
+        """Return the quotas that were set, as `alter_client_quotas` takes them (KIP-546).
+
+        Args:
+            client_ids: whose, None in place of an id for those of all clients; None for everyone.
+
+        Returns:
+            Quotas by client id, the one of all clients first; none for who has none of its own.
+        """
+        image = self._cluster().image()
+        found: dict[str | None, dict[str, int]] = {}
+        for name in sorted(image.client_overrides):
+            client_id = None if name == DEFAULT_CLIENT else name
+            if client_ids is None or client_id in client_ids:
+                own = image.client_overrides[name]
+                known = sorted(own.keys() & ClientQuotaConfig.keys().keys())
+                found[client_id] = {key: int(own[key]) for key in known}
+        return found
 
     # --- offsets and records ---------------------------------------------------------------------
 

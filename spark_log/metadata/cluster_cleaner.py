@@ -1,5 +1,6 @@
 """Cleans the partitions of a root, and what is left of its deleted topics.
 
+Each partition by the settings that its topic has when it is its turn, as Kafka's cleaner does.
 Only topics: what spark-log keeps for itself looks after itself. The metadata log is small, a
 group's log moves its own start, and the offsets table is Delta's.
 """
@@ -7,6 +8,7 @@ group's log moves its own start, and the offsets table is Delta's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
@@ -79,7 +81,12 @@ class ClusterCleaner:
 
     def clean(self) -> Iterator[CleanedPartition]:
         """Clean one partition after the other."""
-        for partition, log in self._logs.items():
+        for partition, opened in self._logs.items():
+            log = opened
+            with suppress(StorageError, CorruptRecordError):  # by the settings of now, if they tell
+                topic = self._cluster.image().find(partition.topic)
+                if topic is not None and topic.topic_id == opened.files.topic_id:
+                    log = self._cluster.partition_log(topic, partition.partition)
             cleaner = PartitionCleaner(
                 log, step=self._step, dedupe_buffer_bytes=self._dedupe_buffer_bytes
             )

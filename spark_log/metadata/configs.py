@@ -1,6 +1,8 @@
 """Settings that the metadata log keeps: described with their source, and altered.
 
-Of topics, and of the whole cluster as Kafka's default for all brokers (KIP-133, KIP-226, KIP-339).
+Of topics, of the whole cluster as Kafka's default for all brokers (KIP-133, KIP-226, KIP-339), and
+the quotas of client ids, with a default for all of them (KIP-13, KIP-257, KIP-546).
+
 Pure functions of what was set and the table of keys in `config`; `Admin` reads and commits.
 """
 
@@ -9,9 +11,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from spark_log.config import ConfigModel, GroupConfig, TopicConfig, to_text, unknown_key_error
+from spark_log.config import (
+    ClientQuotaConfig,
+    ConfigModel,
+    GroupConfig,
+    TopicConfig,
+    to_text,
+    unknown_key_error,
+)
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata.image import CLUSTER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from spark_log.metadata.image import (
+    CLIENT_RESOURCE,
+    CLUSTER_RESOURCE,
+    DEFAULT_CLIENT,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
 from spark_log.metadata.records import ConfigRecord
 from spark_log.types import (
     AlterConfigOp,
@@ -22,6 +37,7 @@ from spark_log.types import (
 )
 
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
+DEFAULT_CLIENT_SOURCE = "DYNAMIC_DEFAULT_CLIENT_QUOTA"
 
 _UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know what it means."
 
@@ -49,6 +65,8 @@ class ConfigKind:
         """
         if self.resource_type == TOPIC_RESOURCE:
             return image.topic(name).overrides
+        if self.resource_type == CLIENT_RESOURCE:
+            return image.client_overrides.get(name, {})
         if name:
             raise InvalidConfigurationError(
                 f"broker {name!r} has no settings of its own; those of the whole cluster have the "
@@ -56,13 +74,26 @@ class ConfigKind:
             )
         return image.cluster_overrides
 
+    def inherited(self, image: MetadataImage, name: str) -> Mapping[str, str]:
+        """Return what counts where a resource of this kind has nothing of its own, but defaults."""
+        if self.resource_type == CLIENT_RESOURCE and name != DEFAULT_CLIENT:
+            return image.client_overrides.get(DEFAULT_CLIENT, {})
+        return {}
+
+    def own_source(self, name: str) -> str:
+        """Return the source of what a resource of this kind has of its own."""
+        is_default = self.resource_type == CLIENT_RESOURCE and name == DEFAULT_CLIENT
+        return DEFAULT_CLIENT_SOURCE if is_default else self.source
+
 
 TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
 CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, GroupConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
+CLIENT_CONFIGS = ConfigKind(CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA")
 
 _KINDS = {
     ConfigResourceType.TOPIC: TOPIC_CONFIGS,
     ConfigResourceType.BROKER: CLUSTER_CONFIGS,
+    ConfigResourceType.CLIENT: CLIENT_CONFIGS,
 }
 
 
@@ -86,6 +117,9 @@ def config_entries(
     overrides: Mapping[str, str],
     keys: Collection[str] | None = None,
     kind: ConfigKind = TOPIC_CONFIGS,
+    *,
+    name: str = "",
+    inherited: Mapping[str, str] | None = None,
 ) -> dict[str, ConfigEntry]:
     """Return settings by key, in order of the keys.
 
@@ -93,13 +127,26 @@ def config_entries(
         overrides: what the resource has of its own.
         keys: which; None for all of them.
         kind: of the resource.
+        name: the resource's.
+        inherited: see `ConfigKind.inherited`.
 
     Raises:
         InvalidConfigurationError: a key is not known.
     """
     model = kind.model
-    wanted = {*model.keys(), *overrides} if keys is None else {key_name(k, model) for k in keys}
-    return {key: _entry(key, overrides.get(key), kind) for key in sorted(wanted)}
+    others = inherited or {}
+    wanted = {key_name(key, model) for key in keys or ()}
+    if keys is None:
+        wanted = {*model.keys(), *overrides, *others}
+    entries = {}
+    for key in sorted(wanted):
+        synonyms = []
+        if key in overrides:
+            synonyms.append(ConfigSynonym(key, overrides[key], kind.own_source(name)))
+        if key in others:
+            synonyms.append(ConfigSynonym(key, others[key], DEFAULT_CLIENT_SOURCE))
+        entries[key] = _entry(key, synonyms, kind.model)
+    return entries
 
 
 def alterations(
@@ -148,12 +195,12 @@ def alterations(
 
 
 def key_name(key: str, model: type[ConfigModel]) -> str:
-    """Return a key's Kafka name; ``snake_case`` is taken too.
+    """Return a key's Kafka name; ``snake_case`` is taken for ``dotted`` too.
 
     Raises:
         InvalidConfigurationError: there is no such key; names the nearest one.
     """
-    name = key.replace("_", ".")
+    name = model.key_name(key)
     known = model.keys()
     if name not in known:
         raise unknown_key_error(model, key)
@@ -203,12 +250,12 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _entry(key: str, override: str | None, kind: ConfigKind) -> ConfigEntry:
-    row = kind.model.keys().get(key)
-    default = _default(key, kind.model)
-    synonyms = [] if override is None else [ConfigSynonym(key, override, kind.source)]
+def _entry(key: str, dynamic: list[ConfigSynonym], model: type[ConfigModel]) -> ConfigEntry:
+    row = model.keys().get(key)
+    default = _default(key, model)
+    synonyms = dynamic
     if row is not None:
-        synonyms.append(ConfigSynonym(key, default, DEFAULT_SOURCE))
+        synonyms = [*dynamic, ConfigSynonym(key, default, DEFAULT_SOURCE)]
     return ConfigEntry(
         name=key,
         value=synonyms[0].value,

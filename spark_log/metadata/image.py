@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from spark_log.config import ConfigModel, GroupConfig, TopicConfig
-from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError, nearest
+from spark_log.config import ClientQuotaConfig, ConfigModel, GroupConfig, TopicConfig
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidConfigurationError,
+    UnknownTopicOrPartitionError,
+    nearest,
+)
 from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -22,6 +28,13 @@ TOPIC_RESOURCE = "topic"
 
 CLUSTER_RESOURCE = "broker"
 """``resource_type`` of the whole cluster's, with an empty name: Kafka's default for all brokers."""
+
+CLIENT_RESOURCE = "client"
+"""``resource_type`` of a client id's quotas. KRaft has a record type of its own for them, which
+older versions would refuse to read; a `ConfigRecord` of another resource they pass over."""
+
+DEFAULT_CLIENT = ""
+"""``resource_name`` of the quotas of all client ids that have none of their own."""
 
 _Config = TypeVar("_Config", bound=ConfigModel)
 
@@ -67,11 +80,13 @@ class MetadataImage:
     Attributes:
         next_producer_id: no producer id from here on was handed out.
         cluster_overrides: settings of the whole cluster.
+        client_overrides: quotas by client id, of those that have any, and of `DEFAULT_CLIENT`.
     """
 
     def __init__(self) -> None:
         self.next_producer_id = 0
         self.cluster_overrides: dict[str, str] = {}
+        self.client_overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
@@ -81,6 +96,7 @@ class MetadataImage:
         image = MetadataImage()
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
+        image.client_overrides = dict(self.client_overrides)
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         return image
@@ -93,6 +109,19 @@ class MetadataImage:
     def group_config(self) -> GroupConfig:
         """Limits of consumer groups: the same for all who join."""
         return _parsed(GroupConfig, self.cluster_overrides)
+
+    def client_quota(self, client_id: str) -> ClientQuotaConfig:
+        """Quotas of a client: of each kind its own, else the one of all clients, else none.
+
+        What this version does not understand is passed over: nobody may fail by a quota.
+        """
+        default = self.client_overrides.get(DEFAULT_CLIENT, {})
+        understood = {}
+        for key, value in (default | self.client_overrides.get(client_id, {})).items():
+            with suppress(InvalidConfigurationError):
+                ClientQuotaConfig.parse({key: value})
+                understood[key] = value
+        return ClientQuotaConfig.parse(understood)
 
     def find(self, name: str) -> TopicImage | None:
         """Return the topic of this name, or None."""
@@ -138,6 +167,10 @@ class MetadataImage:
                 _set(self._existing(self._names.get(name, "")).overrides, record)
             case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
                 _set(self.cluster_overrides, record)
+            case ConfigRecord(resource_name=name) if record.resource_type == CLIENT_RESOURCE:
+                overrides = dict(self.client_overrides.pop(name, {}))  # other images' stay
+                _set(overrides, record)
+                self.client_overrides |= {name: overrides} if overrides else {}
             case RemoveTopicRecord(topic_id=topic_id):
                 del self._names[self._existing(topic_id).name]
                 del self._topics[topic_id]

@@ -33,6 +33,7 @@ class Accumulator:
         lock: the producer's one lock.
         work: what the thread that waits for work is woken by.
         routes: the topics by name.
+        held_until_ms: nothing is taken before, whatever is due.
         leader_wakes_ms: until when that thread sleeps at most; -inf while none does.
         is_closing: nothing more is taken in, and all is due at once.
         is_aborted: what waits has failed; nothing is tried again.
@@ -42,6 +43,7 @@ class Accumulator:
         self.lock = threading.Lock()
         self.work = threading.Condition(self.lock)
         self.routes: dict[str, TopicRoute] = {}
+        self.held_until_ms = -math.inf
         self.leader_wakes_ms = -math.inf
         self.is_closing = False
         self.is_aborted = False
@@ -144,8 +146,8 @@ class Accumulator:
                         raise BufferExhaustedError(
                             f"no room for {size_bytes} bytes within max.block.ms "
                             f"({self._config.max_block_ms}): {self._used_bytes} of {most} bytes "
-                            f"(buffer.memory) wait to be acknowledged. The storage is slower than "
-                            f"the sender: send less at once, or raise buffer.memory",
+                            f"(buffer.memory) wait to be acknowledged. {self._slowness()}: "
+                            f"send less at once, or raise buffer.memory",
                             size_bytes=size_bytes,
                             buffer_bytes=most,
                         )
@@ -155,6 +157,11 @@ class Accumulator:
                 self.blocked_ms += self._clock.monotonic_ms() - began_ms
         self._used_bytes += size_bytes
         return must_wait
+
+    def _slowness(self) -> str:
+        if self.held_until_ms > self._clock.monotonic_ms():
+            return "The client is held to its quota (producer_byte_rate)"
+        return "The storage is slower than the sender"
 
     def unreserve(self, size_bytes: int) -> None:
         """Give memory back that no batch came to use."""
@@ -171,9 +178,7 @@ class Accumulator:
         queue.due_ms = due_ms
         if due_ms != NEVER_MS:
             heapq.heappush(self._due, (due_ms, next(self._numbers), queue))
-            if due_ms < self.leader_wakes_ms:
-                self.leader_wakes_ms = -math.inf
-                self.work.notify()
+            self._wake_leader(due_ms)
 
     def schedule_all(self) -> None:
         """Note when each queue is due, after something changed for all."""
@@ -181,11 +186,17 @@ class Accumulator:
             for queue in route.queues:
                 self.schedule(queue)
 
+    def hold(self, until_ms: float) -> None:
+        """Let nothing be taken before a time: an earlier or a later one than was said before."""
+        if until_ms != self.held_until_ms:
+            self.held_until_ms = until_ms
+            self._wake_leader(self.next_due_ms())
+
     def next_due_ms(self) -> float:
-        """Return when the next queue is due."""
+        """Return when the next queue is due and may be taken."""
         while self._due and self._due[0][0] != self._due[0][2].due_ms:
             heapq.heappop(self._due)  # it has become due at another time
-        return self._due[0][0] if self._due else NEVER_MS
+        return max(self._due[0][0], self.held_until_ms) if self._due else NEVER_MS
 
     def take_due(self, now_ms: float) -> PartitionQueue | None:
         """Return a queue that is due, which is busy from now on; None if none is."""
@@ -355,8 +366,15 @@ class Accumulator:
             return 0.0 if queue.route.is_gone or self.is_aborted else queue.delivery.due_ms
         if queue.open is None and not queue.closed:
             return NEVER_MS
-        is_hurried = self._flushing or self._waiting_for_memory or self.is_closing
-        if queue.closed or is_hurried or queue.route.is_gone:
-            return 0.0
+        # Of what is due the oldest goes first: where a quota holds all back no partition starves.
+        if queue.closed:
+            return queue.closed[0].created_ms
         assert queue.open is not None
+        if self._flushing or self._waiting_for_memory or self.is_closing or queue.route.is_gone:
+            return queue.open.created_ms
         return queue.open.created_ms + self._config.linger_ms
+
+    def _wake_leader(self, due_ms: float) -> None:
+        if max(due_ms, self.held_until_ms) < self.leader_wakes_ms:
+            self.leader_wakes_ms = -math.inf
+            self.work.notify()

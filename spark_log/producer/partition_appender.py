@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_log.config import ProducerConfig
@@ -19,7 +19,8 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, StagedSegment
 from spark_log.log.log_validator import LogValidator
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata.client_quota import UNLIMITED
 from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
@@ -52,23 +53,31 @@ class Appended:
         info: where; None when the topic took none of its records.
         stamps_us: see `Delivery.acknowledge`.
         size_bytes: of the segment.
+        image: the metadata just after it.
     """
 
     info: LogAppendInfo | None
     stamps_us: tuple[int | None, ...]
     size_bytes: int
+    image: MetadataImage | None = None
 
 
 class TopicGoneError(Exception):
     """The topic was deleted: what was appended to it belongs to nobody."""
 
 
+class DelayLoweredError(UnknownOutcomeError):
+    """Names are freed sooner than the append reckoned with: its place may not be its own."""
+
+
 class PartitionAppender:
     """Appends deliveries; for any number of threads, each with another partition."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+    def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
         self._cluster = cluster
         self._config = config
+        self._client_id = client_id
+        self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED
 
     def append(
         self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
@@ -84,22 +93,46 @@ class PartitionAppender:
                 to make of it.
         """
         self._check_root()
-        appended = self._append(queue.log or self._open(queue), delivery, producer)
+        log = queue.log or self._open(queue)
+        appended = self._append(log, delivery, producer)
         if appended.info is None:
             return appended
         try:
             self._check_root()
-            is_gone = self._is_gone(queue)
+            image = self._cluster.image()
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
                 f"{queue.topic}-{queue.partition}: appended, but whether the topic is still there "
                 f"cannot be seen: {error}"
             ) from error
-        if is_gone:
+        if _is_gone(queue, image):
             with suppress(Exception):  # what the append made anew; nobody can find it
                 self._cluster.store.delete_directory(queue.route.topic.directory)
             raise TopicGoneError
-        return appended
+        if image.topic(queue.topic).overrides != queue.route.topic.overrides:
+            delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
+            if delay_ms < log.config.file_delete_delay_ms:
+                raise DelayLoweredError(
+                    f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
+                    f"{delay_ms} while it was appended; whether it is in the log is looked up"
+                )
+        return replace(appended, image=image)
+
+    def bytes_per_second(self, image: MetadataImage) -> int:
+        """Return how much the client may append."""
+        known, found = self._quota
+        if known is not image:  # which is another one only after a change
+            found = image.client_quota(self._client_id).producer_byte_rate
+            self._quota = image, found
+        return found
+
+    def image(self) -> MetadataImage:
+        """Return the metadata; at the log's end this is one look.
+
+        Raises:
+            SparkLogError: they cannot be read.
+        """
+        return self._cluster.image()
 
     def may_pass(self, error: Exception) -> bool:
         """Whether the same append may succeed later, without anyone changing what is sent."""
@@ -113,7 +146,7 @@ class PartitionAppender:
         return self._is_root_away()
 
     def _open(self, queue: PartitionQueue) -> PartitionLog:
-        if self._is_gone(queue):
+        if _is_gone(queue, self._cluster.image()):
             raise TopicGoneError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
@@ -163,11 +196,6 @@ class PartitionAppender:
             writer.discard()
             raise
 
-    def _is_gone(self, queue: PartitionQueue) -> bool:
-        """Whether the queue's topic was deleted; at the metadata log's end this is one look."""
-        topic = self._cluster.image().find(queue.topic)
-        return topic is None or topic.topic_id != queue.route.topic.topic_id
-
     def _check_root(self) -> None:
         """Check that the root is there; a put would make its directories anew.
 
@@ -191,6 +219,11 @@ class PartitionAppender:
         except StorageError:
             return False
         return False
+
+
+def _is_gone(queue: PartitionQueue, image: MetadataImage) -> bool:
+    topic = image.find(queue.topic)
+    return topic is None or topic.topic_id != queue.route.topic.topic_id
 
 
 def unknown_topic(topic: str) -> UnknownTopicOrPartitionError:

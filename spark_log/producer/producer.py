@@ -20,7 +20,7 @@ from spark_log.errors import (
     SerializationError,
     SparkLogError,
 )
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, MetadataImage
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
 from spark_log.producer.given_arguments import (
@@ -137,10 +137,11 @@ class Producer:
             clock,
             new_chooser=new_chooser,
             first_epoch=self._identity.first_epoch,
+            on_image=self._keep_quota,
         )
         self._sender = Sender(
             self._accumulator,
-            PartitionAppender(self._cluster, settings),
+            PartitionAppender(self._cluster, settings, self.client_id),
             self._identity,
             settings,
             clock,
@@ -348,6 +349,9 @@ class Producer:
         """Return when `run_once` will have something to do, on the monotonic clock; inf: never."""
         with self._lock:
             return min(self._accumulator.next_due_ms(), self._accumulator.next_expiry_ms())
+
+    def _keep_quota(self, image: MetadataImage) -> None:
+        self._sender.keep_quota(image)
 
     # --- one record ------------------------------------------------------------------------------
 

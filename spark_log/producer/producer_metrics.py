@@ -16,7 +16,7 @@ class ProducerMetrics:
         self._records = self._bytes = self._appends = 0
         self._errors = self._retries = 0
         self._batches = 0
-        self._latest: deque[tuple[float, int, int, float, float]] = deque()
+        self._latest: deque[tuple[float, int, int, float, float, float]] = deque()
 
     def appended(
         self,
@@ -27,13 +27,14 @@ class ProducerMetrics:
         batches: int,
         latency_ms: float,
         queued_ms: float,
+        throttle_ms: float,
     ) -> None:
         """Count one append that was acknowledged."""
         self._records += records
         self._bytes += size_bytes
         self._appends += 1
         self._batches += batches
-        self._latest.append((now_ms, records, size_bytes, latency_ms, queued_ms))
+        self._latest.append((now_ms, records, size_bytes, latency_ms, queued_ms, throttle_ms))
         self._forget(now_ms)
 
     def failed(self, records: int) -> None:
@@ -71,6 +72,8 @@ class ProducerMetrics:
             "request-latency-max": max((each[3] for each in latest), default=0.0),
             "record-queue-time-avg": sum(each[4] for each in latest) / count,
             "record-queue-time-max": max((each[4] for each in latest), default=0.0),
+            "produce-throttle-time-avg": sum(each[5] for each in latest) / count,
+            "produce-throttle-time-max": max((each[5] for each in latest), default=0.0),
             "records-per-request-avg": records / count,
             "batch-total": self._batches,
         }

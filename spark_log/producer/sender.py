@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from spark_log.clock import Clock
@@ -13,13 +14,17 @@ from spark_log.errors import (
     InvalidProducerEpochError,
     KafkaTimeoutError,
     OutOfOrderSequenceError,
+    SparkLogError,
     UnknownOutcomeError,
 )
 from spark_log.log.producer_state import sequence_after
+from spark_log.metadata import MetadataImage
+from spark_log.metadata.client_quota import ClientQuota
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.partition_appender import (
     Appended,
+    DelayLoweredError,
     PartitionAppender,
     TopicGoneError,
     unknown_topic,
@@ -37,6 +42,9 @@ _JITTER: Final = 0.2
 _FILLED_SEGMENT: Final = 0.9
 """So much of ``segment.bytes`` are the records of an append at most; the rest is framing."""
 
+_LEAST_LOOK_MS: Final = 1_000
+"""So often, at most, a client that its quota holds back looks whether that was changed."""
+
 
 class Sender:
     """Takes the partitions that are due, and appends what waits for each of them.
@@ -45,6 +53,10 @@ class Sender:
     tried again goes before what came after it. An append whose outcome stays unknown until its
     time is over leaves no gap and doubles nothing: what follows it is of a newer producer epoch in
     that partition, by which the log refuses the old one from then on (KIP-360).
+
+    A client that has a quota pauses after an append that was too much, as one whose channel a
+    broker has muted (KIP-219): nothing of any partition is appended until then. What waits keeps
+    its order, and its ``delivery.timeout.ms``.
     """
 
     def __init__(
@@ -79,11 +91,13 @@ class Sender:
         self._refresh = refresh
         self._on_end = on_end
         self._random = random.Random()
+        self._quota = ClientQuota()
+        self._quota_due_ms = 0.0
 
     def serve(self, queue: PartitionQueue) -> None:
         """Append what waits in a queue that was taken; then it may be taken again."""
         try:
-            delivery = self._delivery_of(queue)
+            delivery = None if self._is_throttled() else self._delivery_of(queue)
             if delivery is None:
                 with self._accumulator.lock:
                     self._accumulator.release(queue)
@@ -118,6 +132,14 @@ class Sender:
             self._accumulator.seal(batches)
         return self._fail(batches, error)
 
+    def keep_quota(self, image: MetadataImage) -> None:
+        """Go by the quota that the metadata name, if that is another one."""
+        found = self._appender.bytes_per_second(image)
+        with self._accumulator.lock:
+            if found != self._quota.bytes_per_second:
+                self._quota.change(found)
+                self._hold(self._clock.monotonic_ms())
+
     # --- one delivery ----------------------------------------------------------------------------
 
     def _delivery_of(self, queue: PartitionQueue) -> Delivery | None:
@@ -131,6 +153,7 @@ class Sender:
                 delivery.leave_out_done()
                 return delivery
             most_bytes = int(_FILLED_SEGMENT * queue.route.segment_bytes)
+            most_bytes = min(most_bytes, self._quota.most_bytes)
             batches = self._accumulator.take_batches(queue, most_bytes)
             if not batches:
                 return None
@@ -174,6 +197,11 @@ class Sender:
                 batch.fail(batch.refused()[0][1])
         now_ms = self._clock.monotonic_ms()
         with self._accumulator.lock:
+            throttle_ms = 0.0
+            if appended.image is not None:
+                self._quota.change(self._appender.bytes_per_second(appended.image))
+                throttle_ms = self._quota.record(appended.size_bytes, now_ms)
+                self._hold(now_ms)
             self.metrics.failed(refused)
             self.metrics.appended(
                 now_ms,
@@ -182,6 +210,7 @@ class Sender:
                 batches=len(delivery.batches),
                 latency_ms=now_ms - began_ms,
                 queued_ms=began_ms - delivery.batches[0].created_ms,
+                throttle_ms=throttle_ms,
             )
             queue.delivery = None
         self._end(delivery.batches)
@@ -194,6 +223,9 @@ class Sender:
         delivery.error = error
         if isinstance(error, UnknownOutcomeError):
             delivery.is_unknown = True
+        if isinstance(error, DelayLoweredError):
+            with suppress(SparkLogError, OSError):
+                self._refresh(queue.topic)
         if isinstance(error, OutOfOrderSequenceError) and not delivery.is_unknown:
             # The log has lost what came before, or forgot it. Nothing of this one is in it: it
             # may begin a new epoch (as `TransactionManager.requestIdempotentEpochBump` does).
@@ -269,6 +301,35 @@ class Sender:
                 self.fatal_error = error
         self.fail_all(error)
 
+    # --- the client's quota ----------------------------------------------------------------------
+
+    def _is_throttled(self) -> bool:
+        """Whether the client has to wait; from time to time it looks whether its quota was changed.
+
+        Who takes a queue does it, not who watches over the others: a storage may keep it waiting.
+        """
+        now_ms = self._clock.monotonic_ms()
+        with self._accumulator.lock:
+            if not self._quota.is_throttled(now_ms):
+                return False
+            if now_ms < self._quota_due_ms:
+                return True
+            found = self._quota.bytes_per_second
+        try:
+            found = self._appender.bytes_per_second(self._appender.image())
+        except (SparkLogError, OSError) as error:
+            _logger.info("the quota cannot be looked at just now: %s", error)
+        with self._accumulator.lock:
+            self._quota.change(found)
+            self._hold(now_ms)
+            return self._quota.is_throttled(now_ms)
+
+    def _hold(self, now_ms: float) -> None:
+        """Let nothing be taken until the client may go on, or is to look at its quota again."""
+        age_ms = max(self._config.metadata_max_age_ms, _LEAST_LOOK_MS)
+        self._quota_due_ms = now_ms + age_ms
+        self._accumulator.hold(min(self._quota.throttled_until_ms, self._quota_due_ms))
+
     # --- endings ---------------------------------------------------------------------------------
 
     def _fail(self, batches: Sequence[ProducerBatch], error: Exception) -> int:
@@ -295,6 +356,11 @@ class Sender:
         else:
             became = "it was not appended"
         cause = f"; the last error was: {delivery.error}" if delivery and delivery.error else ""
+        if self._quota.is_throttled(self._clock.monotonic_ms()):
+            cause += (
+                f"; the client may append {self._quota.bytes_per_second} bytes a second "
+                f"(producer_byte_rate)"
+            )
         return KafkaTimeoutError(
             f"{batch.topic}-{batch.partition}: a batch of {batch.record_count} records is not "
             f"acknowledged after delivery.timeout.ms ({self._config.delivery_timeout_ms}); "

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partitioner import Chooser
 from spark_log.producer.topic_route import TopicRoute
@@ -26,14 +26,26 @@ class TopicRouter:
         *,
         new_chooser: Callable[[], Chooser],
         first_epoch: int,
+        on_image: Callable[[MetadataImage], None],
     ) -> None:
-        """Touches nothing."""
+        """Touches nothing.
+
+        Args:
+            cluster: the opened root.
+            accumulator: has the routes.
+            config: the producer's.
+            clock: for ages.
+            new_chooser: chooses partitions of one topic.
+            first_epoch: of the producer, in each partition.
+            on_image: is told of the metadata whenever they are looked at.
+        """
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
         self._clock = clock
         self._new_chooser = new_chooser
         self._first_epoch = first_epoch
+        self._on_image = on_image
 
     def route(self, topic: str) -> TopicRoute:
         """Return a topic's route; look it up if that is not known, or not lately.
@@ -85,7 +97,9 @@ class TopicRouter:
             StorageError: the metadata log cannot be read.
         """
         looked_up_ms = self._clock.monotonic_ms()
-        found = self._cluster.image().find(topic)
+        image = self._cluster.image()
+        self._on_image(image)
+        found = image.find(topic)
         with self._accumulator.lock:
             route = self._accumulator.routes.get(topic)
             if route is None:

@@ -129,6 +129,66 @@ class TestLimitsOfGroups:
         assert message in outcome.error
 
 
+CLIENTS = ["--entity-type", "clients"]
+
+
+class TestQuotasOfClients:
+    def test_are_set_described_with_their_source_and_removed(self, shell, root):
+        argv = ["configs", "alter", *CLIENTS, "--entity-name", "loader"]
+        outcome = shell(*argv, "--add-config", "producer_byte_rate=1048576")
+        assert (outcome.status, outcome.out, outcome.err) == (0, "Altered loader.\n", "")
+        argv = ["configs", "alter", *CLIENTS, "--entity-default", "--json"]
+        document = shell(*argv, "--add-config", "consumer_byte_rate=7").document
+        assert (document["clients"], document["set"]) == ([""], ["consumer_byte_rate"])
+        rows = [line.split()[:4] for line in shell("configs", "describe", *CLIENTS).lines]
+        of_all = ["consumer_byte_rate", "7", "DYNAMIC_DEFAULT_CLIENT_QUOTA"]
+        assert rows == [
+            ["CLIENT", "KEY", "VALUE", "SOURCE"],
+            ["<default>", *of_all],
+            ["loader", *of_all],
+            ["loader", "producer_byte_rate", "1048576", "DYNAMIC_CLIENT_QUOTA"],
+        ]
+        argv = ["configs", "describe", *CLIENTS, "--entity-name", "another", "--json"]
+        (entry,) = shell(*argv).document["configs"]
+        assert (entry["client"], entry["value"]) == ("another", "7")
+        keys = [entry["name"] for entry in shell(*argv, "--all").document["configs"]]
+        assert keys == ["consumer_byte_rate", "producer_byte_rate"]
+        argv = ["configs", "alter", *CLIENTS, "--delete-config"]
+        shell(*argv, "producer_byte_rate", "--entity-name", "loader")
+        shell(*argv, "consumer_byte_rate", "--entity-default")
+        outcome = shell("configs", "describe", *CLIENTS)
+        assert outcome.err == "All settings are as they are by default; --all shows them.\n"
+
+    @pytest.mark.parametrize(
+        ("argv", "message"),
+        [
+            (["--entity-name", "a", "--add-config", "producer_byte_rate=-1"], "expected int ≥ 1"),
+            (["--entity-name", "a", "--add-config", "producer_byte_rate=1k"], "expected int ≥ 1"),
+            (["--entity-name", "a", "--add-config", "consumer_byte_rat=1"], "did you mean 'cons"),
+            (["--entity-name", "a", "--add-config", "retention.ms=1"], "unknown client quota"),
+            (["--entity-name", "", "--add-config", "producer_byte_rate=1"], "client id is empty"),
+            (["--add-config", "producer_byte_rate=1"], "whose quota?"),
+            (
+                ["--entity-name", "a", "--entity-default", "--add-config", "producer_byte_rate=1"],
+                "take one of the two",
+            ),
+        ],
+    )
+    def test_mistakes_are_refused_in_one_line(self, shell, root, argv, message):
+        outcome = shell("configs", "alter", *CLIENTS, *argv)
+        assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+        assert message in outcome.error
+        assert Admin(root).describe_client_quotas() == {}
+
+    def test_are_set_as_the_documentation_says(self, shell, root):
+        text = (Path(spark_log.__file__).parent.parent / "docs/quotas.md").read_text()
+        (block,) = re.findall(r"```shell\n(.*?)```", text, re.S)
+        for line in block.splitlines():
+            outcome = shell(*line.split()[1:])
+            assert outcome.status == 0, outcome.err
+        assert len(outcome.lines) > 2
+
+
 class TestAlter:
     def test_sets_and_deletes_at_once(self, shell, admin):
         outcome = shell(

@@ -56,9 +56,9 @@ def values_of(found, partition=T0):
     return [record.value for record in found.get(partition, [])]
 
 
-def read_values(consumer, count, partition=T0):
+def read_values(consumer, count, partition=T0, **options):
     """Poll so many records of one partition, and return their values."""
-    return values_of(poll_until(consumer, count), partition)
+    return values_of(poll_until(consumer, count, **options), partition)
 
 
 def wait_until(condition):

@@ -5,12 +5,15 @@ import multiprocessing
 import shutil
 import threading
 import weakref
+from functools import partial
 
 import pytest
 
 from spark_log import (
     Admin,
     ConcurrentModificationError,
+    ConfigResource,
+    ConfigResourceType,
     Consumer,
     ConsumerRebalanceListener,
     IllegalStateError,
@@ -30,6 +33,7 @@ from tests.consumer.support import (
     THREE,
     Notes,
     append,
+    log_of,
     numbered,
     poll_until,
     read_values,
@@ -219,6 +223,56 @@ class TestTopicsThatChange:
         clock.advance_ms(1000)
         with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
             consumer.poll()
+
+
+class TestSettingsThatChange:
+    """For how long a reader relies on what it listed is half of ``file.delete.delay.ms``."""
+
+    @pytest.mark.parametrize("is_assigned", [True, False])
+    def test_count_from_the_next_look_at_the_metadata_on(
+        self, root, open_consumer, no_hints, is_assigned
+    ):
+        clock = ManualClock()
+        consumer = open_consumer(clock=clock, metadata_max_age_ms=1000)
+        if is_assigned:
+            consumer.assign([T0])
+        else:
+            consumer.subscribe(["t"])
+        append(root, numbered(0, 5))
+        assert read_values(consumer, 2, max_records=2) == numbered(0, 2)
+        before = consumer._fetcher._cursors[T0].log
+        topic = ConfigResource(ConfigResourceType.TOPIC, "t", {"file.delete.delay.ms": 500})
+        Admin(root).alter_configs([topic])
+        append(root, numbered(5, 9))
+        assert consumer._fetcher._cursors[T0].log is before
+        clock.advance_ms(1000)
+        assert read_values(consumer, 7) == numbered(2, 9)
+        log = consumer._fetcher._cursors[T0].log
+        assert log.config.file_delete_delay_ms == 500
+        append(root, numbered(9, 12))
+        clock.advance_ms(1000)
+        assert read_values(consumer, 3) == numbered(9, 12)
+        assert consumer._fetcher._cursors[T0].log is log
+
+    def test_what_is_just_being_read_is_neither_lost_nor_handed_out_twice(
+        self, root, open_consumer
+    ):
+        for start in range(0, 200, 2):
+            append(root, numbered(start, start + 2))
+        consumer = open_consumer("t", max_partition_fetch_bytes=1, fetch_max_bytes=1)
+        found, begun = [], []
+        while len(found) < 200:
+            found += read_values(consumer, 1, max_records=3)
+            log = log_of(root)
+            log.read_on = partial(noted, begun, log.read_on)
+            consumer._fetcher.renew(T0, log)
+        assert found == numbered(0, 200)
+        assert begun[0] < 100
+
+
+def noted(begun, read_on, offset, **more):
+    begun.append(offset)
+    return read_on(offset, **more)
 
 
 class TestARootThatGoesAway:

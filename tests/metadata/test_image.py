@@ -55,6 +55,31 @@ class TestReplay:
         gone = config("flights", "segment.bytes", None)
         assert image_of(*FLIGHTS, gone, gone).topic("flights").overrides == {}
 
+    def test_quotas_are_the_clients_own_else_those_of_all(self):
+        image = image_of(
+            config("", "producer_byte_rate", "5", "client"),
+            config("", "consumer_byte_rate", "6", "client"),
+            config("loader", "producer_byte_rate", "7", "client"),
+        )
+        quota = image.client_quota("loader")
+        assert (quota.producer_byte_rate, quota.consumer_byte_rate) == (7, 6)
+        assert image.client_quota("another").producer_byte_rate == 5
+        before = image.copy()
+        for client_id in ("loader", ""):
+            image.replay(config(client_id, "producer_byte_rate", None, "client"))
+        assert image.client_overrides == {"": {"consumer_byte_rate": "6"}}
+        assert image.client_quota("loader").producer_byte_rate == 2**63 - 1
+        assert before.client_quota("loader").producer_byte_rate == 7
+
+    def test_quotas_that_this_version_does_not_understand_keep_nobody_out(self):
+        image = image_of(
+            config("a", "request_percentage", "12.5", "client"),
+            config("a", "producer_byte_rate", "half of it", "client"),
+            config("a", "consumer_byte_rate", "9", "client"),
+        )
+        quota = image.client_quota("a")
+        assert (quota.producer_byte_rate, quota.consumer_byte_rate) == (2**63 - 1, 9)
+
     def test_configs_of_other_resources_are_not_topics(self):
         other = config("flights", "segment.bytes", "7", resource_type="broker")
         assert image_of(*FLIGHTS, other).topic("flights").overrides["segment.bytes"] == "1048576"
