@@ -40,6 +40,9 @@ _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
 """Small Arrow batches are joined up to this: below it, each costs more than its records do."""
 
+_REMEMBERED_BYTES: Final = 33_554_432
+"""So much of a mapped file counts as memory of a process that goes through it."""
+
 _Batches = tuple[tuple[BatchHeader, ...], pa.RecordBatch]
 """Batch headers, relative to some base offset, and the rows of all of them."""
 
@@ -60,7 +63,7 @@ def merge(
     Any number may merge at once: where their segments overlap, all hold the same. So they may not
     take in what a compaction wrote, and do not count before that (ADR 16). Of the first batch
     all is taken, so that a log start inside of it keeps what lies before. Memory is that
-    of one joined Arrow batch, and of each segment up to 64 KiB.
+    of one joined Arrow batch, of each segment up to 64 KiB, and 32 MiB of what is mapped.
 
     Args:
         directory: the partition's.
@@ -159,6 +162,7 @@ def live_batches(
         try:
             for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
+            reader.forget()
             throttle(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
@@ -199,9 +203,13 @@ def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
 def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
     """Yield what a segment holds from an offset on; batches of one Arrow batch together."""
     start = start_offset - reader.base_offset
+    forgotten = 0
     for ordinal in range(reader.batch_count) if start > 0 else reader.in_order():
         if reader.headers(ordinal)[-1].last_offset_delta < start:
             continue
+        if reader.position(ordinal) > forgotten + _REMEMBERED_BYTES:
+            forgotten = reader.position(ordinal)
+            reader.forget()
         headers, records = reader.read_batch(ordinal)
         wanted = tuple(header for header in headers if header.last_offset_delta >= start)
         rows = sum(header.record_count for header in wanted)
