@@ -68,6 +68,9 @@ bench-reads: java venv ## Compare reads of some columns, and of one day of thirt
 bench-clients: java venv ## Compare Producer and Consumer with confluent-kafka and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.clients_kafka $(ARGS)
 
+bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)
+
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
 	@$(BIN)/python -m benchmarks.log_all $(ARGS)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -75,10 +75,23 @@ class KafkaBroker:
         self,
         directory: Path | None = None,
         *,
+        settings: Mapping[str, str] | None = None,
+        loggers: Sequence[str] = (),
         start_timeout_s: float = 60,
         stop_timeout_s: float = 20,
     ) -> None:
-        """Prepare a broker whose log will lie in a new directory under ``directory``."""
+        """Prepare a broker whose log will lie in a new directory under ``directory``.
+
+        Args:
+            directory: Of the new directory; None for the system's temporary one.
+            settings: Of the broker, beside Kafka's defaults.
+            loggers: What in the broker tells what it does, at level info, in `log_path`.
+            start_timeout_s: How long it may take to start.
+            stop_timeout_s: How long it may take to stop until it is killed.
+        """
+        self._settings = dict(settings or {})
+        self._loggers = loggers
+        self.log_path = Path()
         self._directory = directory
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
@@ -100,9 +113,11 @@ class KafkaBroker:
             home = Path(stack.enter_context(temporary))
             port, controller_port = _free_ports(2)
             properties = home / "server.properties"
-            properties.write_text(_server_properties(home / "data", port, controller_port))
+            ports = port, controller_port
+            properties.write_text(_server_properties(home / "data", *ports, self._settings))
             self._format(properties)
-            self._start(properties, home / "broker.log", port, stack)
+            self.log_path = home / "broker.log"
+            self._start(properties, self.log_path, port, stack)
             self.bootstrap_servers = f"127.0.0.1:{port}"
             self._stack = stack.pop_all()
         return self
@@ -135,7 +150,9 @@ class KafkaBroker:
         _run([*tool, "format", "-t", cluster_id, "-c", str(properties), "--standalone"])
 
     def _start(self, properties: Path, log: Path, port: int, stack: ExitStack) -> None:
-        flags = (*_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        logger = "-Dorg.slf4j.simpleLogger"
+        told = (f"{logger}.log.{each}=info" for each in self._loggers)
+        flags = (*_JVM_FLAGS, f"{logger}.defaultLogLevel=warn", *told)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self._java[0], *flags, *self._java[1:], "kafka.Kafka", str(properties)],
@@ -231,7 +248,10 @@ def _pom(artifacts: Sequence[str], *, transitive: bool) -> str:
 """
 
 
-def _server_properties(data: Path, port: int, controller_port: int) -> str:
+def _server_properties(
+    data: Path, port: int, controller_port: int, settings: Mapping[str, str]
+) -> str:
+    more = "".join(f"{name}={value}\n" for name, value in settings.items())
     return f"""process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
@@ -244,7 +264,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-"""
+{more}"""
 
 
 def _free_ports(count: int) -> list[int]:
