@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long check lint types layers format docs bench bench-kafka bench-clients bench-streams bench-reads clean s3-server test-stores simulate simulate-groups bench-log
+.PHONY: help venv java demo test test-long check lint types layers format docs bench bench-kafka bench-clients bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
