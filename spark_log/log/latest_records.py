@@ -194,7 +194,7 @@ class LatestRecords:
 
 
 def _needed_bytes(batch: pa.RecordBatch) -> int:
-    return int(batch.column("key").nbytes) + _ROW_BYTES * batch.num_rows
+    return int(batch.column("key").nbytes + _ROW_BYTES * batch.num_rows)
 
 
 def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
