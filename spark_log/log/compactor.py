@@ -16,6 +16,7 @@ count. A crash leaves the files that were written, and those that they did not r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from spark_log.log.merger import KEEP_COMPRESSION, compression_of, joined, live_
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_writer import MAX_SEGMENT_RECORDS, SegmentWriter
+from spark_log.log.segment_writer import MAX_SEGMENT_BYTES, MAX_SEGMENT_RECORDS, SegmentWriter
 from spark_log.record.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -49,6 +50,10 @@ Step = Callable[[int], None]
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
+
+
+_FILLED = 0.9
+"""Of a file that holds as much as it may: the rest is offsets, headers and padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +199,10 @@ def compact(
     rows = sum(_row_count(reader) for _, reader in readers)
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
+    raw_bytes: Counter[str] = Counter()
     with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
         for reader, headers, records in live_batches(log.files, view, readers, step):
+            raw_bytes[reader.path] += records.nbytes
             _take_in(latest, transactions, reader.base_offset, headers, records)
         last_offsets, marked_epochs = _last_of_producers(log)
         batch_filter = BatchFilter(
@@ -208,7 +215,8 @@ def compact(
         )
         for group in _groups(readers, log.config.segment_bytes):
             rewrite = _Rewrite(log, view, generation)
-            rewrite.run(group, batch_filter, step)
+            size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
+            rewrite.run(group, size_bytes, batch_filter, step)
             done = replace(
                 done,
                 records_written=done.records_written + rewrite.records_written,
@@ -236,10 +244,18 @@ class _Rewrite:
     def run(
         self,
         group: list[_Segment],
+        raw_bytes: int,
         batch_filter: BatchFilter,
         step: Step,
     ) -> None:
-        """Write the segment, and put it in its place."""
+        """Write the segment, and put it in its place.
+
+        Args:
+            group: what it takes the place of.
+            raw_bytes: what that is without compression.
+            batch_filter: in the state in which the group before left it.
+            step: see `compact`.
+        """
         files = self._log.files
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
         name = SegmentName(base_offset, end_offset - 1, self._generation)
@@ -248,7 +264,7 @@ class _Rewrite:
             files.path,
             topic_id=files.topic_id,
             partition=files.partition,
-            compression=self._compression(group),
+            compression=self._compression(group, raw_bytes),
             index_interval_bytes=self._log.config.index_interval_bytes,
             with_offsets=True,
         )
@@ -270,12 +286,14 @@ class _Rewrite:
         finally:
             writer.discard()
 
-    def _compression(self, group: list[_Segment]) -> str:
+    def _compression(self, group: list[_Segment], raw_bytes: int) -> str:
         config = self._log.config
         chosen = config.compression_type
         if chosen == KEEP_COMPRESSION:
             chosen = config.merge_compression_type
-        return compression_of(group) if chosen == KEEP_COMPRESSION else chosen
+        # What was compressed may be more than one file can hold once it is not any more.
+        is_too_large = raw_bytes > MAX_SEGMENT_BYTES * _FILLED
+        return compression_of(group) if is_too_large or chosen == KEEP_COMPRESSION else chosen
 
     def _batches(
         self,

@@ -3,6 +3,7 @@
 import pytest
 
 from spark_log.clock import ManualClock
+from spark_log.log import compactor, merger, segment_writer
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.compactor import cleanable
 from spark_log.log.log_start import move_log_start
@@ -119,6 +120,30 @@ class TestDirt:
         append(log, b"a", b"a")
         clean(log)
         assert [offset for offset, _ in keys(log)] == [3, 4, 5, 6, 7]
+
+
+class TestSegmentsThatWouldBeTooLarge:
+    """What was compressed may be more than a file can hold once it is not any more."""
+
+    @pytest.fixture(autouse=True)
+    def _small_files(self, monkeypatch):
+        for module in (segment_writer, compactor):
+            monkeypatch.setattr(module, "MAX_SEGMENT_BYTES", 100_000)
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 4)
+
+    @pytest.mark.parametrize("policy", ["compact", "delete"])
+    def test_stay_compressed(self, inner, clock, policy):
+        settings = {"cleanup_policy": policy, "retention_ms": -1, "merge_tail_segments": 0}
+        log = open_log(inner, clock=clock, compression_type="zstd", **settings)
+        for number in range(9):
+            append(log, *(b"%d.%d" % (number, at) for at in range(4)), value=b"x" * 20_000)
+        log = open_log(inner, clock=clock, compression_type="none", **settings)
+        append(log, b"z")
+        clean(log)
+        live = log.observe().live.segments
+        assert len(live) <= 2
+        assert log.files.open(live[0].name).compression(0) == "zstd"
+        assert len(keys(log)) == 9 * 4 + 1
 
 
 class TestRetention:
