@@ -187,7 +187,7 @@ def compact(
         (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
         for segment in view.live.segments[len(readers) :]
     )
-    transactions = transactions_of(readers, behind)
+    transactions, row_counts = transactions_of(readers, behind)
     readers = _decided(readers, transactions.first_undecided_offset)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
@@ -196,7 +196,7 @@ def compact(
     generation = take_generation(log.files, view)
     if generation is None:
         return replace(done, is_complete=False)
-    rows = sum(_row_count(reader) for _, reader in readers)
+    rows = sum(row_counts[: len(readers)])
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
     raw_bytes: Counter[str] = Counter()
@@ -418,10 +418,6 @@ def _groups(readers: list[_Segment], segment_bytes: int) -> Iterator[list[_Segme
         group.append(each)
         size_bytes += reader.size_bytes
     yield group
-
-
-def _row_count(reader: SegmentReader) -> int:
-    return sum(header.record_count for _, headers in reader.all_headers() for header in headers)
 
 
 def _last_of_producers(log: PartitionLog) -> tuple[frozenset[int], dict[int, int]]:

@@ -29,18 +29,20 @@ class DecidedTransactions:
         """Where the first transaction begins that has no marker yet; None without one."""
         return min(self._open.values(), default=None)
 
-    def take_in(self, header: BatchHeader, base_offset: int, records: pa.RecordBatch) -> None:
+    def take_in(
+        self, header: BatchHeader, base_offset: int, marker: ControlRecordType | None
+    ) -> None:
         """Take in the next batch; others than `is_of_transaction` need not come.
 
         Args:
             header: of the batch.
             base_offset: its first offset.
-            records: the rows of a control batch; of others they are not looked at.
+            marker: what it decides, if it is a control batch that does (`marker_of`).
         """
         producer_id = header.producer_id
         if not header.is_control:
             self._open.setdefault(producer_id, base_offset)
-        elif (marker := marker_of(header, records)) is not None:
+        elif marker is not None:
             first_offset = self._open.pop(producer_id, None)
             if marker is ControlRecordType.ABORT and first_offset is not None:
                 firsts, markers = self._aborted.setdefault(producer_id, ([], []))
@@ -95,41 +97,51 @@ class OpenMarkers:
 
 def transactions_of(
     segments: Iterable[tuple[int, SegmentReader]], behind: Iterable[tuple[int, SegmentReader]]
-) -> DecidedTransactions:
+) -> tuple[DecidedTransactions, list[int]]:
     """Return the transactions of segments, by their headers and the few batches with markers.
 
     Args:
         segments: where to begin in each, and the segment.
         behind: those that follow; looked at as long as a transaction has no marker.
 
+    Returns:
+        The transactions; and, since all headers are read here, how many rows each segment has.
+
     Raises:
         CorruptRecordError: one of them is damaged.
     """
     transactions = DecidedTransactions()
-    for start_offset, reader in segments:
-        _take_in_segment(transactions, start_offset, reader)
+    row_counts = [
+        _take_in_segment(transactions, start_offset, reader) for start_offset, reader in segments
+    ]
     if transactions.first_undecided_offset is not None:
         for start_offset, reader in behind:
             _take_in_segment(transactions, start_offset, reader)
             if transactions.first_undecided_offset is None:
                 break
-    return transactions
+    return transactions, row_counts
 
 
 def _take_in_segment(
     transactions: DecidedTransactions, start_offset: int, reader: SegmentReader
-) -> None:
+) -> int:
+    row_count = 0
     for ordinal, (_, headers) in enumerate(reader.all_headers()):
+        row_count += sum(header.record_count for header in headers)
         if not any(map(is_of_transaction, headers)):
             continue
-        records, row = reader.read_batch(ordinal)[1], 0
+        # Records are read only where one of them is a marker.
+        has_markers = any(header.is_control for header in headers)
+        records, row = reader.read_batch(ordinal)[1] if has_markers else None, 0
         for header in headers:
-            rows = records.slice(row, header.record_count)
+            rows = None if records is None else records.slice(row, header.record_count)
             row += header.record_count
             last_offset = reader.base_offset + header.last_offset_delta
             if is_of_transaction(header) and last_offset >= start_offset:
                 base_offset = reader.base_offset + header.base_offset_delta
-                transactions.take_in(header, base_offset, rows)
+                marker = None if rows is None else marker_of(header, rows)
+                transactions.take_in(header, base_offset, marker)
+    return row_count
 
 
 def is_of_transaction(header: BatchHeader) -> bool:
@@ -141,6 +153,6 @@ def is_of_transaction(header: BatchHeader) -> bool:
 
 def marker_of(header: BatchHeader, records: pa.RecordBatch) -> ControlRecordType | None:
     """Return what a control batch decides; None where it is no marker of a transaction."""
-    if not header.record_count or not is_of_transaction(header):
+    if not (header.is_control and header.record_count and is_of_transaction(header)):
         return None
     return ControlRecordType.of_key(records.column("key")[0].as_py())
