@@ -8,9 +8,11 @@ looked at.
 
 from __future__ import annotations
 
+import mmap
+import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 from types import TracebackType
 from typing import Self
 
@@ -53,11 +55,10 @@ class LatestRecords:
             memory_bytes: what the keys may take at once; more is written to temporary files
                 (in `tempfile.gettempdir`).
         """
-        self._directory = tempfile.TemporaryDirectory(prefix="spark-log-compaction-")
         needed_bytes = key_bytes + _ROW_BYTES * row_count
         self._bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
         self._bucket_count = min(_MAX_BUCKETS, max(1, -(-needed_bytes // self._bucket_bytes)))
-        self._writers: list[ipc.RecordBatchFileWriter | None] = [None] * _MAX_BUCKETS
+        self._buckets: dict[int, _Bucket] = {}
         self._pieces: list[pa.RecordBatch] = []
         self._piece_bytes = 0
         self._next_row = 0
@@ -72,9 +73,10 @@ class LatestRecords:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._close_writers()
+        for bucket in self._buckets.values():
+            bucket.close()
+        self._buckets.clear()
         self._kept = None
-        self._directory.cleanup()
 
     def add(self, keys: pa.Array, *, counts: bool = True) -> None:
         """Take in the next rows.
@@ -111,7 +113,9 @@ class LatestRecords:
         start = 0
         for bucket, end in enumerate(ends.tolist()):
             if end > start:
-                self._writer(bucket).write_batch(sorted_batch.slice(start, end - start))
+                if bucket not in self._buckets:
+                    self._buckets[bucket] = _Bucket()
+                self._buckets[bucket].write(sorted_batch.slice(start, end - start))
             start = end
 
     def kept(self, first_row: int, count: int) -> np.ndarray:
@@ -129,10 +133,9 @@ class LatestRecords:
 
     def _find(self) -> np.ndarray:
         """Return a bit for each row; in a file, since there may be more rows than memory."""
-        self._close_writers()
-        size_bytes = self._next_row // 8 + 1
-        bits = np.memmap(Path(self._directory.name) / "kept", np.uint8, "w+", shape=(size_bytes,))
-        for keys, hashes, rows in self._buckets():
+        with tempfile.TemporaryFile() as file:
+            bits = np.memmap(file, np.uint8, "w+", shape=(self._next_row // 8 + 1,))
+        for keys, hashes, rows in self._groups():
             last = rows[_last_of_each(keys, hashes)]
             last.sort()
             bytes_of = last >> 3
@@ -142,19 +145,17 @@ class LatestRecords:
             )
         return bits
 
-    def _buckets(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+    def _groups(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
         """Yield keys, their hashes and rows; all that have one key together, rows in order."""
         if self._bucket_count == 1:
             pieces, self._pieces = self._pieces, []
             if pieces:
                 yield _columns(pa.Table.from_batches(pieces))
             return
-        for bucket in range(self._bucket_count):
-            path = self._path(bucket)
-            if path.exists():
-                with pa.memory_map(str(path)) as source:
-                    yield from self._parts(ipc.open_file(source))
-                path.unlink()
+        while self._buckets:
+            _, bucket = self._buckets.popitem()
+            with closing(bucket):
+                yield from self._parts(bucket.reader())
 
     def _parts(
         self, reader: ipc.RecordBatchFileReader
@@ -177,20 +178,33 @@ class LatestRecords:
             if table.num_rows:
                 yield _columns(table)
 
-    def _writer(self, bucket: int) -> ipc.RecordBatchFileWriter:
-        writer = self._writers[bucket]
-        if writer is None:
-            writer = self._writers[bucket] = ipc.new_file(str(self._path(bucket)), _SCHEMA)
-        return writer
 
-    def _close_writers(self) -> None:
-        for bucket, writer in enumerate(self._writers):
-            if writer is not None:
-                writer.close()
-                self._writers[bucket] = None
+class _Bucket:
+    """Rows in a temporary file without a name: it goes with the process, however that ends."""
 
-    def _path(self, bucket: int) -> Path:
-        return Path(self._directory.name) / f"{bucket}.arrow"
+    def __init__(self) -> None:
+        self._descriptor, path = tempfile.mkstemp(prefix="spark-log-compaction-")
+        try:
+            self._sink = pa.OSFile(path, "wb")
+        finally:
+            os.unlink(path)
+        self._writer = ipc.new_file(self._sink, _SCHEMA)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._writer.write_batch(rows)
+
+    def reader(self) -> ipc.RecordBatchFileReader:
+        """Return what reads all rows; no more are written."""
+        self._writer.close()
+        self._sink.close()
+        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        return ipc.open_file(pa.py_buffer(mapped))
+
+    def close(self) -> None:
+        """Give up the file; what was read of it stays valid."""
+        self._sink.close()
+        os.close(self._descriptor)
 
 
 def _needed_bytes(batch: pa.RecordBatch) -> int:

@@ -95,7 +95,10 @@ def test_any_stretch_can_be_asked_for():
             )
 
 
-def test_leaves_no_file_behind(tmp_path, monkeypatch):
+def test_leaves_no_file_behind_however_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert kept_rows([[b"a", b"b", b"a"]], memory_bytes=1) == {1, 2}
-    assert list(tmp_path.iterdir()) == []
+    with LatestRecords(2, 2, memory_bytes=1) as latest:
+        latest.add(pa.array([b"a", b"b", b"a"], pa.binary()))
+        assert list(tmp_path.iterdir()) == []
+        assert latest.kept(0, 3).tolist() == [False, True, True]
+        assert list(tmp_path.iterdir()) == [], "a process that is killed here leaves none"
