@@ -205,6 +205,8 @@ def compact(
             raw_bytes[reader.path] += records.nbytes
             _take_in(latest, transactions, reader.base_offset, headers, records)
         last_offsets, marked_epochs = _last_of_producers(log)
+        for _, reader in readers:  # whose headers that has read
+            reader.forget()
         batch_filter = BatchFilter(
             latest,
             first_dirty_offset=found.first_dirty_offset,
@@ -217,6 +219,8 @@ def compact(
             rewrite = _Rewrite(log, view, generation)
             size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
             rewrite.run(group, size_bytes, batch_filter, step)
+            for _, reader in group:
+                reader.forget()
             done = replace(
                 done,
                 records_written=done.records_written + rewrite.records_written,

@@ -141,6 +141,7 @@ def _take_in_segment(
                 base_offset = reader.base_offset + header.base_offset_delta
                 marker = None if rows is None else marker_of(header, rows)
                 transactions.take_in(header, base_offset, marker)
+    reader.forget()
     return row_count
 
 

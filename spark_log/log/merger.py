@@ -148,6 +148,7 @@ def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:
         bytes_of[reader.compression(0)] += reader.size_bytes
+        reader.forget()
     return bytes_of.most_common(1)[0][0]
 
 
@@ -158,11 +159,21 @@ def live_batches(
     throttle: Callable[[int], None],
 ) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
     """Yield the batches of segments, each segment's only if it is in the log when it is read."""
+    # What is joined is looked at again when it is written: so they are forgotten once more.
+    lately: list[SegmentReader] = []
+    before: list[SegmentReader] = []
+    passed_bytes = 0
     for position, reader in readers:
         try:
             for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
             reader.forget()
+            lately.append(reader)
+            passed_bytes += reader.size_bytes
+            if passed_bytes > _JOINED_BYTES:
+                for each in before:
+                    each.forget()
+                before, lately, passed_bytes = lately, [], 0
             throttle(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
