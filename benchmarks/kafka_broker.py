@@ -92,6 +92,7 @@ class KafkaBroker:
         self._settings = dict(settings or {})
         self._loggers = loggers
         self.log_path = Path()
+        self._process: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
@@ -140,6 +141,14 @@ class KafkaBroker:
         """Delete ``topic``; the broker frees its files a minute later (file.delete.delay.ms)."""
         self._topic_command("--delete", "--topic", topic)
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time of the broker so far, seconds; None where nothing tells it."""
+        status = Path(f"/proc/{self._process.pid}/stat") if self._process else Path()
+        if not status.is_file():
+            return None
+        fields = status.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _topic_command(self, *arguments: str) -> None:
         command = "org.apache.kafka.tools.TopicCommand"
         _run([*self._java, command, "--bootstrap-server", self.bootstrap_servers, *arguments])
@@ -162,6 +171,7 @@ class KafkaBroker:
                 start_new_session=True,  # Ctrl-C is ours to handle, then the broker is stopped
                 preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it takes no lock
             )
+        self._process = process
         stack.callback(self._stop, process)
         deadline = time.monotonic() + self._start_timeout_s
         while not _accepts(port):

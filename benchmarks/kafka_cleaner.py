@@ -100,6 +100,7 @@ class KafkaCleaner:
         Raises:
             BrokerError: it has not for ten minutes.
         """
+        cpu_began = self._broker.cpu_s()
         self._alter({"min.cleanable.dirty.ratio": "0"})
         deadline = time.monotonic() + _MOST_S
         found: list[re.Match[str]] = []
@@ -111,12 +112,14 @@ class KafkaCleaner:
             told = [each for each in _CLEANED.finditer(lines) if each["log"] == f"{_TOPIC}-0"]
             found = told[self._cleaned :]
         self._cleaned += len(found)
+        cpu_ended = self._broker.cpu_s()
         self._alter({"min.cleanable.dirty.ratio": "1"})
         return Cleaning(
             records_read=_number(found[0]["read"]),
             records_written=_number(found[-1]["written"]),
             bytes_read=float(found[0]["mib"].replace(",", "")) * _MIB,
             took_s=sum(float(each["seconds"].replace(",", "")) for each in found),
+            cpu_s=None if cpu_began is None or cpu_ended is None else cpu_ended - cpu_began,
         )
 
     def _send(self, batches: Iterator[pa.RecordBatch]) -> None:

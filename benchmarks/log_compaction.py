@@ -122,10 +122,17 @@ def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]
         _console.print("the two did not keep the same number of records", style="red")
     rate, size = theirs.records_read / 1e6, theirs.bytes_read / 1e6
     ratio = own.records_read / own.took_s / (theirs.records_read / theirs.took_s)
+    by_cpu = []
+    if own.cpu_s and theirs.cpu_s:  # what else the broker does meanwhile is in it: compiling
+        by_cpu = [
+            Figure(f"{name}: Kafka, records, by CPU time", rate / theirs.cpu_s, "M/s"),
+            Figure(f"{name}: records, by CPU time, ours / Kafka", theirs.cpu_s / own.cpu_s),
+        ]
     return [
         Figure(f"{name}: Kafka, records", rate / theirs.took_s, "M/s"),
         Figure(f"{name}: Kafka, bytes", size / theirs.took_s, "MB/s"),
         Figure(f"{name}: records, ours / Kafka", ratio),
+        *by_cpu,
     ]
 
 
