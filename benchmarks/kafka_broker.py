@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -75,10 +75,24 @@ class KafkaBroker:
         self,
         directory: Path | None = None,
         *,
+        settings: Mapping[str, str] | None = None,
+        loggers: Sequence[str] = (),
         start_timeout_s: float = 60,
         stop_timeout_s: float = 20,
     ) -> None:
-        """Prepare a broker whose log will lie in a new directory under ``directory``."""
+        """Prepare a broker whose log will lie in a new directory under ``directory``.
+
+        Args:
+            directory: Of the new directory; None for the system's temporary one.
+            settings: Of the broker, beside Kafka's defaults.
+            loggers: What in the broker tells what it does, at level info, in `log_path`.
+            start_timeout_s: How long it may take to start.
+            stop_timeout_s: How long it may take to stop until it is killed.
+        """
+        self._settings = dict(settings or {})
+        self._loggers = loggers
+        self.log_path = Path()
+        self._process: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
@@ -102,9 +116,11 @@ class KafkaBroker:
             port, controller_port = _free_ports(2)
             properties = home / "server.properties"
             self.data_directory = home / "data"
-            properties.write_text(_server_properties(self.data_directory, port, controller_port))
+            ports = port, controller_port
+            properties.write_text(_server_properties(self.data_directory, *ports, self._settings))
             self._format(properties)
-            self._start(properties, home / "broker.log", port, stack)
+            self.log_path = home / "broker.log"
+            self._start(properties, self.log_path, port, stack)
             self.bootstrap_servers = f"127.0.0.1:{port}"
             self._stack = stack.pop_all()
         return self
@@ -127,6 +143,14 @@ class KafkaBroker:
         """Delete ``topic``; the broker frees its files a minute later (file.delete.delay.ms)."""
         self._topic_command("--delete", "--topic", topic)
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time of the broker so far, seconds; None where nothing tells it."""
+        status = Path(f"/proc/{self._process.pid}/stat") if self._process else Path()
+        if not status.is_file():
+            return None
+        fields = status.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _topic_command(self, *arguments: str) -> None:
         command = "org.apache.kafka.tools.TopicCommand"
         _run([*self._java, command, "--bootstrap-server", self.bootstrap_servers, *arguments])
@@ -137,7 +161,9 @@ class KafkaBroker:
         _run([*tool, "format", "-t", cluster_id, "-c", str(properties), "--standalone"])
 
     def _start(self, properties: Path, log: Path, port: int, stack: ExitStack) -> None:
-        flags = (*_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        logger = "-Dorg.slf4j.simpleLogger"
+        told = (f"{logger}.log.{each}=info" for each in self._loggers)
+        flags = (*_JVM_FLAGS, f"{logger}.defaultLogLevel=warn", *told)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self._java[0], *flags, *self._java[1:], "kafka.Kafka", str(properties)],
@@ -147,6 +173,7 @@ class KafkaBroker:
                 start_new_session=True,  # Ctrl-C is ours to handle, then the broker is stopped
                 preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it takes no lock
             )
+        self._process = process
         stack.callback(self._stop, process)
         deadline = time.monotonic() + self._start_timeout_s
         while not _accepts(port):
@@ -233,7 +260,10 @@ def _pom(artifacts: Sequence[str], *, transitive: bool) -> str:
 """
 
 
-def _server_properties(data: Path, port: int, controller_port: int) -> str:
+def _server_properties(
+    data: Path, port: int, controller_port: int, settings: Mapping[str, str]
+) -> str:
+    more = "".join(f"{name}={value}\n" for name, value in settings.items())
     return f"""process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
@@ -246,7 +276,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-"""
+{more}"""
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,111 +1,262 @@
-"""How fast a partition is compacted by one process, and in how much memory.
+"""How fast a partition is compacted by one process, in how much memory; and by Kafka's cleaner.
 
-    python -m benchmarks.log_compaction --records 10000000 --keys 10000000
+    python -m benchmarks.log_compaction
+    python -m benchmarks.log_compaction --ours-only --records 4000000 --updates 2000000
 
-Updates of keys drawn at random, 100 bytes a value. Measured is a second compaction too, where what
-the first one left meets as much again.
+Two compactions, each on the same records for both: of records that all have different keys, and of
+updates of some of them, drawn at random, beside what the first one left. Values of 100 bytes that
+no compressor gains by, uncompressed. Both work in one thread and sync what they write to disk
+before it takes the place of what was there; both read from the page cache, synced before. A broker
+with one cleaner thread and room for all keys tells its own times; ours runs in a new process each
+time, whose memory is measured, what it maps of files included. Rates are of what is read.
+
+Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
 """
 
 import argparse
+import multiprocessing
+import os
 import resource
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from rich.console import Console
 
-from benchmarks.log_report import Figure, Report, parser, run
+from benchmarks.kafka_broker import KAFKA_VERSION, ToolMissingError, exit_status
+from benchmarks.log_cleaning import Cleaning
+from benchmarks.log_report import Figure, Report, parser
 from benchmarks.log_workload import local_stores, open_log
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log import PartitionLog
-from spark_log.log.compactor import Compaction, compact
+from spark_log.log.compactor import compact
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage.local import LocalStore
+
+if TYPE_CHECKING:
+    from benchmarks.kafka_cleaner import KafkaCleaner
 
 _BATCH_RECORDS = 16_384
 _APPEND_BATCHES = 16
-_VALUE_BYTES = 100
 _MIB = 2**20
+_NAMES = ("different keys", "updates of some")
+_PROCESSES = multiprocessing.get_context("spawn")
+_console = Console(stderr=True)
 
 
-def main() -> None:
-    """Run the benchmark as the command line says."""
+def main() -> int:
+    """Run the benchmark as the command line says; return the exit status."""
     options = parser("log_compaction", __doc__)
-    options.add_argument("--records", type=int, default=10_000_000, help="of each round (10 M)")
-    options.add_argument("--keys", type=int, default=10_000_000, help="different ones (10 M)")
-    options.add_argument("--memory", type=int, default=128, help="MiB for keys (128)")
-    run(options, measure)
+    options.add_argument("--records", type=int, default=10_000_000, help="different keys (10 M)")
+    options.add_argument("--updates", type=int, default=5_000_000, help="of some of them (5 M)")
+    options.add_argument("--value-bytes", type=int, default=100, help="of each value (100)")
+    options.add_argument("--memory", type=int, default=128, help="MiB for keys, ours (128)")
+    options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
+    chosen = options.parse_args()
+    if min(chosen.records, chosen.updates, chosen.value_bytes, chosen.memory) < 1:
+        options.error("--records, --updates, --value-bytes and --memory must be at least 1")
+    return exit_status(lambda: _run(chosen))
+
+
+def _run(options: argparse.Namespace) -> None:
+    report = measure(options)
+    report.print(Console(width=max(100, Console().width)))
+    if options.json:
+        print(f"written: {report.write_json()}")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure two compactions."""
+    """Measure both, one compaction after the other."""
     figures = []
-    with local_stores(options.directory) as new_store:
-        store = new_store()
-        log = open_log(
-            store, flush_on_append=False, cleanup_policy="compact", file_delete_delay_ms=1000
-        )
-        random = np.random.default_rng(7)
-        now_us = SYSTEM_CLOCK.time_us()
-        for number, name in enumerate(("first", "second"), start=1):
-            fill(log, random, options.records, options.keys)
-            before_mib = peak_mib()
-            began = time.perf_counter()
-            # As if the delay between two of them had passed.
-            done = compact(log, now_us=now_us + number * 10**10, memory_bytes=options.memory * _MIB)
-            took_s = time.perf_counter() - began
-            figures += figures_of(f"{name} compaction", done, took_s)
-            figures.append(
-                Figure(f"{name} compaction, peak memory", peak_mib(), "MiB", at_most=512)
-            )
-            figures.append(Figure(f"{name} compaction, peak before it", before_mib, "MiB"))
-    settings = {"records a round": options.records, "keys": options.keys}
-    return Report("log_compaction", figures, settings)
+    with ExitStack() as stack:
+        stores = stack.enter_context(local_stores(options.directory))
+        ours = Ours(stores(), options.memory)
+        kafka = None if options.ours_only else _kafka(stack, options)
+        for number, name in enumerate(_NAMES):
+            # A generator anew for each: both get the same records.
+            ours.fill(updates(options, number))
+            own = ours.clean()
+            _console.print(f"ours: {own}", style="dim", highlight=False)
+            figures += own_figures(name, own)
+            if kafka is not None:
+                kafka.fill(updates(options, number), closing_record())
+                theirs = kafka.clean()
+                _console.print(f"Kafka: {theirs}", style="dim", highlight=False)
+                figures += compared_figures(name, own, theirs)
+    notes: dict[str, object] = {
+        "records": options.records,
+        "updates": options.updates,
+        "bytes a value": options.value_bytes,
+        "MiB for keys, ours": options.memory,
+        "load of the machine, of cores": f"{os.getloadavg()[0]:.1f} of {os.cpu_count()}",
+    }
+    if kafka is not None:
+        notes |= {"Kafka": KAFKA_VERSION, "MiB for keys, Kafka": kafka.dedupe_mib}
+    return Report("log_compaction", figures, notes)
 
 
-def figures_of(name: str, done: Compaction, took_s: float) -> list[Figure]:
-    """Return what a compaction amounts to."""
+def own_figures(name: str, own: Cleaning) -> list[Figure]:
+    """Return what ours amounts to, with the goals."""
+    cpu_s, peak_mib, before_mib = own.cpu_s or 0, own.peak_mib or 0, own.before_mib or 0
+    rate, size = own.records_read / 1e6, own.bytes_read / 1e6
     return [
-        Figure(f"{name}, records", done.records_read / took_s / 1e6, "M/s", at_least=1),
-        Figure(f"{name}, bytes", done.bytes_read / took_s / 1e6, "MB/s", at_least=200),
-        Figure(f"{name}, records that stay", done.records_written / done.records_read * 100, "%"),
-        Figure(f"{name}, files", done.segments_written),
+        Figure(f"{name}: records", rate / own.took_s, "M/s", at_least=1),
+        Figure(f"{name}: bytes", size / own.took_s, "MB/s", at_least=200),
+        Figure(f"{name}: records, by CPU time", rate / cpu_s, "M/s", at_least=1),
+        Figure(f"{name}: bytes, by CPU time", size / cpu_s, "MB/s", at_least=200),
+        Figure(f"{name}: records that stay", own.records_written / own.records_read * 100, "%"),
+        Figure(f"{name}: peak memory", peak_mib, "MiB", at_most=512),
+        Figure(f"{name}: memory before it", before_mib, "MiB"),
     ]
 
 
-def fill(log: PartitionLog, random: np.random.Generator, count: int, keys: int) -> None:
-    """Append updates of random keys, and one record that stays the active segment."""
-    template = batch(random, _BATCH_RECORDS, keys)
-    for _ in range(0, count, _BATCH_RECORDS * _APPEND_BATCHES):
-        writer = log.segment_writer()
-        for _ in range(_APPEND_BATCHES):
-            columns = [key_array(random, _BATCH_RECORDS, keys), *template.columns[1:]]
-            writer.write(pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA))
-        log.append_segment(writer.finish())
-    log.append(template.slice(0, 1))
+def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]:
+    """Return what Kafka's amounts to, and how ours compares with it."""
+    if theirs.records_written != own.records_written:
+        _console.print("the two did not keep the same number of records", style="red")
+    rate, size = theirs.records_read / 1e6, theirs.bytes_read / 1e6
+    ratio = own.records_read / own.took_s / (theirs.records_read / theirs.took_s)
+    by_cpu = []
+    if own.cpu_s and theirs.cpu_s:  # what else the broker does meanwhile is in it: compiling
+        by_cpu = [
+            Figure(f"{name}: Kafka, records, by CPU time", rate / theirs.cpu_s, "M/s"),
+            Figure(f"{name}: records, by CPU time, ours / Kafka", theirs.cpu_s / own.cpu_s),
+        ]
+    return [
+        Figure(f"{name}: Kafka, records", rate / theirs.took_s, "M/s"),
+        Figure(f"{name}: Kafka, bytes", size / theirs.took_s, "MB/s"),
+        Figure(f"{name}: records, ours / Kafka", ratio),
+        *by_cpu,
+    ]
 
 
-def batch(random: np.random.Generator, count: int, keys: int) -> pa.RecordBatch:
-    """Return random updates."""
-    values = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(_VALUE_BYTES), count, [None, pa.py_buffer(random.bytes(count * _VALUE_BYTES))]
-    ).cast(pa.binary())
+# --- what is written -----------------------------------------------------------------------------
+
+
+def updates(options: argparse.Namespace, number: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a round: first each key once, then some of them again, at random."""
+    random = np.random.default_rng(number)
+    values = _fixed(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
+    count = (options.records, options.updates)[number]
+    for first in range(0, count, _BATCH_RECORDS):
+        rows = min(_BATCH_RECORDS, count - first)
+        numbers = (
+            random.integers(0, options.records, rows) if number else np.arange(first, first + rows)
+        )
+        yield _batch(numbers, values.slice(0, rows))
+
+
+def _batch(numbers: np.ndarray, values: pa.Array) -> pa.RecordBatch:
+    """Return records with keys of 16 bytes."""
+    count = len(numbers)
+    texts = np.char.add(b"key-", np.char.zfill(numbers.astype("S"), 12)).astype("S16")
     times = pa.array(np.full(count, SYSTEM_CLOCK.time_us()), TIMESTAMP_TYPE)
-    columns = [key_array(random, count, keys), values, pa.nulls(count, HEADERS_TYPE), times]
+    columns = [_fixed(texts.tobytes(), count), values, pa.nulls(count, HEADERS_TYPE), times]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def key_array(random: np.random.Generator, count: int, keys: int) -> pa.Array:
-    """Return random keys of 16 bytes."""
-    texts = np.char.add(b"key-", np.char.zfill(random.integers(0, keys, count).astype("S"), 12))
-    data = pa.py_buffer(texts.astype("S16").tobytes())
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), count, [None, data]).cast(
-        pa.binary()
+def _fixed(data: bytes, count: int) -> pa.Array:
+    width = pa.binary(len(data) // count)
+    fixed = pa.FixedSizeBinaryArray.from_buffers(width, count, [None, pa.py_buffer(data)])
+    return fixed.cast(pa.binary())
+
+
+# --- the two -------------------------------------------------------------------------------------
+
+
+class Ours:
+    """A partition of ours."""
+
+    def __init__(self, store: LocalStore, memory_mib: int) -> None:
+        """Args: store: empty; memory_mib: for keys."""
+        self._store = store
+        self._memory_bytes = memory_mib * _MIB
+        self._rounds = 0
+
+    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Append records, and one more, whose segment stays the active one."""
+        log = _open(self._store, sync=False)
+        batch = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
+        while True:
+            writer = log.segment_writer()
+            for _, batch in zip(range(_APPEND_BATCHES), batches, strict=False):
+                writer.write(batch)
+            if not writer.record_count:
+                writer.discard()
+                break
+            log.append_segment(writer.finish())
+        log.append(closing_record())
+        os.sync()
+
+    def clean(self) -> Cleaning:
+        """Compact in a new process."""
+        self._rounds += 1
+        # As if the delay between two compactions had passed.
+        now_us = SYSTEM_CLOCK.time_us() + self._rounds * 10**10
+        theirs, own = _PROCESSES.Pipe()
+        arguments = (self._store.url, now_us, self._memory_bytes, own)
+        process = _PROCESSES.Process(target=_clean, args=arguments)
+        process.start()
+        own.close()
+        done: Cleaning = theirs.recv()
+        process.join()
+        return done
+
+
+def _clean(root: str, now_us: int, memory_bytes: int, answer: Connection) -> None:
+    log = _open(LocalStore(root), sync=True)
+    before_mib, began, cpu_began = peak_mib(), time.perf_counter(), time.process_time()
+    done = compact(log, now_us=now_us, memory_bytes=memory_bytes)
+    took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    answer.send(
+        Cleaning(
+            done.records_read,
+            done.records_written,
+            done.bytes_read,
+            took_s,
+            cpu_s,
+            peak_mib(),
+            before_mib,
+        )
     )
 
 
+def _open(store: LocalStore, *, sync: bool) -> PartitionLog:
+    return open_log(
+        store, flush_on_append=sync, cleanup_policy="compact", file_delete_delay_ms=1000
+    )
+
+
+def closing_record() -> pa.RecordBatch:
+    """Return one more record: it stays in the active segment, which nobody compacts."""
+    return _batch(np.array([0]), pa.array([b""], pa.binary()))
+
+
 def peak_mib() -> float:
-    """Return the most memory that this process has had, MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the most memory that this process has had, MiB, with what it maps of files."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage here: it counts what the process had before it became this program.
+    lines = status.read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _kafka(stack: ExitStack, options: argparse.Namespace) -> "KafkaCleaner":
+    try:
+        from benchmarks.kafka_cleaner import KafkaCleaner
+    except ImportError:
+        raise ToolMissingError(
+            "the client is missing: pip install -c constraints.txt confluent-kafka"
+        ) from None
+    return stack.enter_context(KafkaCleaner(options.directory, options.records))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from spark_log.log.decided_transactions import OpenMarkers
 from spark_log.log.latest_records import LatestRecords
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
@@ -47,6 +48,7 @@ class BatchFilter:
         *,
         first_dirty_offset: int,
         last_offsets: Collection[int],
+        marked_epochs: Mapping[int, int],
         now_us: int,
         delete_retention_ms: int,
     ) -> None:
@@ -56,12 +58,15 @@ class BatchFilter:
             latest: of all rows that will be filtered.
             first_dirty_offset: before it each key had one record before this compaction.
             last_offsets: of the last batches of producers.
+            marked_epochs: the newest epochs of producers of which nothing but a marker tells.
             now_us: microseconds since the epoch.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
         self._latest = latest
         self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
+        self._marked_epochs = marked_epochs
+        self._markers = OpenMarkers()
         self._now_us = now_us
         self._horizon_us = now_us + delete_retention_ms * 1000
         self._next_row = 0
@@ -83,9 +88,12 @@ class BatchFilter:
         ends = np.cumsum(counts)
         starts = ends - counts
         tombstones = self._tombstones(records)
+        may_go = []
         for header, start, end in zip(headers, starts, ends, strict=True):
+            rows = records.slice(start, end - start) if header.is_control else records
+            may_go.append(not self._markers.is_needed(header, rows))
             if header.is_control:
-                kept[start:end] = True
+                kept[start:end] = not (may_go[-1] and self._is_past_horizon(header, base_offset))
             elif tombstones is not None and self._is_past_horizon(header, base_offset):
                 gone = tombstones[start:end] & kept[start:end]
                 self.tombstones_removed += int(gone.sum())
@@ -94,28 +102,33 @@ class BatchFilter:
             records = records.filter(_bool_array(kept))
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         result = []
-        for header, start, end in zip(headers, starts, ends, strict=True):
+        for header, is_free, start, end in zip(headers, may_go, starts, ends, strict=True):
             rows = records.slice(kept_before[start], kept_before[end] - kept_before[start])
-            has_tombstones = tombstones is not None and (tombstones & kept)[start:end].any()
-            result.append(self._header(header, rows, base_offset, bool(has_tombstones)))
-        is_last = (base_offset + each.last_offset_delta in self._last_offsets for each in headers)
+            if header.is_control:
+                has_deletes = is_free and rows.num_rows > 0
+            else:
+                has_deletes = tombstones is not None and (tombstones & kept)[start:end].any()
+            result.append(self._header(header, rows, base_offset, bool(has_deletes)))
+        is_last = (self._is_last_of_producer(each, base_offset) for each in headers)
         return FilteredBatches(tuple(result), records, tuple(is_last))
 
     def _header(
-        self, header: BatchHeader, rows: pa.RecordBatch, base_offset: int, has_tombstones: bool
+        self, header: BatchHeader, rows: pa.RecordBatch, base_offset: int, has_deletes: bool
     ) -> BatchHeader:
-        """Return the header of what is left of a batch."""
-        if header.is_control:
-            return header
+        """Return the header of what is left of a batch.
+
+        With a delete horizon where it has tombstones, or is the marker of a transaction of which
+        nothing else is left (KIP-534).
+        """
         had_horizon = bool(header.attributes & header.DELETE_HORIZON_BIT)
-        if rows.num_rows == header.record_count and not (has_tombstones or had_horizon):
+        if rows.num_rows == header.record_count and not (has_deletes or had_horizon):
             return header
         attributes = header.attributes & ~header.DELETE_HORIZON_BIT
         first_us = latest_us = NO_TIMESTAMP
         if rows.num_rows:
             times_us = times_us_of(rows)
             first_us, latest_us = int(times_us[0]), int(times_us.max())
-        if has_tombstones:
+        if has_deletes:
             attributes |= header.DELETE_HORIZON_BIT
             is_known = had_horizon and self._is_clean(header, base_offset)
             first_us = header.base_timestamp_us if is_known else self._horizon_us
@@ -129,15 +142,23 @@ class BatchFilter:
         return replace(changed, crc32c=batch_crc32c(changed, rows))
 
     def _is_past_horizon(self, header: BatchHeader, base_offset: int) -> bool:
-        """Whether nobody needs a batch's tombstones any more.
+        """Whether nobody needs a batch's tombstones, or a marker, any more.
 
-        What they replaced is gone, since all that is before the first dirty offset was compacted.
+        What they replaced or decided is gone, since all that is before the first dirty offset was
+        compacted.
         """
         return (
             bool(header.attributes & header.DELETE_HORIZON_BIT)
             and header.base_timestamp_us <= self._now_us
             and self._is_clean(header, base_offset)
         )
+
+    def _is_last_of_producer(self, header: BatchHeader, base_offset: int) -> bool:
+        """Whether no later batch tells of the producer (``isBatchLastRecordOfProducer``)."""
+        if base_offset + header.last_offset_delta in self._last_offsets:
+            return True
+        epoch = self._marked_epochs.get(header.producer_id)
+        return header.is_control and epoch is not None and header.producer_epoch == epoch
 
     def _is_clean(self, header: BatchHeader, base_offset: int) -> bool:
         return base_offset + header.last_offset_delta < self._first_dirty_offset

@@ -18,7 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+)
 from spark_log.log.compactor import (
     DEDUPE_BUFFER_BYTES,
     Cleanable,
@@ -34,7 +39,7 @@ from spark_log.log.file_deletion import (
 )
 from spark_log.log.log_start import move_log_start
 from spark_log.log.merge_policy import MergePolicy, candidates_of_summaries
-from spark_log.log.merger import merge
+from spark_log.log.merger import KEEP_COMPRESSION, merge
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.retention import Breach, find_breach
@@ -240,12 +245,21 @@ class PartitionCleaner:
 
     def _merge_run(self, view: LogView, run: range) -> SegmentSummary:
         chosen = self._config.compression_type
+        if chosen == KEEP_COMPRESSION:
+            chosen = self._config.merge_compression_type
+        try:
+            return self._merge_as(chosen, view, run)
+        except InvalidRecordError:
+            # What was compressed may be more than one file can hold once it is not any more.
+            return self._merge_as(KEEP_COMPRESSION, view, run)
+
+    def _merge_as(self, compression: str, view: LogView, run: range) -> SegmentSummary:
         return merge(
             self._log.files,
             view,
             run[0],
             run[-1],
-            compression=self._config.merge_compression_type if chosen == "producer" else chosen,
+            compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
             sync=self._config.flush_on_append,
             throttle=self._step,

@@ -4,8 +4,10 @@ Kafka's rules (``LogCleaner``, ``LogCleanerManager``): offsets never change; the
 key is never left out; a tombstone, a record without value, stays for ``delete.retention.ms`` after
 the first compaction that met it, so that a reader who began before learns of it; a record without a
 key goes; the last batch of every producer stays, if need be without records, so that a late retry
-is recognised. A compaction rewrites all that may be compacted, from the log's start on, file by
-file.
+is recognised. Records of aborted transactions go and replace nothing; a transaction's marker stays
+until nothing else of it is left, and then for ``delete.retention.ms``; from the first transaction
+on that is not decided nothing is compacted (`log.decided_transactions`). A compaction rewrites all
+that may be compacted, from the log's start on, file by file.
 
 What is different: there is no checkpoint file. Clean is what the newest compaction wrote, from the
 log's start on (`log.generations`, ADR 16): whatever an older one puts late is dirty, or does not
@@ -14,6 +16,7 @@ count. A crash leaves the files that were written, and those that they did not r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +26,7 @@ import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, StorageError
 from spark_log.log.batch_filter import BatchFilter
+from spark_log.log.decided_transactions import DecidedTransactions, transactions_of
 from spark_log.log.file_deletion import COARSE_US
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
@@ -31,7 +35,7 @@ from spark_log.log.merger import KEEP_COMPRESSION, compression_of, joined, live_
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_writer import MAX_SEGMENT_RECORDS, SegmentWriter
+from spark_log.log.segment_writer import MAX_SEGMENT_BYTES, MAX_SEGMENT_RECORDS, SegmentWriter
 from spark_log.record.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -49,6 +53,10 @@ DEDUPE_BUFFER_BYTES = 134_217_728
 
 MIN_DEDUPE_BUFFER_BYTES = 1_048_576
 """Less takes more passes than it saves memory."""
+
+
+_FILLED = 0.9
+"""Of a file that holds as much as it may: the rest is offsets, headers and padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +186,44 @@ def compact(
     if found.first_dirty_offset == found.end_offset or _is_fresh(log, view, found, now_us):
         return done
     readers = _open(log, view, found.end_offset)
+    behind = (
+        (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
+        for segment in view.live.segments[len(readers) :]
+    )
+    transactions, row_counts = transactions_of(readers, behind)
+    readers = _decided(readers, transactions.first_undecided_offset)
+    end_offset = readers[-1][1].end_offset if readers else done.start_offset
+    done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
+    if end_offset <= found.first_dirty_offset:
+        return done
     generation = take_generation(log.files, view)
     if generation is None:
         return replace(done, is_complete=False)
-    rows = sum(_row_count(reader) for _, reader in readers)
+    rows = sum(row_counts[: len(readers)])
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
+    raw_bytes: Counter[str] = Counter()
     with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
-        for _, headers, records in live_batches(log.files, view, readers, step):
-            _take_in(latest, headers, records)
+        for reader, headers, records in live_batches(log.files, view, readers, step):
+            raw_bytes[reader.path] += records.nbytes
+            _take_in(latest, transactions, reader.base_offset, headers, records)
+        last_offsets, marked_epochs = _last_of_producers(log)
+        for _, reader in readers:  # whose headers that has read
+            reader.forget()
         batch_filter = BatchFilter(
             latest,
             first_dirty_offset=found.first_dirty_offset,
-            last_offsets=_last_offsets_of_producers(log),
+            last_offsets=last_offsets,
+            marked_epochs=marked_epochs,
             now_us=now_us,
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in _groups(readers, log.config.segment_bytes):
             rewrite = _Rewrite(log, view, generation)
-            rewrite.run(group, batch_filter, step)
+            size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
+            rewrite.run(group, size_bytes, batch_filter, step)
+            for _, reader in group:
+                reader.forget()
             done = replace(
                 done,
                 records_written=done.records_written + rewrite.records_written,
@@ -224,10 +251,18 @@ class _Rewrite:
     def run(
         self,
         group: list[_Segment],
+        raw_bytes: int,
         batch_filter: BatchFilter,
         step: Step,
     ) -> None:
-        """Write the segment, and put it in its place."""
+        """Write the segment, and put it in its place.
+
+        Args:
+            group: what it takes the place of.
+            raw_bytes: what that is without compression.
+            batch_filter: in the state in which the group before left it.
+            step: see `compact`.
+        """
         files = self._log.files
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
         name = SegmentName(base_offset, end_offset - 1, self._generation)
@@ -236,7 +271,7 @@ class _Rewrite:
             files.path,
             topic_id=files.topic_id,
             partition=files.partition,
-            compression=self._compression(group),
+            compression=self._compression(group, raw_bytes),
             index_interval_bytes=self._log.config.index_interval_bytes,
             with_offsets=True,
         )
@@ -258,12 +293,14 @@ class _Rewrite:
         finally:
             writer.discard()
 
-    def _compression(self, group: list[_Segment]) -> str:
+    def _compression(self, group: list[_Segment], raw_bytes: int) -> str:
         config = self._log.config
         chosen = config.compression_type
         if chosen == KEEP_COMPRESSION:
             chosen = config.merge_compression_type
-        return compression_of(group) if chosen == KEEP_COMPRESSION else chosen
+        # What was compressed may be more than one file can hold once it is not any more.
+        is_too_large = raw_bytes > MAX_SEGMENT_BYTES * _FILLED
+        return compression_of(group) if is_too_large or chosen == KEEP_COMPRESSION else chosen
 
     def _batches(
         self,
@@ -306,14 +343,30 @@ def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[_Segment]:
     return readers
 
 
+def _decided(readers: list[_Segment], undecided_offset: int | None) -> list[_Segment]:
+    """Return the segments before the one that an undecided transaction begins in."""
+    if undecided_offset is None:
+        return readers
+    return [each for each in readers if each[1].end_offset <= undecided_offset]
+
+
 def _take_in(
-    latest: LatestRecords, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
+    latest: LatestRecords,
+    transactions: DecidedTransactions,
+    segment_base_offset: int,
+    headers: tuple[BatchHeader, ...],
+    records: pa.RecordBatch,
 ) -> None:
-    """Take in the keys of an Arrow batch; control records have none of users'."""
+    """Take in the keys of an Arrow batch that are users', and not of aborted transactions."""
+
+    def counts(header: BatchHeader) -> bool:
+        base_offset = segment_base_offset + header.base_offset_delta
+        return not (header.is_control or transactions.is_aborted(header, base_offset))
+
     keys, row = records.column("key"), 0
-    for is_control, run in groupby(headers, key=lambda header: header.is_control):
+    for is_counted, run in groupby(headers, key=counts):
         count = sum(header.record_count for header in run)
-        latest.add(keys.slice(row, count), counts=not is_control)
+        latest.add(keys.slice(row, count), counts=is_counted)
         row += count
 
 
@@ -321,6 +374,7 @@ def _nobodys(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
     """Return the header of a batch whose producer has written others since, or is forgotten."""
     bare = replace(
         header,
+        attributes=header.attributes & BatchHeader.TIMESTAMP_TYPE_BIT,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
@@ -373,12 +427,13 @@ def _groups(readers: list[_Segment], segment_bytes: int) -> Iterator[list[_Segme
     yield group
 
 
-def _row_count(reader: SegmentReader) -> int:
-    return sum(header.record_count for _, headers in reader.all_headers() for header in headers)
+def _last_of_producers(log: PartitionLog) -> tuple[frozenset[int], dict[int, int]]:
+    """Return what has to stay of producers, though its records go.
 
-
-def _last_offsets_of_producers(log: PartitionLog) -> frozenset[int]:
-    """Return the offset of the last record of each producer that the log remembers."""
-    return frozenset(
-        entry.runs[-1].end_offset - 1 for _, entry in log.producers().entries() if entry.runs
-    )
+    Returns:
+        The offset of the last record of each producer that the log remembers; and the epoch of
+        those of which only a marker tells it, so that older ones stay fenced.
+    """
+    entries = list(log.producers().entries())
+    last_offsets = frozenset(entry.runs[-1].end_offset - 1 for _, entry in entries if entry.runs)
+    return last_offsets, {id_: entry.epoch for id_, entry in entries if not entry.runs}

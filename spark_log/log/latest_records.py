@@ -8,9 +8,11 @@ looked at.
 
 from __future__ import annotations
 
+import mmap
+import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +27,10 @@ _ROW_BYTES = 96
 """What a key costs beside its own bytes: its number, its place in the hash table, their slack."""
 
 _MAX_BUCKETS = 256
-"""Temporary files that are open at once."""
+"""Temporary files that are open at once; what of one does not fit is looked at part by part."""
+
+_MAX_PARTS = 256
+"""Each costs a look at all of the bucket."""
 
 _MAX_BUCKET_BYTES = 2**30
 """One Arrow array of keys holds 2 GiB."""
@@ -44,18 +49,18 @@ class LatestRecords:
         """Get ready.
 
         Args:
-            row_count: how many rows will come, at most.
-            key_bytes: how many bytes their keys have together, at most.
+            row_count: how many rows will come, about.
+            key_bytes: how many bytes their keys have together, about: who reads compressed files
+                cannot know.
             memory_bytes: what the keys may take at once; more is written to temporary files
-                (in `tempfile.gettempdir`), up to 256 times as much.
+                (in `tempfile.gettempdir`).
         """
-        self._row_count = row_count
-        self._directory = tempfile.TemporaryDirectory(prefix="spark-log-compaction-")
         needed_bytes = key_bytes + _ROW_BYTES * row_count
-        bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
-        self._bucket_count = min(_MAX_BUCKETS, max(1, -(-needed_bytes // bucket_bytes)))
-        self._writers: list[ipc.RecordBatchFileWriter | None] = [None] * self._bucket_count
+        self._bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
+        self._bucket_count = min(_MAX_BUCKETS, max(1, -(-needed_bytes // self._bucket_bytes)))
+        self._buckets: dict[int, _Bucket] = {}
         self._pieces: list[pa.RecordBatch] = []
+        self._piece_bytes = 0
         self._next_row = 0
         self._kept: np.ndarray | None = None
 
@@ -68,9 +73,10 @@ class LatestRecords:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._close_writers()
+        for bucket in self._buckets.values():
+            bucket.close()
+        self._buckets.clear()
         self._kept = None
-        self._directory.cleanup()
 
     def add(self, keys: pa.Array, *, counts: bool = True) -> None:
         """Take in the next rows.
@@ -86,18 +92,30 @@ class LatestRecords:
         if keys.null_count:
             rows = rows[keys.is_valid().to_numpy(zero_copy_only=False)]
             keys = keys.drop_null()
-        hashes = murmur2(keys)
-        if self._bucket_count == 1:
-            self._pieces.append(_batch(keys, hashes, rows))
+        batch = _batch(keys, murmur2(keys), rows)
+        if self._bucket_count > 1:
+            self._spread(batch)
             return
-        buckets = hashes % np.uint32(self._bucket_count)
+        self._pieces.append(batch)
+        self._piece_bytes += _needed_bytes(batch)
+        if self._piece_bytes > self._bucket_bytes:
+            self._bucket_count = _MAX_BUCKETS
+            pieces, self._pieces = self._pieces, []
+            for piece in pieces:
+                self._spread(piece)
+
+    def _spread(self, batch: pa.RecordBatch) -> None:
+        """Write rows to the files of their buckets."""
+        buckets = batch.column("hash").to_numpy() % np.uint32(self._bucket_count)
         order = np.argsort(buckets.astype(np.uint8), kind="stable")
-        sorted_batch = _batch(keys.take(_array(order, pa.int64())), hashes[order], rows[order])
+        sorted_batch = batch.take(_array(order, pa.int64()))
         ends = np.cumsum(np.bincount(buckets, minlength=self._bucket_count))
         start = 0
         for bucket, end in enumerate(ends.tolist()):
             if end > start:
-                self._writer(bucket).write_batch(sorted_batch.slice(start, end - start))
+                if bucket not in self._buckets:
+                    self._buckets[bucket] = _Bucket()
+                self._buckets[bucket].write(sorted_batch.slice(start, end - start))
             start = end
 
     def kept(self, first_row: int, count: int) -> np.ndarray:
@@ -115,10 +133,9 @@ class LatestRecords:
 
     def _find(self) -> np.ndarray:
         """Return a bit for each row; in a file, since there may be more rows than memory."""
-        self._close_writers()
-        size_bytes = self._next_row // 8 + 1
-        bits = np.memmap(Path(self._directory.name) / "kept", np.uint8, "w+", shape=(size_bytes,))
-        for keys, hashes, rows in self._buckets():
+        with tempfile.TemporaryFile() as file:
+            bits = np.memmap(file, np.uint8, "w+", shape=(self._next_row // 8 + 1,))
+        for keys, hashes, rows in self._groups():
             last = rows[_last_of_each(keys, hashes)]
             last.sort()
             bytes_of = last >> 3
@@ -128,34 +145,70 @@ class LatestRecords:
             )
         return bits
 
-    def _buckets(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+    def _groups(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
         """Yield keys, their hashes and rows; all that have one key together, rows in order."""
         if self._bucket_count == 1:
             pieces, self._pieces = self._pieces, []
             if pieces:
                 yield _columns(pa.Table.from_batches(pieces))
             return
-        for bucket in range(self._bucket_count):
-            path = self._path(bucket)
-            if path.exists():
-                with pa.memory_map(str(path)) as source:
-                    yield _columns(ipc.open_file(source).read_all())
-                path.unlink()
+        while self._buckets:
+            _, bucket = self._buckets.popitem()
+            with closing(bucket):
+                yield from self._parts(bucket.reader())
 
-    def _writer(self, bucket: int) -> ipc.RecordBatchFileWriter:
-        writer = self._writers[bucket]
-        if writer is None:
-            writer = self._writers[bucket] = ipc.new_file(str(self._path(bucket)), _SCHEMA)
-        return writer
+    def _parts(
+        self, reader: ipc.RecordBatchFileReader
+    ) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+        """Yield a bucket; in parts, by other bits of the hashes, where it is more than fits."""
+        numbers = range(reader.num_record_batches)
+        needed_bytes = sum(_needed_bytes(reader.get_batch(number)) for number in numbers)
+        rows = sum(reader.get_batch(number).num_rows for number in numbers)
+        count = min(-(-needed_bytes // self._bucket_bytes), rows, _MAX_PARTS)
+        if count <= 1:
+            yield _columns(reader.read_all())
+            return
+        for part in range(count):
+            pieces = []
+            for number in numbers:
+                batch = reader.get_batch(number)
+                others = batch.column("hash").to_numpy() // np.uint32(self._bucket_count)
+                pieces.append(batch.take(pa.array(np.flatnonzero(others % count == part))))
+            table = pa.Table.from_batches(pieces)
+            if table.num_rows:
+                yield _columns(table)
 
-    def _close_writers(self) -> None:
-        for bucket, writer in enumerate(self._writers):
-            if writer is not None:
-                writer.close()
-                self._writers[bucket] = None
 
-    def _path(self, bucket: int) -> Path:
-        return Path(self._directory.name) / f"{bucket}.arrow"
+class _Bucket:
+    """Rows in a temporary file without a name: it goes with the process, however that ends."""
+
+    def __init__(self) -> None:
+        self._descriptor, path = tempfile.mkstemp(prefix="spark-log-compaction-")
+        try:
+            self._sink = pa.OSFile(path, "wb")
+        finally:
+            os.unlink(path)
+        self._writer = ipc.new_file(self._sink, _SCHEMA)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._writer.write_batch(rows)
+
+    def reader(self) -> ipc.RecordBatchFileReader:
+        """Return what reads all rows; no more are written."""
+        self._writer.close()
+        self._sink.close()
+        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        return ipc.open_file(pa.py_buffer(mapped))
+
+    def close(self) -> None:
+        """Give up the file; what was read of it stays valid."""
+        self._sink.close()
+        os.close(self._descriptor)
+
+
+def _needed_bytes(batch: pa.RecordBatch) -> int:
+    return int(batch.column("key").nbytes + _ROW_BYTES * batch.num_rows)
 
 
 def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:

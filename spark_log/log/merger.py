@@ -40,6 +40,9 @@ _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
 """Small Arrow batches are joined up to this: below it, each costs more than its records do."""
 
+_REMEMBERED_BYTES: Final = 33_554_432
+"""So much of a mapped file counts as memory of a process that goes through it."""
+
 _Batches = tuple[tuple[BatchHeader, ...], pa.RecordBatch]
 """Batch headers, relative to some base offset, and the rows of all of them."""
 
@@ -60,7 +63,7 @@ def merge(
     Any number may merge at once: where their segments overlap, all hold the same. So they may not
     take in what a compaction wrote, and do not count before that (ADR 16). Of the first batch
     all is taken, so that a log start inside of it keeps what lies before. Memory is that
-    of one joined Arrow batch, and of each segment up to 64 KiB.
+    of one joined Arrow batch, of each segment up to 64 KiB, and 32 MiB of what is mapped.
 
     Args:
         directory: the partition's.
@@ -145,6 +148,7 @@ def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:
         bytes_of[reader.compression(0)] += reader.size_bytes
+        reader.forget()
     return bytes_of.most_common(1)[0][0]
 
 
@@ -155,10 +159,21 @@ def live_batches(
     throttle: Callable[[int], None],
 ) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
     """Yield the batches of segments, each segment's only if it is in the log when it is read."""
+    # What is joined is looked at again when it is written: so they are forgotten once more.
+    lately: list[SegmentReader] = []
+    before: list[SegmentReader] = []
+    passed_bytes = 0
     for position, reader in readers:
         try:
             for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
+            reader.forget()
+            lately.append(reader)
+            passed_bytes += reader.size_bytes
+            if passed_bytes > _JOINED_BYTES:
+                for each in before:
+                    each.forget()
+                before, lately, passed_bytes = lately, [], 0
             throttle(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
@@ -199,9 +214,13 @@ def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
 def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
     """Yield what a segment holds from an offset on; batches of one Arrow batch together."""
     start = start_offset - reader.base_offset
+    forgotten = 0
     for ordinal in range(reader.batch_count) if start > 0 else reader.in_order():
         if reader.headers(ordinal)[-1].last_offset_delta < start:
             continue
+        if reader.position(ordinal) > forgotten + _REMEMBERED_BYTES:
+            forgotten = reader.position(ordinal)
+            reader.forget()
         headers, records = reader.read_batch(ordinal)
         wanted = tuple(header for header in headers if header.last_offset_delta >= start)
         rows = sum(header.record_count for header in wanted)

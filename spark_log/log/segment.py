@@ -199,6 +199,10 @@ class SegmentReader:
         )
         return headers, records
 
+    def forget(self) -> None:
+        """Keep no memory of what was read; it is read again where it is needed."""
+        self._file.forget()
+
     def check_follows(
         self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
     ) -> None:

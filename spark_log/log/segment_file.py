@@ -70,6 +70,9 @@ class SegmentFile(ABC):
         """Yield ordinals from ``first`` on, to read their messages and few of the batches."""
         return iter(range(first, len(self.blocks)))
 
+    def forget(self) -> None:  # noqa: B027 - most files keep nothing
+        """Keep no memory of what was read; what is in use stays valid (`Store.forget`)."""
+
 
 def open_segment_file(store: Store, path: str, size_bytes: int | None = None) -> SegmentFile:
     """Open a segment's file.
@@ -85,15 +88,16 @@ def open_segment_file(store: Store, path: str, size_bytes: int | None = None) ->
         ValueError, OSError, pa.ArrowException: it is no Arrow file, or its footer is damaged.
     """
     if store.is_mapped:
-        return _MappedFile(store.open_buffer(path))
+        return _MappedFile(store, path)
     return _RangedFile(store, path, size_bytes)
 
 
 class _MappedFile(SegmentFile):
     """All of it is at hand: nothing is copied, and what is not touched is not read."""
 
-    def __init__(self, buffer: pa.Buffer) -> None:
-        self._buffer = buffer
+    def __init__(self, store: Store, path: str) -> None:
+        self._store = store
+        self._buffer = buffer = store.open_buffer(path)
         self._view = memoryview(buffer)
         self.size_bytes = len(self._view)
         footer = arrow_ipc.footer_bytes(self._view)
@@ -101,6 +105,9 @@ class _MappedFile(SegmentFile):
         arrow_ipc.check_blocks(self.blocks, self.size_bytes - footer)
         self._reader = ipc.open_file(buffer, options=ipc.IpcReadOptions(use_threads=False))
         self.schema = self._reader.schema
+
+    def forget(self) -> None:
+        self._store.forget(self._buffer)
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]

@@ -7,7 +7,9 @@ appears is complete. A crash leaves at most the temporary file, whose name begin
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import os
 import shutil
 import stat
@@ -15,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
@@ -129,6 +131,12 @@ class LocalStore(Store):
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`: a memory map."""
         return _map_file(self._absolute(path), path)
+
+    def forget(self, buffer: pa.Buffer) -> None:
+        """See `Store.forget`."""
+        # Never of what was copied: there this would clear memory that others use.
+        if buffer.size > _COPIED_BYTES and _MADVISE is not None:
+            _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`."""
@@ -320,6 +328,18 @@ def _is_same_file(staged: str, target: str, path: str) -> bool:
         raise UnknownOutcomeError(
             f"{path} exists, and whose it is cannot be seen: {error}", path=path
         ) from error
+
+
+def _find_madvise() -> Callable[[int, int, int], object] | None:
+    """Return the system's ``madvise``; None where nothing says what it would do."""
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return cast("Callable[[int, int, int], object]", madvise)
+
+
+_MADVISE = _find_madvise()
 
 
 def _map_file(absolute: str, path: str) -> pa.Buffer:

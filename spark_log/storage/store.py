@@ -163,6 +163,15 @@ class Store(ABC):
             NotFoundError: no such file.
         """
 
+    def forget(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
+        """Give back the memory that holds what was read of a map; it is read again when needed.
+
+        For who goes through a large file once: what is mapped counts as memory of the process.
+
+        Args:
+            buffer: all of what this store's `open_buffer` returned. It stays valid, and its slices.
+        """
+
     @abstractmethod
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """Yield the files directly in ``directory`` in byte order of their names.

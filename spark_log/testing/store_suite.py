@@ -362,6 +362,19 @@ class StoreSuite:
         store.delete_directory("topic")
         assert [buffer.to_pybytes() for buffer in buffers] == [content] * 3
 
+    @pytest.mark.parametrize("times", [0, 1, 100, 1_000])
+    def test_what_is_forgotten_is_read_again(self, store: Store, times: int) -> None:
+        content = bytes(range(256)) * times
+        store.put_if_absent("digits", content)
+        buffer = store.open_buffer("digits")
+        part = buffer.slice(len(content) // 3)
+        assert buffer.to_pybytes() == content
+        store.forget(buffer)
+        assert part.to_pybytes() == content[len(content) // 3 :]
+        store.delete("digits")
+        store.forget(buffer)
+        assert buffer.to_pybytes() == content
+
     @pytest.mark.parametrize("path", ["absent", "topic/absent", "no/such/directory/absent"])
     def test_what_is_not_there_is_not_found_under_its_path(self, store: Store, path: str) -> None:
         store.put_if_absent("topic/0.log", b"another")

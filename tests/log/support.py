@@ -125,6 +125,8 @@ class Part:
     attributes: int = 0
     leader_epoch: int = 0
     producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
 
 
 def segment_bytes(arrow_batches, *, compression=None, schema=None):
@@ -160,6 +162,8 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
                     attributes=part.attributes,
                     leader_epoch=part.leader_epoch,
                     producer_id=part.producer_id,
+                    producer_epoch=part.producer_epoch,
+                    base_sequence=part.base_sequence,
                 )
                 if has_gaps or not header.has_gaps:
                     header = replace(header, crc32c=batch_crc32c(header, records))

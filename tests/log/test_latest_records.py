@@ -54,6 +54,35 @@ def test_rows_that_do_not_count_replace_nothing():
         assert latest.kept(0, 3).tolist() == [True, False, False]
 
 
+class TestMemory:
+    KEYS = 4_000
+    MEMORY_BYTES = 65_536
+
+    @pytest.fixture
+    def seen(self, monkeypatch):
+        """How many bytes of keys are looked at at once."""
+        seen = []
+        find = latest_records._last_of_each
+        monkeypatch.setattr(
+            latest_records,
+            "_last_of_each",
+            lambda keys, hashes: seen.append(keys.nbytes) or find(keys, hashes),
+        )
+        return seen
+
+    @pytest.mark.parametrize("told_bytes", [0, 10**6, 10**8])
+    def test_is_kept_to_though_keys_are_larger_than_was_told(self, seen, told_bytes):
+        """As those of compressed files are."""
+        keys = [b"%08d" % (number % self.KEYS) * 50 for number in range(2 * self.KEYS)]
+        with LatestRecords(1, told_bytes, memory_bytes=self.MEMORY_BYTES) as latest:
+            for first in range(0, len(keys), 100):
+                latest.add(pa.array(keys[first : first + 100], pa.binary()))
+                assert sum(each.nbytes for each in latest._pieces) <= self.MEMORY_BYTES
+            kept = latest.kept(0, len(keys))
+        assert np.flatnonzero(kept).tolist() == list(range(self.KEYS, 2 * self.KEYS))
+        assert max(seen) <= 2 * self.MEMORY_BYTES
+
+
 def test_any_stretch_can_be_asked_for():
     keys = [[b"%d" % (number % 17) for number in range(100)]]
     expected = last_rows(keys)
@@ -66,7 +95,10 @@ def test_any_stretch_can_be_asked_for():
             )
 
 
-def test_leaves_no_file_behind(tmp_path, monkeypatch):
+def test_leaves_no_file_behind_however_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert kept_rows([[b"a", b"b", b"a"]], memory_bytes=1) == {1, 2}
-    assert list(tmp_path.iterdir()) == []
+    with LatestRecords(2, 2, memory_bytes=1) as latest:
+        latest.add(pa.array([b"a", b"b", b"a"], pa.binary()))
+        assert list(tmp_path.iterdir()) == []
+        assert latest.kept(0, 3).tolist() == [False, True, True]
+        assert list(tmp_path.iterdir()) == [], "a process that is killed here leaves none"

@@ -359,6 +359,26 @@ class TestTimes:
         assert times["file"] >= times["now"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="tells what is in memory")
+def test_of_what_is_forgotten_nothing_is_in_memory(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("large", bytes(4_194_304))
+    buffer = store.open_buffer("large")
+
+    def resident_kib():
+        lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+        return sum(
+            int(next(line for line in lines if line.startswith("Rss")).split()[1])
+            for line in lines
+            if line.endswith("/large")
+        )
+
+    assert buffer.to_pybytes() == bytes(4_194_304)
+    assert resident_kib() == 4096
+    store.forget(buffer)
+    assert resident_kib() == 0
+
+
 class TestRoots:
     @pytest.mark.parametrize("below", ["", "/below", "/below/deeper"])
     def test_a_root_that_is_a_file_is_invalid(self, tmp_path, below):

@@ -57,8 +57,8 @@ def _always_clean(self: BatchFilter, header: BatchHeader, base_offset: int) -> b
     return True
 
 
-def _no_offsets(*_: Any) -> frozenset[int]:
-    return frozenset()
+def _nobody(*_: Any) -> tuple[frozenset[int], dict[int, int]]:
+    return frozenset(), {}
 
 
 def _removes_generations_at_once(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
@@ -98,7 +98,7 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((BatchFilter, "_is_clean", _always_clean),)
     ),
     "the last batch of a producer stays": CompactionVariant(
-        ((compactor, "_last_offsets_of_producers", _no_offsets),)
+        ((compactor, "_last_of_producers", _nobody),)
     ),
     "an append is known by the end of it that is left": CompactionVariant(
         ((ProducerState, "find", _finds_whole_appends_only),)
