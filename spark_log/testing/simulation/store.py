@@ -18,6 +18,9 @@ from spark_log.testing.simulation.true_log import DIRECTORY, TrueLog
 
 _Answer = TypeVar("_Answer")
 
+_SLOW_LISTING_MS = 0.4 * DELETE_DELAY_MS
+"""What a listing shows counts for half of the delay."""
+
 
 class SimulatedDisk(MemoryStore):
     """The files themselves. A listing is kept until a file comes or goes: most show the same."""
@@ -178,6 +181,9 @@ class SimulatedStore(Store):
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`: what comes or goes meanwhile may be shown or not, each by itself."""
         before = self.disk.listing(directory)
+        slow = self.profile.slow_listing
+        if slow and self._scheduler.random.random() < slow:
+            self._scheduler.pass_time(_SLOW_LISTING_MS)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
             self._pass_time()
         shown, torn = self.disk.listing(directory), 0
