@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from spark_log.log import PartitionLog
 from spark_log.log.cleaner import CleanReport, PartitionCleaner
 from spark_log.log.compactor import Step
 from spark_log.metadata.cluster import Cluster
@@ -75,15 +76,24 @@ class ClusterCleaner:
         return len(self._logs)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean one partition after the other."""
+        """Clean one partition after the other; those of topics deleted meanwhile are left out."""
         for partition, log in self._logs.items():
             cleaner = PartitionCleaner(log, step=self._step)
             try:
                 report = cleaner.plan() if self._dry_run else cleaner.clean()
             except (StorageError, CorruptRecordError) as error:
-                yield CleanedPartition(partition, None, error)
+                if not self._is_deleted(log):
+                    yield CleanedPartition(partition, None, error)
             else:
                 yield CleanedPartition(partition, report)
+
+    def _is_deleted(self, log: PartitionLog) -> bool:
+        """Whether a topic was deleted since it was chosen: its files vanish as they are read."""
+        try:
+            topics = self._cluster.image().topics()
+        except (StorageError, CorruptRecordError):
+            return False
+        return all(topic.topic_id != log.files.topic_id for topic in topics)
 
     def deleted_topics(self) -> Iterator[DeletedTopic]:
         """Remove what is left of deleted topics, where all topics are meant.
