@@ -48,6 +48,7 @@ class BatchFilter:
         first_dirty_offset: int,
         last_offsets: Collection[int],
         now_us: int,
+        met_us: int,
         delete_retention_ms: int,
     ) -> None:
         """Get ready.
@@ -56,14 +57,15 @@ class BatchFilter:
             latest: of all rows that will be filtered.
             first_dirty_offset: before it each key had one record before this compaction.
             last_offsets: of the last batches of producers.
-            now_us: microseconds since the epoch.
+            now_us: microseconds since the epoch; tombstones whose time has passed by then go.
+            met_us: when others are met, not before the log was looked at: their time begins.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
         self._latest = latest
         self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
         self._now_us = now_us
-        self._horizon_us = now_us + delete_retention_ms * 1000
+        self._horizon_us = met_us + delete_retention_ms * 1000
         self._next_row = 0
         self.tombstones_removed = 0
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, StorageError
 from spark_log.log.batch_filter import BatchFilter
-from spark_log.log.file_deletion import COARSE_US
+from spark_log.log.file_deletion import COARSE_US, storage_time_us
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
 from spark_log.log.latest_records import LatestRecords
@@ -162,7 +162,7 @@ def compact(
 
     Args:
         log: the partition's; its topic's settings count.
-        now_us: the storage's time, microseconds since the epoch.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
         step: called with numbers of bytes as they are read and written; may take its time.
 
@@ -191,6 +191,9 @@ def compact(
             first_dirty_offset=found.first_dirty_offset,
             last_offsets=_last_offsets_of_producers(log),
             now_us=now_us,
+            # Who calls may have stood still since it asked for the time, and the keys may have
+            # taken long: tombstones would have less than theirs.
+            met_us=max(now_us, storage_time_us(log.files)),
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in _groups(readers, log.config.segment_bytes):
