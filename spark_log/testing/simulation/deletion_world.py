@@ -53,32 +53,6 @@ class TrueTopics:
             raise ViolationError(f"{path} was removed, but nobody has deleted its topic")
 
 
-class RootStore(SimulatedStore):
-    """A simulated store of a whole root: directories are removed file by file."""
-
-    def __init__(
-        self, disk: SimulatedDisk, scheduler: Scheduler, topics: TrueTopics, profile: Profile
-    ) -> None:
-        super().__init__(disk, scheduler, topics, profile)
-        self._topics = topics
-
-    def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`."""
-        names = self._read("directories", directory, lambda: self.disk.list_directories(directory))
-        return iter(sorted(names))
-
-    def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`: whoever comes in between is seen or not."""
-        for path in self.disk.paths_below(directory):
-
-            def remove(path: str = path) -> None:
-                if self.disk.has(path):
-                    self._topics.data_removed(path)
-                self.disk.delete(path)
-
-            self._write("remove", path, remove)
-
-
 class RootDisk(SimulatedDisk):
     """The files of a root; an empty one but for a directory of which nobody knows."""
 
@@ -96,6 +70,33 @@ class RootDisk(SimulatedDisk):
     def has(self, path: str) -> bool:
         """Return whether there is such a file."""
         return path in self._files.data
+
+
+class RootStore(SimulatedStore):
+    """A simulated store of a whole root: directories are removed file by file."""
+
+    def __init__(
+        self, disk: RootDisk, scheduler: Scheduler, topics: TrueTopics, profile: Profile
+    ) -> None:
+        super().__init__(disk, scheduler, topics, profile)
+        self._root_disk = disk
+        self._topics = topics
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`."""
+        names = self._read("directories", directory, lambda: self.disk.list_directories(directory))
+        return iter(sorted(names))
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`: whoever comes in between is seen or not."""
+        for path in self._root_disk.paths_below(directory):
+
+            def remove(path: str = path) -> None:
+                if self._root_disk.has(path):
+                    self._topics.data_removed(path)
+                self.disk.delete(path)
+
+            self._write("remove", path, remove)
 
 
 @dataclass(slots=True)
