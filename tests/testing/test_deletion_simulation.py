@@ -62,7 +62,6 @@ def happened():
         "cleaner: removed # files of T",
         "appender: append b'a#/#/#' to T-#",
         "cleaner: put_if_absent #-#.#.log: done",
-        ": put T: a late copy takes effect",
         ": put_if_absent #.log: a late copy takes effect",
         "cleaner: list __deleted_topics: # files(, # wrong)?",
     ],
