@@ -66,10 +66,11 @@ class CleanCampaign:
         lives = Counter()
         weights = [_PLACES[what][2] for what, _ in running]
         until_s = time.monotonic() + duration_s
+        longest_s = min(2, duration_s / 8)
         try:
             while time.monotonic() < until_s:
                 # Sometimes long enough for a whole round.
-                pause_s = chance.uniform(0.02, chance.choice((0.2, 0.2, 2)))
+                pause_s = chance.uniform(0.02, chance.choice((0.2, 0.2, longest_s)))
                 processes = [each.process for each in running.values()]
                 ended = wait([each.sentinel for each in processes], pause_s)
                 assert not ended, f"ended by itself: {processes}"

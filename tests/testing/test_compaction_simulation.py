@@ -35,6 +35,10 @@ RARE = {
     "the last batch of a producer stays": (
         "test_compactor.py::TestProducers::test_the_last_batch_of_each_stays_although_it_is_empty"
     ),
+    "an append is known by the end of it that is left": (
+        "test_compaction_edges.py::TestProducers::"
+        "test_a_retry_of_an_append_of_several_batches_is_recognised"
+    ),
     "a taken generation is shown until a higher one has stood": (
         "test_compaction_edges.py::test_generations_are_removed_below_one_that_has_stood"
     ),
