@@ -51,6 +51,6 @@ def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(
     _LOG.info("left of deleted topics: %s", json.loads(cleaned)["deleted_topics"])
     verified = json.loads(run("verify", *options)[1])
     wrong = [each for each in verified.pop("findings") if each["kind"] not in WAITING]
-    assert not wrong
+    assert not wrong, json.dumps(wrong, indent=1)
     _LOG.info("verified: %s", verified)
     reckon(*root, notes)
