@@ -20,6 +20,9 @@ from spark_log.types import TopicPartition
 
 _ANSWER: Final = "number int, report string"
 
+_NOTHING: Final[dict[str, Any]] = {"dirt_bytes": 0}
+"""There is nothing to do for a topic that was deleted meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class CleanWork:
@@ -51,7 +54,7 @@ class CleanWork:
         cluster = Cluster(self.root, self.storage_options)
         topic = cluster.image().find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
-            return {"error": "the topic was deleted meanwhile"}
+            return _NOTHING
         cleaner = PartitionCleaner(
             cluster.partition_log(topic, partition.partition),
             step=Throttle(self.bytes_per_second),
@@ -60,6 +63,9 @@ class CleanWork:
         try:
             report = action(cleaner)
         except (StorageError, CorruptRecordError) as error:
+            now = cluster.image().find(partition.topic)
+            if now is None or now.topic_id != topic.topic_id:
+                return _NOTHING
             return {"error": str(error)}
         return asdict(report) | {"dirt_bytes": report.dirt_bytes}
 

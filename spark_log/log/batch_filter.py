@@ -50,6 +50,7 @@ class BatchFilter:
         last_offsets: Collection[int],
         marked_epochs: Mapping[int, int],
         now_us: int,
+        met_us: int,
         delete_retention_ms: int,
     ) -> None:
         """Get ready.
@@ -59,7 +60,8 @@ class BatchFilter:
             first_dirty_offset: before it each key had one record before this compaction.
             last_offsets: of the last batches of producers.
             marked_epochs: the newest epochs of producers of which nothing but a marker tells.
-            now_us: microseconds since the epoch.
+            now_us: microseconds since the epoch; tombstones whose time has passed by then go.
+            met_us: when others are met, not before the log was looked at: their time begins.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
         self._latest = latest
@@ -68,7 +70,7 @@ class BatchFilter:
         self._marked_epochs = marked_epochs
         self._markers = OpenMarkers()
         self._now_us = now_us
-        self._horizon_us = now_us + delete_retention_ms * 1000
+        self._horizon_us = met_us + delete_retention_ms * 1000
         self._next_row = 0
         self.tombstones_removed = 0
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from spark_log.errors import AlreadyExistsError, NotFoundError, StorageError
 from spark_log.log.batch_filter import BatchFilter
 from spark_log.log.decided_transactions import DecidedTransactions, transactions_of
-from spark_log.log.file_deletion import COARSE_US
+from spark_log.log.file_deletion import COARSE_US, storage_time_us
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
 from spark_log.log.latest_records import LatestRecords
@@ -40,10 +40,12 @@ from spark_log.record.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
 )
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase
+from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
 Step = Callable[[int], None]
 """Called with numbers of bytes that were read and written; may take its time."""
@@ -171,7 +173,7 @@ def compact(
 
     Args:
         log: the partition's; its topic's settings count.
-        now_us: the storage's time, microseconds since the epoch.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
         step: called with numbers of bytes as they are read and written; may take its time.
 
@@ -216,6 +218,9 @@ def compact(
             last_offsets=last_offsets,
             marked_epochs=marked_epochs,
             now_us=now_us,
+            # Who calls may have stood still since it asked for the time, and the keys may have
+            # taken long: tombstones would have less than theirs.
+            met_us=max(now_us, storage_time_us(log.files)),
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in _groups(readers, log.config.segment_bytes):
@@ -321,8 +326,9 @@ class _Rewrite:
             if needed:
                 is_empty = False
                 yield needed, filtered.records
-        if is_empty and spare is not None:
-            yield (_nobodys(*spare),), spare[1]
+        if is_empty:
+            header, rows = spare or _nothing(group, base_offset)
+            yield (_nobodys(header, rows),), rows
 
 
 def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[_Segment]:
@@ -380,6 +386,27 @@ def _nobodys(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
         base_sequence=NO_SEQUENCE,
     )
     return replace(bare, crc32c=batch_crc32c(bare, rows))
+
+
+def _nothing(group: list[_Segment], base_offset: int) -> tuple[BatchHeader, pa.RecordBatch]:
+    """Return what stands for segments that have no batch any more behind the log's start."""
+    _, reader = group[-1]
+    last = reader.headers(reader.batch_count - 1)[-1]
+    header = BatchHeader(
+        base_offset_delta=0,
+        last_offset_delta=reader.end_offset - 1 - base_offset,
+        leader_epoch=last.leader_epoch,
+        attributes=last.attributes & BatchHeader.TIMESTAMP_TYPE_BIT,
+        crc32c=0,
+        base_timestamp_us=NO_TIMESTAMP,
+        max_timestamp_us=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=0,
+    )
+    schema = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
+    return header, pa.RecordBatch.from_pylist([], schema)
 
 
 def _first_dirty_offset(view: LogView) -> int:

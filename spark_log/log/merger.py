@@ -93,6 +93,8 @@ def merge(
         if each.name.is_compacted:
             raise _rewritten_meanwhile(reader.path)
         readers.append((position, reader))
+    if not readers or readers[-1][1].end_offset < end_offset:  # only where the topic is deleted
+        raise _rewritten_meanwhile(segments[-1].file.path)
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_meanwhile(readers[-1][1].path)
     base_offset = first_base_offset(readers[0][1], start_offset)

@@ -169,20 +169,18 @@ class Admin:
         """
         cluster = self._cluster()
         doomed: dict[str, TopicImage] = {}
+        marked: set[str] = set()
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             doomed.clear()
             doomed.update((name, image.topic(name)) for name in names)
+            # Also one that was created again since; a mark alone deletes nothing.
+            unmarked = [each for each in doomed.values() if each.topic_id not in marked]
+            mark_deleted(cluster.store, unmarked)
+            marked.update(each.topic_id for each in unmarked)
             return [RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed.values()]
 
-        decide(cluster.image())
-        mark_deleted(cluster.store, doomed.values())
-        marked = dict(doomed)
         cluster.metadata.commit(decide)
-        mark_deleted(
-            cluster.store,
-            (topic for name, topic in doomed.items() if topic.topic_id != marked[name].topic_id),
-        )
         remove_data(cluster.store, doomed.values())
 
     def create_partitions(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from spark_log.log import PartitionLog
 from spark_log.log.cleaner import CleanReport, PartitionCleaner
 from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, Step
 from spark_log.metadata.cluster import Cluster
@@ -80,7 +81,7 @@ class ClusterCleaner:
         return len(self._logs)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean one partition after the other."""
+        """Clean one partition after the other; those of topics deleted meanwhile are left out."""
         for partition, opened in self._logs.items():
             log = opened
             with suppress(StorageError, CorruptRecordError):  # by the settings of now, if they tell
@@ -93,9 +94,18 @@ class ClusterCleaner:
             try:
                 report = cleaner.plan() if self._dry_run else cleaner.clean()
             except (StorageError, CorruptRecordError) as error:
-                yield CleanedPartition(partition, None, error)
+                if not self._is_deleted(log):
+                    yield CleanedPartition(partition, None, error)
             else:
                 yield CleanedPartition(partition, report)
+
+    def _is_deleted(self, log: PartitionLog) -> bool:
+        """Whether a topic was deleted since it was chosen: its files vanish as they are read."""
+        try:
+            topics = self._cluster.image().topics()
+        except (StorageError, CorruptRecordError):
+            return False
+        return all(topic.topic_id != log.files.topic_id for topic in topics)
 
     def deleted_topics(self) -> Iterator[DeletedTopic]:
         """Remove what is left of deleted topics, where all topics are meant.

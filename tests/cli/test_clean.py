@@ -3,6 +3,8 @@
 import pytest
 
 from spark_log import Admin
+from spark_log.errors import NotFoundError
+from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata.topic_deletion import MARKERS
 from spark_log.types import ConfigResource
@@ -108,6 +110,21 @@ class TestDeletedTopics:
         assert f"Deleted topic {directory}: 1 file, 4 bytes" in outcome.lines
         assert not (root / directory).exists()
         assert shell("verify").status == 0
+
+    def test_a_topic_that_is_deleted_meanwhile_is_no_failure(self, shell, root, monkeypatch):
+        """Its files vanish while they are read; of one that was not deleted that is damage."""
+        admin, clean = Admin(root), PartitionCleaner.clean
+
+        def delete_and_clean(cleaner):
+            if "weather" in cleaner.report.directory:
+                admin.delete_topics(["weather"])
+                raise NotFoundError("no such file")
+            return clean(cleaner)
+
+        monkeypatch.setattr(PartitionCleaner, "clean", delete_and_clean)
+        outcome = shell("clean", "--all-topics", "--json")
+        assert (outcome.status, outcome.err) == (0, "")
+        assert {each["topic"] for each in outcome.document["partitions"]} == {"flights"}
 
     def test_a_topic_whose_deletion_was_not_made_stays(self, shell, root):
         directory = partition_log(root, "weather").directory.partition("/")[0]

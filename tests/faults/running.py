@@ -14,6 +14,8 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         "__main__",
+        "tests.faults.clean_cast",
+        "tests.faults.clean_process",
         "tests.faults.group_member_process",
         "tests.faults.group_producer_process",
         "tests.faults.reader_process",

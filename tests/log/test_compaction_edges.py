@@ -405,6 +405,25 @@ class TestTheLogsStart:
         assert [name.base_offset for name in compacted_names(store)] == [1]
         assert keys(log) == [(1, b"b"), (2, b"c"), (3, b"z"), (4, b"y")]
 
+    def test_behind_all_that_is_left_of_a_segment_leaves_that_one_empty(self, store, clock):
+        """Of a compacted segment only what is before the start has records, and batches."""
+        log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
+        big = b"x" * 2**20
+        append(log, (b"a", big, 10))
+        append(log, (b"b", b"", 10))
+        append(log, (b"c", big, 10))
+        append(log, (b"b", b"", 10))
+        append(log, (b"z", b"", 10))
+        merge(log.files, log.observe(), 0, 1)
+        compacted(log)
+        assert [offset for offset, _ in keys(log)] == [0, 2, 3, 4]
+        clock.advance_ms(SETTLED_MS)
+        move_log_start(log, 1)
+        append(log, (b"y", b"", 10))
+        assert compacted(log).is_complete
+        assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z"), (5, b"y")]
+        assert problems(log) == []
+
     def test_that_moves_during_a_compaction_stays_moved(self, store, log):
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"b", b""))

@@ -1,12 +1,14 @@
 """Any sequence of appends, merges, compactions, retention and deletions, against a dictionary."""
 
 import uuid
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_log.clock import ManualClock
+from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.compactor import compact
 from spark_log.log.file_deletion import delete_found, find_deletable
 from spark_log.log.finding import FindingKind
@@ -23,6 +25,7 @@ RETENTION_MS = 100_000
 DELAY_MS = 61_000
 
 handles = st.integers(0, 1)
+policies = st.sampled_from(["compact,delete", "delete"])
 updates = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=4)
 
 
@@ -33,7 +36,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
     def open(self):
         self.clock = ManualClock()
         self.store = MemoryStore(uuid.uuid4().hex, self.clock)
-        self.logs = [self.reopened(), self.reopened()]
+        self.logs = [self.reopened(0), self.reopened(1)]
         self.rows = []
         self.appended_ms = []
         self.start = 0
@@ -44,13 +47,19 @@ class CompactedLogMachine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             memory._ROOTS.pop(self.store.name)
 
-    def reopened(self):
+    def reopened(self, handle=0, *, clock=None, **settings):
+        """A new handle; the second one merges the tail of what it appends."""
         return open_log(
             self.store,
-            clock=self.clock,
-            cleanup_policy="compact,delete",
-            delete_retention_ms=RETENTION_MS,
-            index_interval_bytes=0,
+            clock=clock or self.clock,
+            **{
+                "cleanup_policy": "compact,delete",
+                "delete_retention_ms": RETENTION_MS,
+                "index_interval_bytes": 0,
+                "merge_tail_segments": 3 * handle,
+                "retention_ms": -1,
+                **settings,
+            },
         )
 
     # --- writing ---------------------------------------------------------------------------------
@@ -86,7 +95,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             for name in file_names(self.store):
                 if name.endswith((".snapshot", ".index", ".timeindex")):
                     self.store.delete(f"{DIRECTORY}/{name}")
-        self.logs[handle] = self.reopened()
+        self.logs[handle] = self.reopened(handle)
 
     # --- rewriting and deleting ------------------------------------------------------------------
 
@@ -114,6 +123,55 @@ class CompactedLogMachine(RuleBasedStateMachine):
         start = data.draw(st.integers(self.start, len(self.rows)))
         self.start = move_log_start(self.logs[handle], start)
         assert self.start == start
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(data=st.data(), later_us=st.integers(0, 1), policy=policies)
+    def retain_by_time(self, data, later_us, policy):
+        """Retention where it is now the time of a record: segments that are older go."""
+        now_us = data.draw(st.integers(0, 3)) + later_us
+        for end, _, latest_us in self.segments():
+            if latest_us >= now_us:
+                break
+            self.start = end
+        # Only who decides by timestamps has this clock: the storage's goes on.
+        clock = ManualClock(now_us)
+        self.clean(self.reopened(clock=clock, retention_ms=0, cleanup_policy=policy))
+
+    @precondition(lambda self: self.start < len(self.rows))
+    @rule(data=st.data(), policy=policies)
+    def retain_by_size(self, data, policy):
+        """Retention as long as no less is left."""
+        segments = self.segments()
+        sizes = [size for _, size, _ in segments]
+        edges = [sum(sizes[number:]) for number in range(len(sizes) + 1)]
+        kept = max(0, data.draw(st.sampled_from(edges)) + data.draw(st.integers(-1, 1)))
+        for number, (end, _, _) in enumerate(segments):
+            if sum(sizes[number + 1 :]) < kept:
+                break
+            self.start = end
+        self.clean(self.reopened(retention_bytes=kept, cleanup_policy=policy))
+
+    def clean(self, log):
+        """All that a cleaner does, after what retention deletes: compact or merge, delete files."""
+        cleaner = PartitionCleaner(log)
+        cleaner._policy = replace(cleaner._policy, fan_in=2)
+        report = cleaner.clean()
+        assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
+
+    def segments(self):
+        """End, size, and largest timestamp of what is left of it, of each live file."""
+        view = self.logs[0].observe()
+        found = records_of(self.reopened().scan(self.start))
+        segments = []
+        for segment in view.live.segments:
+            end = segment.end_offset or view.log_end_offset
+            # A header tells of a whole batch, also of what lies before the log's start.
+            begin = segment.name.base_offset
+            reader = self.logs[0].files.open(segment.name)
+            times_us = [row["timestamp"] for _, row in records_of(reader.read(begin))]
+            times_us += [row["timestamp"] for at, row in found if begin <= at < end]
+            segments.append((end, segment.file.size_bytes, max(times_us, default=-1)))
+        return segments
 
     @rule(handle=handles)
     def delete_files(self, handle):

@@ -119,6 +119,20 @@ class TestTombstones:
         assert compacted(log).tombstones_removed == 1
         assert pairs(log)[0] == (2, b"b", b"2")
 
+    def test_have_all_of_their_time_although_who_compacts_stood_still(self, log, clock):
+        """It asked for the time, was stopped for half a day, and then looked at the log."""
+        began_us = clock.time_us()
+        clock.advance_ms(DAY_MS // 2)
+        append(log, (b"a", b"0"), (b"a", None))
+        append(log, (b"z", b""))
+        assert compact(log, now_us=began_us).is_complete
+        clock.advance_ms(DAY_MS - 1)
+        append(log, (b"y", b""))
+        assert compacted(log).tombstones_removed == 0
+        clock.advance_ms(SETTLED_MS)
+        append(log, (b"x", b""))
+        assert compacted(log).tombstones_removed == 1
+
     def test_that_were_replaced_go_at_once(self, log):
         append(log, (b"a", None), (b"a", b"1"))
         append(log, (b"z", b""))

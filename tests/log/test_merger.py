@@ -335,6 +335,17 @@ class TestMeanwhile:
             merge(directory, view, 5, 5)
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_of_a_topic_that_is_deleted_meanwhile_nothing_is_merged(store, log, directory, left):
+    """Its files vanish one by one; who has not heard of it appends, and merges, all the same."""
+    view = directory.observe()
+    free(store, *(segment.name for segment in view.live.segments[left:]))
+    before = file_names(store)
+    with pytest.raises(NotFoundError):
+        merge(directory, view, 0, 4)
+    assert file_names(store) == before
+
+
 def stage_slowly(directory, clock, step=lambda: None):
     """Let the view of a merge grow too old between its opening the segments and its reading."""
 

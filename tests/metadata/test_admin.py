@@ -32,6 +32,7 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.metadata import Cluster
+from spark_log.metadata import admin as admin_module
 from tests.log.support import values
 from tests.metadata.support import append, metadata_files, topic_names
 from tests.record.samples import START_US, numbered
@@ -217,6 +218,29 @@ class TestDelete:
         assert admin.list_topics() == topic_names(root) == ["b"]
         assert not gone.exists()
         assert kept.exists()
+
+    def test_one_that_is_created_again_meanwhile_is_marked_before_it_is_deleted(
+        self, admin, root, monkeypatch
+    ):
+        """Between the two a crash would leave data that nobody removes."""
+        admin.create_topics([NewTopic("a", 1)])
+        other, mark, marked = Admin(root), admin_module.mark_deleted, []
+
+        def create_again_once(store, topics):
+            topics = list(topics)
+            if not marked:
+                monkeypatch.setattr(admin_module, "mark_deleted", mark)
+                other.delete_topics(["a"])
+                other.create_topics([NewTopic("a", 1)])
+                monkeypatch.setattr(admin_module, "mark_deleted", create_again_once)
+            there = {topic.topic_id for topic in Cluster(root).image().topics()}
+            marked.append([topic.topic_id in there for topic in topics])
+            mark(store, topics)
+
+        monkeypatch.setattr(admin_module, "mark_deleted", create_again_once)
+        admin.delete_topics(["a"])
+        assert marked == [[False], [True]], "the second one while it is there"
+        assert admin.list_topics() == []
 
     def test_all_or_none_are_deleted(self, admin, root):
         admin.create_topics([NewTopic("a"), NewTopic("b")])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.log import LogBatch, SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, parse_generation_name
 from spark_log.log.live_log import live_log
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
@@ -94,10 +94,18 @@ class CompactedTruth(TrueLog):
         self._last: dict[bytes, int] = {}
         self._counted = 0
         self._held: dict[str, frozenset[int]] = {}
-        self._met_us: dict[int, int] = {}
-        """When the first compaction met a tombstone began, by the tombstone's offset."""
+        self._met_us: dict[int, set[int]] = {}
+        """When compactions met a tombstone, by the tombstone's offset."""
+        self._taken_us: dict[int, int] = {}
 
     # --- what happens on storage -----------------------------------------------------------------
+
+    def file_appeared(self, path: str) -> None:
+        """See `TrueLog.file_appeared`."""
+        generation = parse_generation_name(path.rpartition("/")[2])
+        if generation is not None:  # the first time: a late copy may come when it was deleted
+            self._taken_us.setdefault(generation, self._clock.time_us())
+        super().file_appeared(path)
 
     def file_vanished(self, path: str) -> None:
         """See `TrueLog.file_vanished`."""
@@ -130,7 +138,20 @@ class CompactedTruth(TrueLog):
                 first = name.base_offset + header.base_offset_delta
                 for at in range(first, name.base_offset + header.last_offset_delta + 1):
                     if at in held and is_tombstone(self.records[at]):
-                        self._met_us.setdefault(at, met_us)
+                        self._meet(at, met_us, name.generation)
+
+    def _meet(self, at: int, met_us: int, generation: int) -> None:
+        """Take in when a tombstone's time began: when it was met before, or is met now."""
+        known_us = self._met_us.setdefault(at, set())
+        if met_us not in known_us and met_us < self._taken_us[generation]:
+            raise ViolationError(
+                f"the time of the tombstone at {at} began at {met_us - START_US} us, but who met "
+                f"it looked at the log until {self._taken_us[generation] - START_US} us"
+            )
+        known_us.add(met_us)
+
+    def _first_met_us(self, at: int) -> int | None:
+        return min(self._met_us.get(at, ()), default=None)
 
     def _check_chain(self) -> None:
         super()._check_chain()
@@ -174,7 +195,7 @@ class CompactedTruth(TrueLog):
         record = self.records[at]
         if self._last[key_of(record)] != at:
             return True
-        met_us = self._met_us.get(at)
+        met_us = self._first_met_us(at)
         gone_us = self._clock.time_us() - self.delete_retention_ms * 1000
         return is_tombstone(record) and met_us is not None and met_us <= gone_us
 
@@ -209,7 +230,7 @@ class CompactedTruth(TrueLog):
         """
         read_us = START_US + read_ms * 1000
         is_late = now_ms > read_ms + self.delete_retention_ms
-        return now_ms > read_ms + _HELD_MS and (is_late or read_us > self._met_us.get(at, 0))
+        return now_ms > read_ms + _HELD_MS and (is_late or read_us > (self._first_met_us(at) or 0))
 
     def check_time_lookup(
         self, timestamp_us: int, found: tuple[int, int] | None, since: int

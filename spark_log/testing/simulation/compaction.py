@@ -24,6 +24,7 @@ from spark_log.testing.simulation.compacted_log import (
     keyed_records,
 )
 from spark_log.testing.simulation.compaction_actors import (
+    ChangingCleaner,
     CompactedWorld,
     Compactor,
     StaleCleaner,
@@ -31,7 +32,7 @@ from spark_log.testing.simulation.compaction_actors import (
     TableReader,
     TailMerging,
 )
-from spark_log.testing.simulation.maintenance import Cleaner, Retention, Vandal
+from spark_log.testing.simulation.maintenance import Retention, Vandal
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.simulation import SimulationResult, failures_told
@@ -65,6 +66,7 @@ class CompactionProfile:
     Attributes:
         faults: and all that a log has that is not compacted.
         compactors, stale_cleaners, tables: how many of each.
+        compactor_rest_ms: mean time between two compactions of one that compacts.
         delete_retention_ms, segment_bytes, min_compaction_lag_ms: of the topic.
         dirty_ratio: from which on a cleaner compacts.
     """
@@ -73,6 +75,7 @@ class CompactionProfile:
     compactors: int
     stale_cleaners: int
     tables: int
+    compactor_rest_ms: float
     delete_retention_ms: int
     segment_bytes: int
     min_compaction_lag_ms: int
@@ -81,7 +84,8 @@ class CompactionProfile:
     def __str__(self) -> str:
         return (
             f"compactors={self.compactors} stale_cleaners={self.stale_cleaners} "
-            f"tables={self.tables} delete_retention_ms={self.delete_retention_ms} "
+            f"tables={self.tables} compactor_rest_ms={self.compactor_rest_ms:g} "
+            f"delete_retention_ms={self.delete_retention_ms} "
             f"segment_bytes={self.segment_bytes} dirty_ratio={self.dirty_ratio:g} {self.faults}"
         )
 
@@ -97,20 +101,22 @@ def draw_compaction_profile(random: Random) -> CompactionProfile:
         writers=random.choice((0, 1)),
         idempotent_writers=random.choice((0, 1, 1)),
         twins=random.choice((0, 0, 0, 1)),
-        followers=random.choice((0, 1)),
-        mergers=random.choice((0, 1, 1)),
-        retentions=random.choice((0, 0, 0, 1)),
+        followers=random.choice((0, 1, 2)),
+        mergers=random.choice((0, 1, 1, 2)),
+        retentions=random.choice((0, 0, 0, 1, 2)),
         vandals=random.choice((0, 0, 0, 1)),
         think_ms=DELETE_DELAY_MS * random.choice((0.3, 1, 2)),
         rest_ms=DELETE_DELAY_MS * random.choice((0.5, 1, 3)),
         tail_segments=random.choice((0, 3, 8)),
         steps=random.choice((500, 1000, 1500)),
+        slow_listing=random.choice((0.0, 0.0, 0.2)),
     )
     return CompactionProfile(
         faults=faults,
         compactors=random.choice((1, 2, 2, 3)),
         stale_cleaners=random.choice((0, 0, 1)),
-        tables=random.choice((0, 1, 1)),
+        tables=random.choice((0, 1, 2)),
+        compactor_rest_ms=DELETE_DELAY_MS * random.choice((0.05, 0.4, 0.4)),
         delete_retention_ms=int(random.choice((0, 0, 0.5, 1.5, 4)) * DELETE_DELAY_MS),
         segment_bytes=random.choice((2000, 4000, 16_000, 2**30)),
         min_compaction_lag_ms=random.choice((0, 0, 1)),
@@ -201,9 +207,9 @@ def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
     for number in range(faults.mergers):
         spawn(f"merger {number}", TailMerging(world).run)
     for number in range(profile.compactors):
-        spawn(f"compactor {number}", Compactor(world).run)
+        spawn(f"compactor {number}", Compactor(world, profile.compactor_rest_ms).run)
     for number in range(faults.cleaners):
-        spawn(f"cleaner {number}", Cleaner(world).run)
+        spawn(f"cleaner {number}", ChangingCleaner(world).run)
     for number in range(profile.stale_cleaners):
         spawn(f"stale {number}", StaleCleaner(world).run)
     for number in range(faults.retentions):

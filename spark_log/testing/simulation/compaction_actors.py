@@ -22,8 +22,8 @@ from spark_log.testing.simulation.world import World
 
 _PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
 
-_REST_MS = 0.4 * DELETE_DELAY_MS
-"""Mean time between two tries of one that compacts: sometimes before it may."""
+_SLEEP_CHANCE = 0.1
+"""How often a follower sleeps until all that it knew of the log may be gone."""
 
 _SLOW_CHANCE = 0.05
 """How often a step of a compaction takes longer than others need for theirs."""
@@ -55,14 +55,18 @@ class _Actor:
 
 
 class Compactor(_Actor):
-    """Compacts again and again, however little there is to do."""
+    """Compacts again and again, however little there is to do, and sometimes before it may."""
+
+    def __init__(self, world: CompactedWorld, rest_ms: float) -> None:
+        super().__init__(world)
+        self._rest_ms = rest_ms
 
     def run(self) -> None:
         """Compact until the simulation ends."""
         world, random = self._world, self._world.scheduler.random
         log = world.open_log()
         while not world.is_ending:
-            world.rest(_REST_MS)
+            world.rest(self._rest_ms)
             with suppress(StorageError, OffsetOutOfRangeError):
                 done = compact(
                     log,
@@ -100,6 +104,20 @@ class TailMerging(_Actor):
                     world.scheduler.note(f"merged into {name.log}")
 
 
+class ChangingCleaner(Cleaner):
+    """Knows other settings of the topic each time, and others than the cleaner beside it."""
+
+    def _do_round(self, log: PartitionLog) -> None:
+        choice, settings = self._world.scheduler.random.choice, self._world.config
+        changed = {
+            "min_cleanable_dirty_ratio": choice((settings.min_cleanable_dirty_ratio, 0.0, 0.8)),
+            "segment_bytes": choice((settings.segment_bytes, 2000, 2**30)),
+            "compression_type": choice(("producer", "producer", "zstd")),
+        }
+        log.config = settings.model_copy(update=changed)
+        super()._do_round(log)
+
+
 class StaleCleaner(Cleaner):
     """Does not know that the topic is compacted now: merges, and deletes files."""
 
@@ -126,6 +144,9 @@ class TableFollower(_Actor):
         while not (world.is_ending and reader.position == truth.end):
             with _only_faults():
                 self._read_on(reader, table)
+            if not world.is_ending and world.scheduler.random.random() < _SLEEP_CHANCE:
+                world.scheduler.note("sleeps past the delay")
+                world.scheduler.pass_time(DELETE_DELAY_MS * world.scheduler.random.uniform(1.2, 4))
             world.rest(world.profile.think_ms)
 
     def _read_on(self, reader: TailReader, table: ReadTable) -> None:

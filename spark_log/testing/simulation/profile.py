@@ -27,6 +27,7 @@ class Profile:
         resent: the client sends a put twice by itself and is given the second one's answer.
         late_copy: a second copy of a put or a delete is delivered long after.
         torn_listing: a listing misses some of what appears, shows some of what vanishes meanwhile.
+        slow_listing: a listing takes nearly as long as one may that counts.
         damage: how often the vandal damages a derived file.
         writers, conditional_writers, idempotent_writers: how many of each.
         twins: pairs that append the same for one producer.
@@ -76,6 +77,7 @@ class Profile:
     range_bytes: int
     races_per_listing: int
     steps: int
+    slow_listing: float = 0.0
 
     @property
     def has_retention(self) -> bool:
@@ -94,6 +96,7 @@ class Profile:
             resent=0.0,
             late_copy=0.0,
             torn_listing=0.0,
+            slow_listing=0.0,
         )
 
     def __str__(self) -> str:

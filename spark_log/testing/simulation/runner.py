@@ -10,6 +10,11 @@ from typing import Any, Final
 
 from spark_log.testing.simulation.compaction import COMPACTION_SOUND, simulate_compaction
 from spark_log.testing.simulation.compaction_rules import COMPACTION_RULES
+from spark_log.testing.simulation.deletion import (
+    DELETION_RULES,
+    DELETION_SOUND,
+    simulate_deletion,
+)
 from spark_log.testing.simulation.group_rules import GROUP_RULES, GROUP_SOUND
 from spark_log.testing.simulation.group_simulation import simulate_group
 from spark_log.testing.simulation.rules import RULES, SOUND
@@ -52,8 +57,9 @@ SUBJECTS: Final = {
     "log": Subject(simulate, SOUND, RULES, "records"),
     "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
     "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
+    "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
 }
-"""By name: a partition's log, consumer groups, and a log that is compacted."""
+"""By name: a partition's log, consumer groups, a log that is compacted, topics that are deleted."""
 
 
 @dataclass(frozen=True, slots=True)

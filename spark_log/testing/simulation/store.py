@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -14,9 +14,22 @@ from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.scheduler import Crash, Scheduler
-from spark_log.testing.simulation.true_log import DIRECTORY, TrueLog
+from spark_log.testing.simulation.true_log import DIRECTORY
 
 _Answer = TypeVar("_Answer")
+
+_SLOW_LISTING_MS = 0.4 * DELETE_DELAY_MS
+"""What a listing shows counts for half of the delay."""
+
+
+class Witness(Protocol):
+    """Who is told of every effect on storage, at the moment when it takes place."""
+
+    def file_appeared(self, path: str) -> None:
+        """Take in that a file was made."""
+
+    def file_vanished(self, path: str) -> None:
+        """Take in that a file was deleted."""
 
 
 class SimulatedDisk(MemoryStore):
@@ -69,7 +82,7 @@ class SimulatedStore(Store):
     is_mapped: ClassVar[bool] = True
 
     def __init__(
-        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: TrueLog, profile: Profile
+        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: Witness, profile: Profile
     ) -> None:
         self.url = disk.url
         self.disk = disk
@@ -178,6 +191,9 @@ class SimulatedStore(Store):
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`: what comes or goes meanwhile may be shown or not, each by itself."""
         before = self.disk.listing(directory)
+        slow = self.profile.slow_listing
+        if slow and self._scheduler.random.random() < slow:
+            self._scheduler.pass_time(_SLOW_LISTING_MS)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
             self._pass_time()
         shown, torn = self.disk.listing(directory), 0

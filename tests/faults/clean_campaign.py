@@ -1,0 +1,98 @@
+"""Two that clean one root at once, beside producers, a consumer and deletions; all are killed.
+
+By a seeded plan of SIGKILLs. What the machine makes of the plan differs from run to run; what has
+to hold does not.
+"""
+
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from spark_log import Admin, NewTopic
+from tests.faults.clean_cast import (
+    TOPICS,
+    Role,
+    consume_until_told,
+    create_and_delete_until_told,
+    produce_until_told,
+)
+from tests.faults.clean_process import CleanRole, clean_until_told
+from tests.faults.running import Running
+
+_PLACES = {
+    "cleaner": (clean_until_told, 2, 5),
+    "producer": (produce_until_told, 2, 2),
+    "consumer": (consume_until_told, 1, 0.5),
+    "admin": (create_and_delete_until_told, 1, 1),
+}
+"""What who does, how many of them, and how often one is killed in proportion to others."""
+
+
+@dataclass
+class CleanCampaign:
+    """What is done to whom, and where they leave their notes.
+
+    Attributes:
+        root, storage_options: a root; nothing in it yet.
+        properties: path of the file that tells both to the command line.
+        notes: a directory for everyone's files.
+        seed: of the plan.
+    """
+
+    root: str
+    storage_options: dict | None
+    properties: Path
+    notes: Path
+    seed: int
+    done: Counter = field(default_factory=Counter)
+
+    def run(self, duration_s):
+        """Let them work and die for so long; return when all have come to their end."""
+        lines = [f"storage.{key}={value}" for key, value in (self.storage_options or {}).items()]
+        self.properties.write_text("\n".join([f"root={self.root}", *lines]))
+        Admin(self.root, storage_options=self.storage_options).create_topics(
+            [NewTopic(name, 1, topic_configs=settings) for name, settings in TOPICS.items()]
+        )
+        chance = random.Random(self.seed)
+        running = {
+            (what, slot): self._start(what, slot, 0)
+            for what, (_, count, _) in _PLACES.items()
+            for slot in range(count)
+        }
+        lives = Counter()
+        weights = [_PLACES[what][2] for what, _ in running]
+        until_s = time.monotonic() + duration_s
+        longest_s = min(2, duration_s / 8)
+        try:
+            while time.monotonic() < until_s:
+                # Sometimes long enough for a whole round.
+                pause_s = chance.uniform(0.02, chance.choice((0.2, 0.2, longest_s)))
+                processes = [each.process for each in running.values()]
+                ended = wait([each.sentinel for each in processes], pause_s)
+                assert not ended, f"ended by itself: {processes}"
+                place = chance.choices(list(running), weights)[0]
+                running[place].signal(signal.SIGKILL)
+                running[place].process.join()
+                self.done[f"{place[0]} killed"] += 1
+                lives[place] += 1
+                running[place] = self._start(*place, lives[place])
+            # The consumer last: it is to see all.
+            for what in ("producer", "admin", "consumer", "cleaner"):
+                for place, each in running.items():
+                    if place[0] == what:
+                        assert each.end() == 0, f"{place} ended with {each.process.exitcode}"
+        finally:
+            for each in running.values():
+                each.signal(signal.SIGKILL)
+
+    def _start(self, what, slot, life):
+        notes = str(self.notes / f"{what}-{slot}.{life}")
+        if what == "cleaner":
+            role = CleanRole(str(self.properties), notes)
+        else:
+            role = Role(self.root, self.storage_options, notes, slot, life)
+        return Running.start(_PLACES[what][0], role)

@@ -1,0 +1,39 @@
+"""A process that runs ``spark-log clean`` on a whole root, again and again."""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from spark_log.cli.main import main
+from tests.faults.notes import Notes
+
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class CleanRole:
+    """Who cleans, by which properties file, and where it notes how that ended."""
+
+    properties: str
+    notes: str
+
+
+def clean_until_told(role: CleanRole, told: Connection):
+    """Run the command until the other end of the pipe is closed, and note its exit statuses."""
+    with Notes(role.notes) as notes:
+        while not told.poll(_PAUSE_S):
+            status, _, error = run("clean", "--all-topics", "--json", "--config", role.properties)
+            notes.write(status, error.replace("\n", " "))
+
+
+def run(*argv):
+    """Run ``spark-log`` in this process; return its exit status and what it printed, and errors."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main(argv)
+    except SystemExit as end:
+        out.flush()
+        return end.code or 0, out.buffer.getvalue().decode(), err.getvalue()
+    raise AssertionError("the command has not ended")
