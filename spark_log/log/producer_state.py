@@ -129,9 +129,12 @@ class ProducerEntry:
 
     def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
         """Return the entry after one more run of this epoch."""
-        joined = self.runs[-1].extended(run) if self.runs else None
-        runs = (*self.runs, run) if joined is None else (*self.runs[:-1], joined)
-        return ProducerEntry(self.epoch, runs[-MAX_RUNS:], max(appended_us, self.appended_us))
+        runs = self.runs
+        # More than one: what a compaction left of batches that a merge, beside it, has joined.
+        while runs and (joined := runs[-1].extended(run)) is not None:
+            runs, run = runs[:-1], joined
+        runs = (*runs, run)[-MAX_RUNS:]
+        return ProducerEntry(self.epoch, runs, max(appended_us, self.appended_us))
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
         """Return where an append begins that ends with the last run; None if it cannot be.

@@ -14,7 +14,7 @@ from spark_log.log.generations import take_generation
 from spark_log.log.log_start import move_log_start
 from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.merger import merge
-from spark_log.log.producer_state import ProducerAppend
+from spark_log.log.producer_state import ProducerAppend, SequenceRun
 from spark_log.log.tail_reader import TailReader
 from spark_log.log.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
@@ -313,6 +313,22 @@ class TestProducers:
         self.forget(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         assert again.append(records, producer=ProducerAppend(7, 0, 0)).base_offset == 2
+
+    def test_what_a_wider_merge_joins_is_one_run_and_the_snapshot_sound(self, store, log, clock):
+        """Runs that a compaction left apart, joined by a merge that came beside it."""
+        for sequence, key in enumerate((b"a", b"b", b"b", b"c")):
+            append(log, (key, b""), producer=ProducerAppend(7, 0, sequence))
+        append(log, (b"d", b""), producer=ProducerAppend(7, 0, 4))
+        view = log.observe()
+        compacted(log)
+        append(log, (b"z", b""))
+        assert merge(log.files, view, 0, 4).name == SegmentName(0, 4, 1)
+        assert [each.start_offset for each in log.observe().live.segments] == [0, 4, 5]
+        again = open_log(store, clock=clock, cleanup_policy="compact")
+        again.write_snapshot()
+        ((_, entry),) = again.producers().entries()
+        assert entry.runs == (SequenceRun(0, 0, 5),)
+        assert problems(log) == []
 
     def test_the_placeholder_of_an_empty_segment_is_nobodys(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
