@@ -24,13 +24,9 @@ from spark_log.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
 )
-from spark_log.log.compactor import (
-    DEDUPE_BUFFER_BYTES,
-    Cleanable,
-    Step,
-    cleanable,
-    compact,
-)
+from spark_log.log.cleanable import Cleanable, cleanable
+from spark_log.log.compacted_segment import Step
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, compact
 from spark_log.log.file_deletion import (
     DeletableFiles,
     delete_found,

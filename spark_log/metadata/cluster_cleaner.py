@@ -14,7 +14,8 @@ from typing import NamedTuple
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.cleaner import CleanReport, PartitionCleaner
-from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, Step
+from spark_log.log.compacted_segment import Step
+from spark_log.log.compactor import DEDUPE_BUFFER_BYTES
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
 from spark_log.types import TopicPartition

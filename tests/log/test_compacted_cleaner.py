@@ -4,8 +4,8 @@ import pytest
 
 from spark_log.clock import ManualClock
 from spark_log.log import compactor, merger, segment_writer
+from spark_log.log.cleanable import cleanable
 from spark_log.log.cleaner import PartitionCleaner
-from spark_log.log.compactor import cleanable
 from spark_log.log.log_start import move_log_start
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import DIRECTORY, open_log, records_of

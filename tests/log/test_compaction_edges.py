@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from spark_log.errors import StorageError, UnknownOutcomeError
+from spark_log.log.cleanable import cleanable
 from spark_log.log.cleaner import PartitionCleaner
-from spark_log.log.compactor import _groups, cleanable, compact
+from spark_log.log.compacted_segment import groups
+from spark_log.log.compactor import compact
 from spark_log.log.file_names import MOST_MERGES, SegmentName
 from spark_log.log.finding import FindingKind
 from spark_log.log.generations import take_generation
@@ -204,7 +206,7 @@ class TestFilesOfOneCompaction:
                 self.end_offset, self.size_bytes = end_offset, 1
 
         readers = [(0, Reader(10)), (10, Reader(2**31 - 1)), (2**31 - 1, Reader(2**31))]
-        assert [len(group) for group in _groups(readers, 2**30)] == [2, 1]
+        assert [len(group) for group in groups(readers, 2**30)] == [2, 1]
 
     @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
     def test_are_compressed_as_their_sources(self, store, clock, codec):

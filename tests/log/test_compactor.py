@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.compactor import cleanable, compact
+from spark_log.log.cleanable import cleanable
+from spark_log.log.compactor import compact
 from spark_log.log.file_names import SegmentName
 from spark_log.log.generations import take_generation
 from spark_log.log.producer_state import ProducerAppend

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spark_log.errors import AlreadyExistsError
-from spark_log.log import compactor, file_deletion, live_log
+from spark_log.log import cleanable, compactor, file_deletion, live_log
 from spark_log.log.batch_filter import BatchFilter
 from spark_log.log.file_names import SegmentName, generation_name, parse_generation_name
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -86,10 +86,10 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((compactor, "take_generation", _takes_any),)
     ),
     "clean is what the newest compaction wrote": CompactionVariant(
-        ((compactor, "_first_dirty_offset", _clean_is_what_any_wrote),)
+        ((cleanable, "first_dirty_offset", _clean_is_what_any_wrote),)
     ),
     "between two compactions the delay passes": CompactionVariant(
-        ((compactor, "_is_fresh", _never),)
+        ((compactor, "is_fresh", _never),)
     ),
     "tombstones stay for their time": CompactionVariant(
         ((BatchFilter, "_is_past_horizon", _past_any_horizon),)
