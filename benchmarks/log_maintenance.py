@@ -2,7 +2,9 @@
 
     python -m benchmarks.log_maintenance --appends 100000 --days 365 --appends-a-day 240
 
-One process, one partition, not synced. First one record an append, by an idempotent producer,
+One process, one partition, not synced. First how fast segments of 40,000 records are merged, by
+what is read and in one thread: as they are, and words that are compressed with zstd meanwhile.
+Then one record an append, by an idempotent producer,
 merged by the appender on its way; then the cleaner; then all of it is read, beside the same
 records in one segment. Then a partition that lived for a year, cleaned daily, on a clock that is
 turned: scaled to so many appends a day, with ``segment.bytes`` scaled likewise, so that there are
@@ -10,6 +12,7 @@ as many segments as of one append a second. Reads are repeated, the median count
 """
 
 import argparse
+import os
 import time
 from pathlib import PurePosixPath
 from statistics import median
@@ -20,12 +23,14 @@ from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.merger import KEEP_COMPRESSION, merge
 from spark_log.storage.local import LocalStore
 
-PARTS = ("latency", "small", "life")
+PARTS = ("merges", "latency", "small", "life")
 DAY_MS = 86_400_000
 _READS = 7
 _ROWS = 65_536
+_MERGED, _MERGED_ROWS = 100, 40_000
 _ANY_TIME = {"message.timestamp.after.max.ms": 2**63 - 1, "retention.ms": -1}
 
 
@@ -44,6 +49,9 @@ def measure(options: argparse.Namespace) -> Report:
     figures: list[Figure] = []
     parts = [options.only] if options.only else PARTS
     with local_stores(options.directory) as new_store:
+        if "merges" in parts:
+            figures += merges("as they are", new_store(), KEEP_COMPRESSION, is_text=False)
+            figures += merges("words, to zstd", new_store(), "zstd", is_text=True)
         if "latency" in parts:
             figures += latency(new_store(), new_store(), min(options.appends, 20_000))
         if "small" in parts:
@@ -97,6 +105,27 @@ def open_log(store: LocalStore, clock: ManualClock, **config: object) -> Partiti
     return PartitionLog(
         store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
     )
+
+
+def merges(name: str, store: LocalStore, compression: str, *, is_text: bool) -> list[Figure]:
+    """Merge segments of some MB into one; neither is synced."""
+    log = open_log(store, ManualClock(), **{"merge.tail.segments": 0})
+    for number in range(_MERGED):
+        log.append(records(_MERGED_ROWS, first=number * _MERGED_ROWS, text=is_text))
+    view = log.observe()
+    size_bytes = sum(segment.size_bytes for segment in log.segments(view)[0])
+    os.sync()
+    began = time.process_time()
+    took_s = timed(
+        lambda: merge(log.files, view, 0, _MERGED - 1, compression=compression, sync=False)
+    )
+    cpu_s = time.process_time() - began
+    rows = _MERGED * _MERGED_ROWS
+    return [
+        Figure(f"merging, {name}", size_bytes / took_s / 1e6, "MB/s", at_least=200),
+        Figure(f"merging, {name}, by CPU time", size_bytes / cpu_s / 1e6, "MB/s"),
+        Figure(f"merging, {name}", rows / took_s / 1e6, "M records/s", at_least=1),
+    ]
 
 
 def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure]:
