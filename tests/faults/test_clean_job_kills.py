@@ -1,0 +1,101 @@
+"""``jobs/clean.py`` twice at once on one root, one of them killed: all is there, the log is whole.
+
+A SIGKILL to the whole program, Java and Python, once files are rewritten, merged and compacted.
+``SPARK_LOG_DRIVER_KILLS`` says how often (once, where it is not set).
+"""
+
+import os
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from spark_log import Admin, NewTopic
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster_verifier import ClusterVerifier
+from tests.faults.spark_driver import START_S, kill, records, start
+from tests.record.samples import record_batch, row
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+JOB = Path(__file__).parents[2] / "jobs" / "clean.py"
+KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "1"))
+PARTITIONS, SEGMENTS, ROWS, KEYS = 4, 60, 200, 40
+VALUE = b"x" * 500
+WAITING = ("spent-segment", "spent-start", "unfinished-write")
+"""What a cleaner removes once its time has come."""
+
+_SMALL = {"merge.tail.segments": "0", "file.delete.delay.ms": "2000", "flush.on.append": "false"}
+TOPICS = {"t": _SMALL, "table": _SMALL | {"cleanup.policy": "compact"}}
+
+
+def fill(root, first):
+    """Append to all partitions what the next round has to do."""
+    cluster = Cluster(root)
+    now_us = time.time_ns() // 1000
+    for topic in TOPICS:
+        for partition in range(PARTITIONS):
+            log = cluster.partition_log(cluster.topic(topic), partition)
+            for number in range(first, first + SEGMENTS * ROWS, ROWS):
+                log.append(
+                    record_batch(
+                        row(b"%d %s" % (each, VALUE), b"%d" % (each % KEYS), timestamp=now_us)
+                        for each in range(number, number + ROWS)
+                    )
+                )
+
+
+def rewritten(root):
+    return set(Path(root).glob("t*/*/*-*.log"))
+
+
+def clean(root, *options):
+    conf = Path(root).with_name("conf")  # an empty one: no jars to look for
+    conf.mkdir(exist_ok=True)
+    return start(JOB, "t", "table", "--root", root, *options, SPARK_CONF_DIR=str(conf))
+
+
+def wait_for_new(root, before, running):
+    deadline = time.monotonic() + START_S
+    while rewritten(root) <= before:
+        assert time.monotonic() < deadline, "the jobs do not get on"
+        with suppress(subprocess.TimeoutExpired):
+            assert running.wait(0.02) == 0
+            return
+
+
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path):
+    root = str(tmp_path / "root")
+    Admin(root).create_topics(
+        [NewTopic(name, PARTITIONS, topic_configs=config) for name, config in TOPICS.items()]
+    )
+    end = 0
+    for _ in range(KILLS):
+        fill(root, end)
+        end += SEGMENTS * ROWS
+        before = rewritten(root)
+        first, second = clean(root, "--max-bytes-per-second", 4_000_000), clean(root)
+        try:
+            wait_for_new(root, before, second)
+            assert first.poll() is None, "it ended before it was killed"
+            kill(first)
+            assert second.wait(START_S) == 0
+        finally:
+            kill(first)
+            kill(second)
+    last = clean(root)
+    try:
+        assert last.wait(START_S) == 0
+    finally:
+        kill(last)
+
+    for part in records(root, "t"):
+        assert [int(each["value"].split()[0]) for each in part] == list(range(end))
+    for part in records(root, "table"):
+        found = {each["key"]: int(each["value"].split()[0]) for each in part}
+        assert found == {b"%d" % (each % KEYS): each for each in range(end - KEYS, end)}
+        assert len(part) < 3 * ROWS, "all but the newest segments are compacted"
+    wrong = [each for each in ClusterVerifier(Cluster(root)).findings() if each.kind not in WAITING]
+    assert not wrong
