@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.log import compactor, merger, segment_writer
+from spark_log.log import compacted_segment, merger, segment_writer
 from spark_log.log.cleanable import cleanable
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
@@ -127,7 +127,7 @@ class TestSegmentsThatWouldBeTooLarge:
 
     @pytest.fixture(autouse=True)
     def _small_files(self, monkeypatch):
-        for module in (segment_writer, compactor):
+        for module in (segment_writer, compacted_segment):
             monkeypatch.setattr(module, "MAX_SEGMENT_BYTES", 100_000)
         monkeypatch.setattr(merger, "_JOINED_RECORDS", 4)
 

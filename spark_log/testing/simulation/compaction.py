@@ -11,8 +11,8 @@ from spark_log.log import (
     PartitionLog,
     SegmentReader,
     appender,
+    cleanable,
     cleaner,
-    compactor,
     file_deletion,
     tail_merger,
 )
@@ -161,7 +161,7 @@ def simulate_compaction(
             (appender, "_RACES_PER_LISTING", faults.races_per_listing),
             (cleaner, "FAN_IN", faults.fan_in),
             (file_deletion, "COARSE_US", 0),
-            (compactor, "COARSE_US", 0),
+            (cleanable, "COARSE_US", 0),
             (tail_merger, "_COARSE_MS", 0),
             (writers, "record_batch", keyed_batch),
             (true_log, "_records", _all_records),
