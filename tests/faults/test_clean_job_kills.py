@@ -6,6 +6,7 @@ A SIGKILL to the whole program, Java and Python, once files are rewritten, merge
 
 import os
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -39,12 +40,11 @@ def fill(root, first):
         for partition in range(PARTITIONS):
             log = cluster.partition_log(cluster.topic(topic), partition)
             for number in range(first, first + SEGMENTS * ROWS, ROWS):
-                log.append(
-                    record_batch(
-                        row(b"%d %s" % (each, VALUE), b"%d" % (each % KEYS), timestamp=now_us)
-                        for each in range(number, number + ROWS)
-                    )
-                )
+                rows = [
+                    row(b"%d %s" % (each, VALUE), b"%d" % (each % KEYS), timestamp=now_us)
+                    for each in range(number, number + ROWS)
+                ]
+                log.append(record_batch(rows))
 
 
 def rewritten(root):
@@ -54,7 +54,8 @@ def rewritten(root):
 def clean(root, *options):
     conf = Path(root).with_name("conf")  # an empty one: no jars to look for
     conf.mkdir(exist_ok=True)
-    return start(JOB, "t", "table", "--root", root, *options, SPARK_CONF_DIR=str(conf))
+    environment = {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable}
+    return start(JOB, "t", "table", "--root", root, *options, **environment)
 
 
 def wait_for_new(root, before, running):
