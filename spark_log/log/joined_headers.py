@@ -15,7 +15,12 @@ import pyarrow as pa
 
 from spark_log.log.producer_state import sequence_after
 from spark_log.record.arrays import times_us_of
-from spark_log.record.batch_header import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from spark_log.record.batch_header import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 from spark_log.record.checksum import batch_crc32c
 
 _JOINED_BYTES: Final = 1_048_576
@@ -72,6 +77,8 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
         has_horizon = header.attributes & header.DELETE_HORIZON_BIT
         first_us = header.base_timestamp_us if has_horizon else int(times_us[0])
         cut = replace(cut, base_timestamp_us=first_us, max_timestamp_us=int(times_us.max()))
+    else:  # a compaction has left it empty, or those that it kept are cut off
+        cut = replace(cut, base_timestamp_us=NO_TIMESTAMP, max_timestamp_us=NO_TIMESTAMP)
     return replace(cut, crc32c=batch_crc32c(cut, records))
 
 

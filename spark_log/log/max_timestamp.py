@@ -41,7 +41,7 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
             return found
         before, view = view, log.observe()
         # Else the start has passed it meanwhile, or a compaction has left it out.
-        if view.log_start_offset == before.log_start_offset and _names(before) <= _names(view):
+        if view.log_start_offset == before.log_start_offset and _parts(before) <= _parts(view):
             raise CorruptRecordError(
                 f"{log.directory}: a batch header tells of a later timestamp than any record has; "
                 f"spark-log verify says which",
@@ -68,8 +68,9 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
     return largest_us
 
 
-def _names(view: LogView) -> set[SegmentName]:
-    return {segment.name for segment in view.live.segments}
+def _parts(view: LogView) -> set[tuple[SegmentName, int]]:
+    """Return what a view is made of: a compaction may have replaced the first part of a segment."""
+    return {(segment.name, segment.start_offset) for segment in view.live.segments}
 
 
 def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:

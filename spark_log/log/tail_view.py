@@ -49,23 +49,24 @@ class TailView:
         name = self._names[bisect_right(self._starts, offset) - 1]
         try:
             reader = self._open(name)
+            is_right = offset < reader.end_offset  # it may have to be read, too
         except NotFoundError:
-            reader = None
-        if reader is None or not offset < reader.end_offset:
-            return None  # rewritten and freed since, or the listing left out what came during it
-        return reader
+            is_right = False
+        # Else rewritten and freed since, or the listing left out what came during it.
+        return reader if is_right else None
 
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:
             reader = self._open(name)
+            end_offset = reader.end_offset  # it may have to be read, too
         except NotFoundError:
             return None
         if not self.is_valid:
             return None  # the name may have been spent: what stands there may be nobody's
         self._starts.append(self.log_end_offset)
         self._names.append(name)
-        self.log_end_offset = reader.end_offset
+        self.log_end_offset = end_offset
         return reader
 
     def _open(self, name: SegmentName) -> SegmentReader:

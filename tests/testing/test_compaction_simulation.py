@@ -72,6 +72,11 @@ def test_one_seed_runs_the_same_way_each_time():
     assert list(map(str, first.trace)) != list(map(str, simulate_compaction(6).trace))
 
 
+def test_a_merged_segment_whose_first_part_a_compaction_replaces_is_no_damage():
+    """Who looked for the latest timestamp by a listing from before was told of a wrong header."""
+    assert simulate_compaction(22757).trace
+
+
 @pytest.fixture(scope="module")
 def texts():
     """What stands in the traces of some seeds."""
