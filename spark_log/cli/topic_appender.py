@@ -133,6 +133,10 @@ class TopicAppender:
         """
         for partition in sorted(self._staged):
             writer = self._staged[partition]
+            if not writer.record_count:  # what was to come first was refused
+                writer.discard()
+                del self._staged[partition]
+                continue
             info = self._logs[partition].append_segment(writer.finish())
             writer.discard()
             del self._staged[partition]

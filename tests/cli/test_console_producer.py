@@ -5,7 +5,9 @@ import pty
 
 import pytest
 
+from spark_log import Admin
 from spark_log.clock import SYSTEM_CLOCK
+from spark_log.types import ConfigResource
 from tests.cli.support import partition_log, spark_log_process
 from tests.log.support import records_of, values
 
@@ -127,6 +129,13 @@ class TestMistakes:
         assert outcome.status == 2
         assert outcome.error == "line 1: no key.separator ':' in the line 'none'"
         assert contents(root) == []
+
+    def test_without_a_key_say_so_where_the_topic_is_compacted(self, shell, root):
+        compacted = ConfigResource("topic", "weather", {"cleanup.policy": "compact"})
+        Admin(root).alter_configs([compacted])
+        outcome = shell("console-producer", "weather", stdin=b"rain\n")
+        assert outcome.status != 0
+        assert "key" in outcome.error
 
     def test_in_a_later_line_keep_what_came_before_and_name_it(self, shell, root, monkeypatch):
         monkeypatch.setattr("spark_log.cli.line_source.BLOCK_BYTES", 4)

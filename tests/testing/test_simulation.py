@@ -38,7 +38,6 @@ class TestManySeeds:
         assert sum(tally.seeds for tally in tallies) == SEEDS
         assert sum(tally.records for tally in tallies) > 10 * SEEDS, "logs are not empty"
 
-
     def test_a_tail_that_is_freed_before_its_last_header_is_read_is_no_error_to_a_reader(self):
         """On an object store, where the end of a segment may take one more read."""
         assert simulate(21328).trace
