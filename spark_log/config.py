@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,7 @@ from pydantic.fields import FieldInfo
 from spark_log.errors import (
     InvalidConfigurationError,
     UnsupportedCompressionTypeError,
+    check_unicode,
     nearest,
 )
 
@@ -85,8 +86,16 @@ class ConfigModel(BaseModel):
 
         Raises:
             InvalidConfigurationError: for an unknown key, naming the nearest known one, or for a
-                value of the wrong type or out of range, naming what is allowed.
+                value of the wrong type or out of range, naming what is allowed, or for a text that
+                is not Unicode.
         """
+        for key, value in values.items():
+            if isinstance(key, str):
+                check_unicode(f"a key of {cls.title.lower()} configs", key)
+            if isinstance(value, str | list | tuple):
+                for text in [value] if isinstance(value, str) else value:
+                    if isinstance(text, str):
+                        check_unicode(f"config {cls.key_name(key)!r}", text)
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -250,7 +259,13 @@ class TopicConfig(ConfigModel):
     flush_on_append: bool = Field(
         default=True,
         description="Whether an append on a local file system is synced to disk (file and "
-        "directory) before it is acknowledged. Kafka's default is not to; object stores always do.",
+        "directory) before it is acknowledged. With `false` a power cut may lose any of the "
+        "records that the operating system has not written by itself yet (on Linux those of the "
+        "last 30 seconds or so), not only the newest ones: where it leaves a hole or half a "
+        "segment, the log is reported as damaged. What is not an append is synced in any topic: "
+        "merged and compacted segments, deleted records, snapshots, commits and metadata. A "
+        "killed process loses nothing either way. Kafka's default is not to sync; object stores "
+        "always do.",
     )
 
 
@@ -341,6 +356,14 @@ class ProducerConfig(ConfigModel):
     partitioner_ignore_keys: bool = Field(
         default=False,
         description="Whether the default partitioner treats all records as if they had no key.",
+    )
+    request_timeout_ms: int = Field(
+        default=30_000,
+        ge=1,
+        le=_INT_MAX,
+        description="How long one request to an object store waits for its answer; a put, which "
+        "carries data, twice as long. A put without an answer may have taken effect: it is looked "
+        "for. Opening a producer takes no longer either.",
     )
     retries: int = Field(
         default=_INT_MAX,
@@ -466,6 +489,21 @@ class ConsumerConfig(ConfigModel):
         le=_INT_MAX,
         description="How long to wait before reading again from a storage that failed.",
     )
+    request_timeout_ms: int = Field(
+        default=30_000,
+        ge=1,
+        le=_INT_MAX,
+        description="How long one request to an object store waits for its answer; a put, which "
+        "carries data, twice as long. A put without an answer may have taken effect: it is looked "
+        "for.",
+    )
+    default_api_timeout_ms: int = Field(
+        default=60_000,
+        ge=0,
+        le=_INT_MAX,
+        description="How long a call may wait for an object store that does not answer, where it "
+        "is given no timeout of its own. Then it raises a retriable error.",
+    )
     group_instance_id: str | None = Field(
         default=None,
         description="Makes the consumer a static member of its group (KIP-345): a process that "
@@ -508,14 +546,40 @@ class ConsumerConfig(ConfigModel):
     )
 
 
-class GroupConfig(ConfigModel):
-    """Limits of consumer groups: of the whole cluster, kept in the metadata log.
+class AdminConfig(ConfigModel):
+    """Settings of an `Admin`."""
 
-    `spark-log configs alter --entity-type brokers --entity-default` sets them, as in Kafka. They
-    count for who joins from then on.
+    title: ClassVar[str] = "Admin"
+
+    request_timeout_ms: int = Field(
+        default=30_000,
+        ge=1,
+        le=_INT_MAX,
+        description="How long one request to an object store waits for its answer; a put, which "
+        "carries data, twice as long. A put without an answer may have taken effect: it is looked "
+        "for.",
+    )
+    default_api_timeout_ms: int = Field(
+        default=60_000,
+        ge=0,
+        le=_INT_MAX,
+        description="How long a call may wait for an object store that does not answer, where it "
+        "is given no timeout of its own. Then it raises a retriable error.",
+    )
+
+
+DEFAULT_MAX_CLOCK_SKEW_MS: Final = 600_000
+"""Ten minutes: more than synchronised machines ever differ, less than any retention."""
+
+
+class ClusterConfig(ConfigModel):
+    """Settings of the whole cluster, kept in the metadata log.
+
+    `spark-log configs alter --entity-type brokers --entity-default` sets them, as in Kafka. Limits
+    of groups apply to members that join from then on.
     """
 
-    title: ClassVar[str] = "Group"
+    title: ClassVar[str] = "Cluster"
 
     group_max_size: int = Field(
         default=_INT_MAX,
@@ -534,6 +598,14 @@ class GroupConfig(ConfigModel):
         ge=0,
         le=_INT_MAX,
         description="The greatest `session.timeout.ms` that a member may have.",
+    )
+    max_clock_skew_ms: int = Field(
+        default=DEFAULT_MAX_CLOCK_SKEW_MS,
+        ge=0,
+        le=_LONG_MAX,
+        description="How far the clock of a process may be from the storage's clock. A process "
+        "whose clock is further away deletes and expires nothing, and reports the difference. "
+        "Not in Kafka.",
     )
 
     @classmethod
@@ -603,7 +675,8 @@ MODELS: tuple[type[ConfigModel], ...] = (
     TopicConfig,
     ProducerConfig,
     ConsumerConfig,
-    GroupConfig,
+    AdminConfig,
+    ClusterConfig,
     ClientQuotaConfig,
     ToolConfig,
 )
@@ -711,9 +784,62 @@ def _allowed(field: FieldInfo) -> str:
     return ", ".join(parts)
 
 
+_NO_BROKERS: Final = (
+    "there are no brokers here: the log is a directory on storage. Give root, its path or URL, "
+    "such as root='/data/log' or root='s3://bucket/log'"
+)
+_NO_CONNECTIONS: Final = (
+    "there are no connections to brokers: who may read and write the storage may read and write "
+    "the log. Set the storage's permissions, and give credentials as storage_options={…}"
+)
+_NO_TRANSACTIONS: Final = (
+    "there are no transactions yet. By default a producer is idempotent: each record that it "
+    "acknowledged is in the log once. Leave it out"
+)
+_MEANINGLESS: Final = "it tells a client how to talk to brokers, and there are none. Leave it out"
+_INSTEAD: Final[Mapping[str, str]] = {
+    "bootstrap.servers": _NO_BROKERS,
+    "metadata.broker.list": _NO_BROKERS,
+    "transactional.id": _NO_TRANSACTIONS,
+    "transaction.timeout.ms": _NO_TRANSACTIONS,
+    "group.id": "give group_id='…' to Consumer by this very name; a producer has no group",
+    "key.serializer": "give key_serializer= to Producer, a function that makes bytes",
+    "value.serializer": "give value_serializer= to Producer, a function that makes bytes",
+    "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
+    "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
+    "message.send.max.retries": "its name here is retries",
+    "queue.buffering.max.ms": "its name here is linger_ms",
+    "message.max.bytes": "its name here is max_request_size",
+    "compression.codec": "its name here is compression_type",
+    "queue.buffering.max.kbytes": "its name here is buffer_memory, in bytes",
+}
+"""What to do instead of settings that kafka-python's and librdkafka's clients have."""
+
+_OF_CONNECTIONS: Final = (
+    *("api.version", "broker.", "connections.max.idle", "debug", "enable.partition.eof"),
+    *("kafka.client", "log.connection", "metric.reporters", "metrics.", "receive.buffer"),
+    *("reconnect.backoff", "selector", "send.buffer", "socket.", "socks5.", "statistics."),
+)
+
+
+def _foreign_advice(name: str) -> str | None:
+    """Return what to do instead of a setting of another client; None where it is none."""
+    key = name.lower().replace("_", ".")
+    if key.startswith(("ssl.", "sasl.", "security.", "enable.ssl.")):
+        return _NO_CONNECTIONS
+    return _INSTEAD.get(key) or (_MEANINGLESS if key.startswith(_OF_CONNECTIONS) else None)
+
+
 def unknown_key_error(model: type[ConfigModel], name: str) -> InvalidConfigurationError:
-    """Return the error for a key that a model does not have; it names the nearest one."""
+    """Return the error for a key that a model does not have; it names the nearest one.
+
+    Or says what to do instead of a setting that other clients of Kafka have.
+    """
     keys = model.keys()
+    if model in (ProducerConfig, ConsumerConfig) and (advice := _foreign_advice(name)):
+        return InvalidConfigurationError(
+            f"{model.title.lower()} config {name!r} does not exist: {advice}", key=name
+        )
     close = nearest(name, keys)
     hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
     return InvalidConfigurationError(

@@ -18,8 +18,14 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
-from spark_log.storage.object_errors import REQUEST_ERRORS, Failure
+from spark_log.errors import (
+    AlreadyExistsError,
+    StorageError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+)
+from spark_log.storage.deadline import note_request
+from spark_log.storage.object_errors import REQUEST_ERRORS, Failure, ask
 
 _MAX_TRIES = 6
 _MAX_DURATION_S = 120
@@ -32,12 +38,19 @@ class ConditionalPut:
         path: for errors.
         send: makes the request, once: creates the object or raises obstore's error.
         is_ours: looks at what stands under the name: True, False, or None where nothing does.
+        server: where the request goes, for errors.
     """
 
     def __init__(
-        self, path: str, send: Callable[[], object], is_ours: Callable[[], bool | None]
+        self,
+        path: str,
+        send: Callable[[], object],
+        is_ours: Callable[[], bool | None],
+        *,
+        server: str = "",
     ) -> None:
         self._path = path
+        self._server = server
         self._send = send
         self._is_ours = is_ours
         self._may_be_there = False
@@ -67,8 +80,9 @@ class ConditionalPut:
         # After a lost answer a look is cheaper than sending everything again.
         if self._settled_by_looking():
             return
+        self._note_request()
         try:
-            self._send()
+            ask(self._send)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
         else:
@@ -80,6 +94,19 @@ class ConditionalPut:
         if failure.is_refused_name or failure.may_succeed_later:
             raise _TryAgain(failure)
         raise self._outcome(failure)
+
+    def _note_request(self) -> None:
+        """Raise before a request for which there is no time, by what became of those before it."""
+        where = f" at {self._server}" if self._server else ""
+        try:
+            note_request(f"PUT {self._path}{where}", writes=True)
+        except StorageTimeoutError as error:
+            if not self._may_be_there:
+                raise
+            raise UnknownOutcomeError(
+                f"{self._path}: the answer to a put was lost, and the time to look for it is over",
+                path=self._path,
+            ) from error
 
     def _settled_by_looking(self) -> bool:
         """Whether ours is there; False where nothing was lost, or nothing stands there (yet).
@@ -104,7 +131,7 @@ class ConditionalPut:
 
     def _outcome(self, failure: Failure) -> StorageError:
         if not self._may_be_there:
-            return failure.error(self._path)
+            return failure.error(self._path, self._server)
         return UnknownOutcomeError(
             f"{self._path}: the answer to a put was lost ({failure}); it is not there, but may "
             f"appear",

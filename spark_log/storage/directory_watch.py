@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 
 from spark_log.storage.local import LocalStore, file_system_type
 from spark_log.storage.store import Store
+from spark_log.suppressed import IN_PROCESS
 
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
@@ -83,7 +84,8 @@ def watch_directories(store: Store) -> DirectoryWatch:
         and isinstance(store, LocalStore)
         and file_system_type(store.url) in _LOCAL_FILE_SYSTEMS
     ):
-        with suppress(OSError):  # the user's share of watches is used up (max_user_instances)
+        # The user's share of watches may be used up (max_user_instances).
+        with IN_PROCESS.suppress("watching of files", store.url, OSError):
             return InotifyWatch(store.url)
     return SilentWatch()
 

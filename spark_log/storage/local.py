@@ -3,6 +3,10 @@
 ``put_if_absent`` writes a temporary file beside the target, syncs it, and makes a hard link under
 the target's name: ``link`` fails when the name is taken, so exactly one writer gets it, and what
 appears is complete. A crash leaves at most the temporary file, whose name begins with a dot.
+
+A file is durable when its bytes, its name in its directory, and the name of every directory above
+it are synced: each needs an ``fsync`` of its own (docs/adr/0018). Deletions are not synced: after a
+power cut a deleted file may be there again.
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
+from spark_log.storage.reserve import keep_reserve, release_reserve
 from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+from spark_log.suppressed import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 _COPIED_BYTES = 65_536
@@ -57,12 +63,14 @@ class LocalStore(Store):
     def __init__(self, root: str) -> None:
         """Args: root: the directory; made absolute, need not exist yet."""
         self.url = os.path.abspath(root)
+        self._synced_names: set[str] = set()
 
     def create_root(self) -> None:
         """See `Store.create_root`."""
         try:
-            with storage_errors(self.url):
-                _make_directories(self.url, sync=True)
+            with storage_errors(self.url, "making a directory"):
+                _make_directories(self.url, self._synced_names)
+                self._sync_names_above_root()
         except StorageFullError:
             raise
         except StorageError as error:
@@ -90,9 +98,17 @@ class LocalStore(Store):
             path=self.url,
         )
 
+    def keep_reserve(self) -> bool:
+        """See `Store.keep_reserve`: a hidden file in the root."""
+        return keep_reserve(self.url)
+
+    def release_reserve(self) -> bool:
+        """See `Store.release_reserve`."""
+        return release_reserve(self.url)
+
     def stage(self, directory: str) -> StagedFile:
         """See `Store.stage`: the file lies in ``directory`` itself, so that it can be linked."""
-        return LocalStagedFile(self._absolute(directory))
+        return LocalStagedFile(self._absolute(directory), self._synced_names)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
@@ -104,18 +120,34 @@ class LocalStore(Store):
         data = source.read_back() if isinstance(source, StagedFile) else source
         with self.stage(str(PurePosixPath(path).parent)) as staged:
             assert isinstance(staged, LocalStagedFile)
-            with storage_errors(path):
+            with storage_errors(path, "writing"):
                 staged.sink.write(data)
             self._link(path, staged, sync)
 
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """See `Store.put`: a rename over the old file."""
+        target = self._absolute(path)
         with self.stage(str(PurePosixPath(path).parent)) as staged:
             assert isinstance(staged, LocalStagedFile)
-            with storage_errors(path):
+            with storage_errors(path, "writing"):
                 staged.sink.write(data)
                 staged.seal()
-                os.replace(staged.path, self._absolute(path))
+                if sync:
+                    staged.sync()
+                    self._sync_names_to(os.path.dirname(target))
+                os.replace(staged.path, target)
+                if sync:
+                    _sync(os.path.dirname(target))
+
+    def sync(self, path: str) -> None:
+        """See `Store.sync`."""
+        absolute = self._absolute(path)
+        with storage_errors(path):
+            _sync(absolute)
+            if not os.path.isdir(absolute):
+                absolute = os.path.dirname(absolute)
+                _sync(absolute)
+            self._sync_names_to(absolute)
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
         """See `Store.read`."""
@@ -178,10 +210,14 @@ class LocalStore(Store):
             status = os.stat(self._absolute(path))
         return FileInfo(path, status.st_size, _appeared_us(status))
 
+    def is_gone(self, path: str) -> bool:
+        """See `Store.is_gone`."""
+        return not os.path.lexists(self._absolute(path))
+
     def delete(self, path: str) -> None:
         """See `Store.delete`."""
         try:
-            with storage_errors(path):
+            with storage_errors(path, "deleting"):
                 os.unlink(self._absolute(path))
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
@@ -189,7 +225,16 @@ class LocalStore(Store):
 
     def delete_directory(self, directory: str) -> None:
         """See `Store.delete_directory`."""
-        shutil.rmtree(self._absolute(directory), ignore_errors=True)
+        absolute = self._absolute(directory)
+
+        def note(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
+            error = failure[1]
+            if not isinstance(error, FileNotFoundError):  # another deletes it as well
+                IN_PROCESS.add("deletion of a directory", absolute, error)
+
+        shutil.rmtree(absolute, onerror=note)
+        gone = {name for name in self._synced_names if f"{name}/".startswith(f"{absolute}/")}
+        self._synced_names -= gone
 
     def directory_url(self, directory: str) -> str:
         """See `Store.directory_url`."""
@@ -203,12 +248,38 @@ class LocalStore(Store):
     def _absolute(self, path: str) -> str:
         return f"{self.url}/{path}" if path and path != "." else self.url
 
+    def _sync_names_to(self, directory: str) -> None:
+        """Make the names of a directory and of those above it durable, up to the root.
+
+        Another process may have made one of them and not have synced it yet, or never. Once for
+        each directory: what is durable stays so.
+        """
+        while directory != self.url:
+            parent = os.path.dirname(directory)
+            if directory not in self._synced_names:
+                _sync(parent)
+                self._synced_names.add(directory)
+            directory = parent
+
+    def _sync_names_above_root(self) -> None:
+        """Make the root's own name durable, and those of its parents where we may."""
+        directory = os.path.dirname(self.url)
+        while True:
+            # One that may not be opened is another user's, who made it long ago. Some file systems
+            # that are only mounted below refuse to be synced.
+            with suppress(OSError):
+                _sync(directory)
+            if directory == os.path.dirname(directory):
+                return
+            directory = os.path.dirname(directory)
+
     def _link(self, path: str, staged: LocalStagedFile, sync: bool) -> None:
         target = self._absolute(path)
         with storage_errors(path):
             staged.seal()
             if sync:
                 staged.sync()
+                self._sync_names_to(os.path.dirname(target))
         try:
             os.link(staged.path, target)
         except FileExistsError:
@@ -224,7 +295,7 @@ class LocalStore(Store):
                     path=self.url,
                 ) from error
             if error.errno in _NOT_LINKED:
-                with storage_errors(path):
+                with storage_errors(path, "writing"):
                     raise
             if not _is_same_file(staged.path, target, path):
                 raise UnknownOutcomeError(
@@ -234,7 +305,7 @@ class LocalStore(Store):
         # The staged file stays: a put that came too late to count is tried under another name.
         if sync:
             try:
-                _sync_directory(os.path.dirname(target))
+                _sync(os.path.dirname(target))
             except OSError as error:
                 raise UnknownOutcomeError(
                     f"{path} is visible, but its directory could not be synced: {error}; it may "
@@ -251,21 +322,30 @@ class LocalStagedFile(StagedFile):
         path: where it lies; gone after `discard`.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
+        """Create it.
+
+        Args:
+            directory: where; made if it is missing.
+            synced_names: directories whose names are durable; those that are made are added.
+        """
         self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
         self._synced = False
         self._failed = False
-        with storage_errors(directory):
+        with storage_errors(directory, "writing"):
             try:
                 self.sink = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
-                _make_directories(directory, sync=True)
+                _make_directories(directory, set() if synced_names is None else synced_names)
                 self.sink = pa.OSFile(self.path, "wb")
 
     @property
     def size_bytes(self) -> int:
         """See `StagedFile.size_bytes`."""
-        return os.path.getsize(self.path) if self.sink.closed else int(self.sink.tell())
+        if not self.sink.closed:
+            return int(self.sink.tell())
+        with storage_errors(self.path):
+            return os.path.getsize(self.path)
 
     def seal(self) -> None:
         """See `StagedFile.seal`."""
@@ -284,9 +364,15 @@ class LocalStagedFile(StagedFile):
 
     def discard(self) -> None:
         """See `StagedFile.discard`."""
-        with suppress(OSError):  # a full disk also fails the close; the file goes either way
+        directory = os.path.dirname(self.path)
+        # A full disk also fails the close; the file goes either way.
+        with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
             self.seal()
-        with suppress(OSError):  # what stays is hidden, and must not undo a put that is done
+        # What stays is hidden, and must not undo a put that is done. A rename has taken it away.
+        with (
+            IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
+            suppress(FileNotFoundError),
+        ):
             os.unlink(self.path)
 
     def _close(self) -> None:
@@ -294,11 +380,7 @@ class LocalStagedFile(StagedFile):
             self.sink.close()
 
     def _fsync(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(self.path)
 
     def _once(self, flush: Callable[[], None]) -> None:
         """Flush, unless that failed before: a system reports a lost write once and forgets it."""
@@ -355,23 +437,24 @@ def _map_file(absolute: str, path: str) -> pa.Buffer:
             return file.read_buffer()
 
 
-def _make_directories(directory: str, sync: bool) -> None:
-    """Create ``directory`` and its parents, and make their names durable."""
+def _make_directories(directory: str, synced_names: set[str]) -> None:
+    """Create ``directory`` and its parents, and make the names of those that are new durable."""
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
-    _make_directories(parent, sync)
+    _make_directories(parent, synced_names)
     try:
         os.mkdir(directory)
     except FileExistsError:
         if not os.path.isdir(directory):
             raise
-    if sync:
-        _sync_directory(parent)
+    _sync(parent)
+    synced_names.add(directory)
 
 
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: str) -> None:
+    """Flush a file's bytes, or a directory's names, to the device."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

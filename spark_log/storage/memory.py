@@ -65,7 +65,7 @@ class MemoryStore(Store):
                 raise AlreadyExistsError(f"{path} exists", path=path)
             self._set(path, data)
 
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """See `Store.put`."""
         with self._files.lock:
             self._set(path, _frozen(data))
@@ -80,6 +80,11 @@ class MemoryStore(Store):
         """See `Store.read_tail`."""
         buffer = self.open_buffer(path)
         return buffer.slice(max(0, buffer.size - length))
+
+    def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
+        """See `Store.read_tail_and_size`."""
+        buffer = self.open_buffer(path)
+        return buffer.slice(max(0, buffer.size - length)), int(buffer.size)
 
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`."""

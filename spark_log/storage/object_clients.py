@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from spark_log.errors import StorageError, UnsupportedStoreError
+from spark_log.storage.object_errors import ask
 from spark_log.storage.object_location import ObjectLocation
 
 if TYPE_CHECKING:  # these exist for type checkers only
@@ -23,15 +24,12 @@ if TYPE_CHECKING:  # these exist for type checkers only
 
 Client = S3Store | GCSStore | AzureStore
 
-_RETRIES: Final[RetryConfig] = {
-    "max_retries": 6,
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=50),
-        "max_backoff": timedelta(seconds=5),
-        "base": 2,
-    },
-    "retry_timeout": timedelta(seconds=60),
-}
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""``request.timeout.ms`` where nobody says otherwise."""
+
+_PUT_PATIENCE: Final = 2
+"""A put may take so many times as long: the limit is on all of it, and it carries data."""
+
 _NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
 _CLASSES: Final = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}
 
@@ -47,8 +45,11 @@ class ObjectClients:
         StorageError: this process was forked from one that had used an object store.
     """
 
-    def __init__(self, location: ObjectLocation) -> None:
+    def __init__(
+        self, location: ObjectLocation, request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> None:
         self._location = location
+        self._timeout_ms = request_timeout_ms
 
     @property
     def reader(self) -> Client:
@@ -76,19 +77,34 @@ class ObjectClients:
 
     @cached_property
     def _reader(self) -> Client:
-        return self._client(_RETRIES, {"timeout": "1h", "read_timeout": "30s"})
+        # What limits a request is how long nothing comes of its answer; that may be large.
+        return self._client(
+            self._retries, {"timeout": "1h", "read_timeout": f"{self._timeout_ms}ms"}
+        )
 
     @cached_property
     def _writer(self) -> Client:
-        return self._client(_NO_RETRIES, {"timeout": "60s"})
+        return self._client(_NO_RETRIES, {"timeout": f"{_PUT_PATIENCE * self._timeout_ms}ms"})
 
     @cached_property
     def _bulk(self) -> Client:
-        return self._client(_RETRIES, {"timeout": "5min"})
+        return self._client(self._retries, {"timeout": "5min"})
 
     @cached_property
     def _copier(self) -> Client:
         return self._client(_NO_RETRIES, {"timeout": "15min"})
+
+    @property
+    def _retries(self) -> RetryConfig:
+        return {
+            "max_retries": 6,
+            "backoff": {
+                "init_backoff": timedelta(milliseconds=50),
+                "max_backoff": timedelta(seconds=5),
+                "base": 2,
+            },
+            "retry_timeout": timedelta(milliseconds=self._timeout_ms),
+        }
 
     def _client(self, retries: RetryConfig, timeouts: ClientConfig) -> Client:
         global _is_started  # noqa: PLW0603 - says whether a fork would be harmful
@@ -109,7 +125,7 @@ class ObjectClients:
             if _has_foreign_token(location.config):
                 options["credential_provider"] = _GivenKey(location.config)
         try:
-            client: Client = _CLASSES[location.service](location.bucket, **options)
+            client: Client = ask(_CLASSES[location.service], location.bucket, **options)
         except Exception:
             # What obstore says may quote the option that it cannot read.
             raise UnsupportedStoreError(

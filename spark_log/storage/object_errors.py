@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -18,12 +18,18 @@ from obstore.exceptions import (
 )
 
 from spark_log import errors
+from spark_log.storage.deadline import note_request
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
-"""What obstore raises when a request fails; a missing object is a ``FileNotFoundError``."""
+"""What obstore raises when a request fails; a missing object is a ``FileNotFoundError``. Its panics
+are none of these: call it by `ask`."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_ANSWER = "HTTP error"
 _NEVER_SENT = ("kind: Connect,", "kind: Builder,")
 _FULL = {507}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
@@ -43,6 +49,8 @@ class Failure:
         was_sent: False when no connection came about.
         is_missing: there is no such object.
         is_refused_name: the name is taken, or (409) somebody else is taking it just now.
+        is_panic: obstore failed in making the request.
+        is_silence: no answer came to the request.
     """
 
     status: int
@@ -50,6 +58,8 @@ class Failure:
     was_sent: bool
     is_missing: bool
     is_refused_name: bool
+    is_panic: bool = False
+    is_silence: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
@@ -69,6 +79,8 @@ class Failure:
             is_missing=isinstance(error, FileNotFoundError)
             and (code is None or code.group(1) in _MISSING_CODES),
             is_refused_name=isinstance(error, AlreadyExistsError | PreconditionError),
+            is_panic=isinstance(error, ClientPanicError),
+            is_silence=status is None and _NO_ANSWER in text,
         )
 
     @property
@@ -90,13 +102,18 @@ class Failure:
     @property
     def may_succeed_later(self) -> bool:
         """The same request may be answered otherwise in a moment."""
-        if self.is_full or self.status == HTTPStatus.NOT_IMPLEMENTED:
+        if self.is_full or self.is_panic or self.status == HTTPStatus.NOT_IMPLEMENTED:
             return False
         is_passing = self.status in _PASSING or self.code in _PASSING_CODES
         return self.status == 0 or self.status >= 500 or is_passing
 
-    def error(self, path: str) -> errors.StorageError:
-        """Return this package's error; it says nothing that could hold a credential."""
+    def error(self, path: str, server: str = "") -> errors.StorageError:
+        """Return this package's error; it says nothing that could hold a credential.
+
+        Args:
+            path: of the object.
+            server: where requests go, without credentials.
+        """
         if self.is_missing:
             return errors.NotFoundError(f"{path}: no such file", path=path)
         if self.code in _NO_BUCKET_CODES:
@@ -117,7 +134,28 @@ class Failure:
                 path=path,
             )
         if self.may_succeed_later:
-            return errors.StorageUnavailableError(f"{path}: {self}; try again", path=path)
+            return self._unavailable(path, server)
+        return self._refused(path)
+
+    def _unavailable(self, path: str, server: str) -> errors.StorageError:
+        where = f" at {server}" if server else ""
+        hint = (
+            ""
+            if self.status
+            else "check that it runs, that the endpoint (endpoint_url) is right, and the network "
+            "on the way; or "
+        )
+        return errors.StorageUnavailableError(f"{path}: {self}{where}; {hint}try again", path=path)
+
+    def _refused(self, path: str) -> errors.StorageError:
+        if self.is_panic:
+            return errors.StorageError(
+                f"{path}: the client of the object store failed to make the request; check the "
+                f"storage options and environment variables that it is made from (key, secret, "
+                f"token, region, endpoint) for newlines and other characters that cannot be in "
+                f"the header of a request",
+                path=path,
+            )
         is_denied = self.status in (401, 403) or "User" in self.code
         hint = "; check the credentials and their rights" if is_denied else ""
         return errors.StorageError(f"{path}: {self}{hint}", path=path)
@@ -132,12 +170,47 @@ class Failure:
         return f"HTTP {self.status} {self.code or phrase}".rstrip()
 
 
+class ClientPanicError(ValueError):
+    """The Rust code under obstore panicked: mostly over an option that no request can carry."""
+
+
+def ask(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call obstore. A panic of it would pass every ``except Exception`` on its way: not this one.
+
+    Raises:
+        ClientPanicError: it panicked. What it said is left out: it may quote an option.
+    """
+    try:
+        return call(*args, **kwargs)
+    except Exception:
+        raise
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # which cannot be imported
+            raise
+        raise ClientPanicError from None
+
+
 @contextmanager
-def request_errors(path: str) -> Iterator[None]:
-    """Turn obstore's errors inside the block into this package's, without their text."""
+def request_errors(
+    path: str, request: str = "", *, server: str = "", writes: bool = False
+) -> Iterator[None]:
+    """Turn obstore's errors inside the block into this package's, without their text.
+
+    Args:
+        path: of the object or directory.
+        request: what is sent, for people; empty: an earlier block has said so.
+        server: where it goes, without credentials.
+        writes: the request changes something.
+
+    Raises:
+        StorageTimeoutError: the time of the call that this is part of is over; nothing was sent.
+    """
+    if request:
+        where = f" at {server}" if server else ""
+        note_request(f"{request} {path}{where}", writes=writes)
     try:
         yield
     except errors.StorageError:
         raise
     except REQUEST_ERRORS as error:
-        raise Failure.of(error).error(path) from None
+        raise Failure.of(error).error(path, server) from None

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError, nearest
 from spark_log.storage.store import StorageOptions
@@ -104,6 +105,15 @@ class ObjectLocation:
             verify_tls=given.verify_tls,
         )
 
+    @property
+    def server(self) -> str:
+        """Where requests go: host and port of the endpoint, else the bucket's URL."""
+        for key in ("endpoint", "base_url"):
+            host = urlsplit(str(self.config.get(key, ""))).netloc.rpartition("@")[2]
+            if host:
+                return host
+        return f"{self.url.partition('://')[0]}://{self.bucket}"
+
     def delta_url(self, directory: str) -> str:
         """Return a directory as deltalake writes URLs."""
         path = "/".join(part for part in (self.bucket, self.prefix, directory) if part)
@@ -143,7 +153,7 @@ class _Options:
         value = self.take(name)
         if value is None:
             return None
-        self.config[key] = str(value)
+        self.config[key] = self.checked(name, str(value))
         return str(value)
 
     def flag(self, name: str) -> bool | None:
@@ -172,8 +182,41 @@ class _Options:
 
     def endpoint(self, url: str | None, key: str) -> None:
         if url is not None:
-            self.config[key] = url
+            self.config[key] = self.checked("endpoint_url", url)
             self.allow_http = url.startswith("http://")
+
+    def check_environment(self, names: Mapping[str, str]) -> None:
+        """Check environment variables that are read where an option is not given.
+
+        Args:
+            names: of variables, and obstore's key for what each says.
+        """
+        for name, key in names.items():
+            if key not in self.config and name in os.environ:
+                self._check(f"the environment variable {name}", os.environ[name], name)
+
+    def checked(self, name: str, value: str) -> str:
+        """Return the value of an option that goes into requests.
+
+        Raises:
+            InvalidConfigurationError: no request can carry it.
+        """
+        self._check(f"storage option {name!r}", value, name)
+        return value
+
+    def _check(self, where: str, value: str, name: str) -> None:
+        """Refuse what cannot be in a header of a request, and say what it is, but not the value."""
+        wrong = next((sign for sign in value if not "!" <= sign <= "~"), None)
+        if wrong is None:
+            return
+        what = {"\n": "a newline", "\r": "a carriage return", "\t": "a tab", " ": "a space"}.get(
+            wrong, "a character that is not ASCII" if wrong > "~" else "a control character"
+        )
+        end = " at its end: was it read from a file?" if value.rstrip() != value else ""
+        raise InvalidConfigurationError(
+            f"{where} contains {what}{end}; nothing that goes into a request can; remove it",
+            key=name,
+        )
 
     def check_all_read(self) -> None:
         for name in self._left:
@@ -226,6 +269,7 @@ def _read_s3(given: _Options) -> None:
             "AWS_ENDPOINT_URL", ""
         )
         given.allow_http = from_environment.startswith("http://")
+    given.check_environment(_S3_ENVIRONMENT)
     use_ssl = [given.flag(name) for name in ("use_ssl", "client_kwargs.use_ssl")]
     given.allow_http |= False in use_ssl
     given.verify_tls = given.flag("client_kwargs.verify") is not False
@@ -258,7 +302,7 @@ def _read_azure(given: _Options) -> None:
         "SharedAccessSignature": "sas_key",
     }.items():
         if part in parts:
-            given.config[key] = parts[part]
+            given.config[key] = given.checked(f"connection_string.{part}", parts[part])
     for name, key in {
         "account_name": "account_name",
         "account_key": "account_key",
@@ -274,6 +318,15 @@ def _read_azure(given: _Options) -> None:
     given.endpoint(parts.get("BlobEndpoint") or (f"https://{host}" if host else None), "endpoint")
 
 
+_S3_ENVIRONMENT: Final = {
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+    "AWS_REGION": "region",
+    "AWS_DEFAULT_REGION": "region",
+    "AWS_ENDPOINT_URL_S3": "endpoint",
+    "AWS_ENDPOINT_URL": "endpoint",
+}
 _NO_GCS_ACCOUNT: Final = {
     "disable_oauth": True,
     "client_email": "",

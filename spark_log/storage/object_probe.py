@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import obstore
@@ -20,8 +19,9 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.object_clients import ObjectClients
-from spark_log.storage.object_errors import REQUEST_ERRORS, Failure
+from spark_log.storage.object_errors import REQUEST_ERRORS, Failure, ask
 from spark_log.storage.object_location import ObjectLocation
+from spark_log.suppressed import IN_PROCESS
 
 if TYPE_CHECKING:
     from spark_log.storage.object_store import ObjectStore
@@ -43,7 +43,7 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
     try:
         _try_put(store, put)
         if location.service == "s3":
-            _try_copy(store, clients, put, copy)
+            _try_copy(store, location, clients, put, copy)
         for race in races:
             _try_race(store, race)
     except InvalidRootError:
@@ -53,7 +53,7 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
             path=store.url,
         ) from None
     finally:
-        with suppress(StorageError):
+        with IN_PROCESS.suppress("deletion of a probe", store.url, StorageError):
             for name in names:
                 store.delete(name)
 
@@ -77,16 +77,18 @@ def _try_put(store: ObjectStore, name: str) -> None:
     _refuse(store, "it ignores the condition of a PUT (If-None-Match)")
 
 
-def _try_copy(store: ObjectStore, clients: ObjectClients, source: str, name: str) -> None:
+def _try_copy(
+    store: ObjectStore, location: ObjectLocation, clients: ObjectClients, source: str, name: str
+) -> None:
     for is_taken in (False, True):
         try:
-            obstore.copy(clients.copier, source, name, overwrite=False)
+            ask(obstore.copy, clients.copier, source, name, overwrite=False)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
             if failure.is_refused_name and is_taken:
                 return
             if failure.may_succeed_later:
-                raise failure.error(name) from None
+                raise failure.error(name, location.server) from None
             _refuse(store, f"it completes no multipart upload on a condition ({failure})")
     _refuse(store, "it ignores the condition of a multipart upload's completion")
 

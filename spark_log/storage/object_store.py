@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from itertools import islice
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import obstore
@@ -24,12 +24,15 @@ from spark_log.errors import (
     NotFoundError,
 )
 from spark_log.storage.conditional_put import ConditionalPut
-from spark_log.storage.object_clients import ObjectClients
-from spark_log.storage.object_errors import REQUEST_ERRORS, Failure, request_errors
+from spark_log.storage.object_clients import REQUEST_TIMEOUT_MS, ObjectClients
+from spark_log.storage.object_errors import REQUEST_ERRORS, Failure, ask, request_errors
 from spark_log.storage.object_location import ObjectLocation
 from spark_log.storage.object_probe import probe_root
 from spark_log.storage.staged_object import StagedObject
 from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+
+if TYPE_CHECKING:  # for type checkers only
+    from obstore import GetOptions
 
 PUT_ID: Final = "sparklogput"
 """Name of the object metadata; letters only: Azure takes no hyphens, and proxies drop ``_``."""
@@ -49,20 +52,28 @@ class ObjectStore(Store):
 
     is_mapped: ClassVar[bool] = False
 
-    def __init__(self, location: ObjectLocation, *, multipart_bytes: int = MULTIPART_BYTES) -> None:
+    def __init__(
+        self,
+        location: ObjectLocation,
+        *,
+        multipart_bytes: int = MULTIPART_BYTES,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
         """Open it; touches nothing.
 
         Args:
             location: where it lies; travels with its credentials when the store is pickled.
             multipart_bytes: staged files from this size on are uploaded in parts (on S3).
+            request_timeout_ms: how long a request waits for its answer; a put twice as long.
         """
         self.url = location.url
         self._location = location
-        self._clients = ObjectClients(location)
+        self._clients = ObjectClients(location, request_timeout_ms)
         self._multipart_bytes = multipart_bytes
+        self._request_timeout_ms = request_timeout_ms
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopened, (self._location, self._multipart_bytes)
+        return _reopened, (self._location, self._multipart_bytes, self._request_timeout_ms)
 
     # --- the root --------------------------------------------------------------------------------
 
@@ -73,7 +84,7 @@ class ObjectStore(Store):
     # --- writing ---------------------------------------------------------------------------------
 
     def stage(self, directory: str) -> StagedFile:
-        """See `Store.stage`: a temporary file on this machine (``TMPDIR``)."""
+        """See `Store.stage`: a temporary file without a name on this machine (``TMPDIR``)."""
         return StagedObject(self._clients, directory)
 
     def put_if_absent(
@@ -102,12 +113,12 @@ class ObjectStore(Store):
             except NotFoundError:
                 return None
 
-        ConditionalPut(path, send, is_ours).run()
+        ConditionalPut(path, send, is_ours, server=self._location.server).run()
 
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        """See `Store.put`."""
-        with request_errors(path):
-            obstore.put(self._clients.reader, path, _array(data), use_multipart=False)
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
+        """See `Store.put`; durable with or without ``sync``."""
+        with self._request("PUT", path, writes=True):
+            ask(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
 
     def _is_large(self, staged: StagedObject) -> bool:
         # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
@@ -132,6 +143,7 @@ class ObjectStore(Store):
             path,
             lambda: obstore.copy(self._clients.copier, uploaded, path, overwrite=False),
             is_ours,
+            server=self._location.server,
         ).run()
 
     # --- reading ---------------------------------------------------------------------------------
@@ -141,31 +153,51 @@ class ObjectStore(Store):
         if length <= 0:
             self.head(path)
             return pa.py_buffer(b"")
-        try:
-            return pa.py_buffer(
-                obstore.get_range(self._clients.reader, path, start=start, length=length)
-            )
-        except REQUEST_ERRORS as error:
-            # A range that begins at or after the end is refused, in several ways.
-            if isinstance(error, FileNotFoundError) or start < self.head(path).size_bytes:
-                raise Failure.of(error).error(path) from None
-            return pa.py_buffer(b"")
+        with self._request("GET", path):
+            try:
+                return pa.py_buffer(
+                    ask(
+                        obstore.get_range,
+                        self._clients.reader,
+                        path,
+                        start=start,
+                        length=length,
+                    )
+                )
+            except REQUEST_ERRORS as error:
+                # A range that begins at or after the end is refused, in several ways.
+                failure = Failure.of(error)
+                is_final = isinstance(error, FileNotFoundError) or failure.is_silence
+                if is_final or start < self.head(path).size_bytes:
+                    raise failure.error(path, self._location.server) from None
+                return pa.py_buffer(b"")
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
         """See `Store.read_tail`: one request, except on Azure, which has no suffix ranges."""
+        return self.read_tail_and_size(path, length)[0]
+
+    def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
+        """See `Store.read_tail_and_size`: the answer to a range tells the size of the whole."""
         if length > 0 and self._location.service != "azure":
-            with suppress(*REQUEST_ERRORS):
-                result = obstore.get(
-                    self._clients.reader, path, options={"range": {"suffix": length}}
-                )
-                return pa.py_buffer(result.bytes())
+            with self._request("GET", path):
+                try:
+                    options: GetOptions = {"range": {"suffix": length}}
+                    result = ask(obstore.get, self._clients.reader, path, options=options)
+                    return pa.py_buffer(ask(result.bytes)), result.meta["size"]
+                except REQUEST_ERRORS as error:
+                    # Of an empty object, or by a server that knows no such range, it is refused.
+                    failure = Failure.of(error)
+                    is_passing = failure.status and failure.may_succeed_later
+                    if failure.is_missing or failure.is_silence or is_passing:
+                        raise failure.error(path, self._location.server) from None
         size_bytes = self.head(path).size_bytes
-        return self.read(path, max(0, size_bytes - length), min(length, size_bytes))
+        tail = self.read(path, max(0, size_bytes - length), min(length, size_bytes))
+        return tail, size_bytes
 
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`: reads it whole."""
-        with request_errors(path):
-            return pa.py_buffer(obstore.get(self._clients.reader, path).bytes())
+        with self._request("GET", path):
+            return pa.py_buffer(ask(ask(obstore.get, self._clients.reader, path).bytes))
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`: pages of 1,000; what lies in a subdirectory is skipped, not read."""
@@ -189,8 +221,8 @@ class ObjectStore(Store):
 
     def head(self, path: str) -> FileInfo:
         """See `Store.head`."""
-        with request_errors(path):
-            return _file_info(obstore.head(self._clients.reader, path))
+        with self._request("HEAD", path):
+            return _file_info(ask(obstore.head, self._clients.reader, path))
 
     def put_id(self, path: str) -> str | None:
         """Return the id of the put that made the object, if it has one.
@@ -198,23 +230,23 @@ class ObjectStore(Store):
         Raises:
             NotFoundError: no such object.
         """
-        with request_errors(path):
-            found = obstore.get(self._clients.reader, path, options={"head": True})
+        with self._request("HEAD", path):
+            found = ask(obstore.get, self._clients.reader, path, options={"head": True})
             return found.attributes.get(PUT_ID)
 
     # --- deleting --------------------------------------------------------------------------------
 
     def delete(self, path: str) -> None:
         """See `Store.delete`."""
-        with suppress(NotFoundError), request_errors(path):
-            obstore.delete(self._clients.reader, path)
+        with suppress(NotFoundError), self._request("DELETE", path, writes=True):
+            ask(obstore.delete, self._clients.reader, path)
 
     def delete_directory(self, directory: str) -> None:
         """See `Store.delete_directory`: by batches of 1,000."""
         while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
             # Where another deletes too, one may be missing: the next look tells what is left.
-            with suppress(NotFoundError), request_errors(directory):
-                obstore.delete(self._clients.reader, found)
+            with suppress(NotFoundError), self._request("DELETE below", directory, writes=True):
+                ask(obstore.delete, self._clients.reader, found)
 
     # --- for others ------------------------------------------------------------------------------
 
@@ -228,13 +260,19 @@ class ObjectStore(Store):
 
     # --- helpers ---------------------------------------------------------------------------------
 
+    def _request(
+        self, request: str, path: str, *, writes: bool = False
+    ) -> AbstractContextManager[None]:
+        """See `request_errors`."""
+        return request_errors(path, request, server=self._location.server, writes=writes)
+
     def _holds(self, path: str, expected: pa.Buffer) -> bool:
         """Whether the object has exactly these bytes, in constant memory."""
         if self.head(path).size_bytes != expected.size:
             return False
         position, view = 0, memoryview(expected).cast("B")
-        with request_errors(path):
-            for chunk in obstore.get(self._clients.reader, path).stream(_READ_BYTES):
+        with self._request("GET", path):
+            for chunk in ask(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
                 if view[position : position + len(chunk)] != memoryview(chunk):
                     return False
                 position += len(chunk)
@@ -268,13 +306,17 @@ class ObjectStore(Store):
 
     def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
         """Yield all objects below a directory, however deep."""
-        with request_errors(directory):
-            pages = obstore.list(
-                self._clients.reader, directory or None, offset=after, chunk_size=_PAGE
+        with request_errors(directory, server=self._location.server):
+            pages = ask(
+                obstore.list,
+                self._clients.reader,
+                directory or None,
+                offset=after,
+                chunk_size=_PAGE,
             )
         while True:
-            with request_errors(directory):
-                page = next(pages, None)
+            with self._request("LIST", directory):
+                page = ask(next, pages, None)
             if page is None:
                 return
             yield from map(_file_info, page)
@@ -294,5 +336,9 @@ def _array(data: bytes | pa.Buffer) -> bytes | np.ndarray:
     return np.frombuffer(data, np.uint8) if data.size else b""
 
 
-def _reopened(location: ObjectLocation, multipart_bytes: int) -> ObjectStore:
-    return ObjectStore(location, multipart_bytes=multipart_bytes)
+def _reopened(
+    location: ObjectLocation, multipart_bytes: int, request_timeout_ms: int
+) -> ObjectStore:
+    return ObjectStore(
+        location, multipart_bytes=multipart_bytes, request_timeout_ms=request_timeout_ms
+    )

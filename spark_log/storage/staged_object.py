@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Final
 
 import obstore
 import pyarrow as pa
 
 from spark_log.errors import StorageError
-from spark_log.storage.local import LocalStagedFile
 from spark_log.storage.object_clients import ObjectClients
-from spark_log.storage.object_errors import request_errors
+from spark_log.storage.object_errors import ask, request_errors
 from spark_log.storage.store import StagedFile
+from spark_log.storage.unlinked_file import UnlinkedFile
+from spark_log.suppressed import IN_PROCESS
 
 _PART_BYTES: Final = 8 << 20
 _PARTS_AT_ONCE: Final = 4
 
 
 class StagedObject(StagedFile):
-    """A local temporary file, and, once it was tried as a large one, its upload.
+    """A local temporary file without a name, and, once it was tried as a large one, its upload.
 
     The upload lies beside where it may end up, under a hidden name, until `discard`.
 
@@ -31,7 +29,7 @@ class StagedObject(StagedFile):
     """
 
     def __init__(self, clients: ObjectClients, directory: str) -> None:
-        self._file = LocalStagedFile(gettempdir())
+        self._file = UnlinkedFile()
         self._clients = clients
         self.directory = directory
         self._hidden = f"{directory}/.{uuid.uuid4().hex}.tmp".lstrip("/")
@@ -55,11 +53,15 @@ class StagedObject(StagedFile):
         """Upload it, once, in parts and in constant memory, and return under which name."""
         if not self._is_uploaded:
             self._may_be_there = True
-            with request_errors(self._hidden):
-                obstore.put(
+            with (
+                request_errors(self._hidden, "PUT in parts", writes=True),
+                self._file.open() as file,
+            ):
+                ask(
+                    obstore.put,
                     self._clients.bulk,
                     self._hidden,
-                    Path(self._file.path),
+                    file,
                     use_multipart=True,
                     chunk_size=_PART_BYTES,
                     max_concurrency=_PARTS_AT_ONCE,
@@ -72,5 +74,9 @@ class StagedObject(StagedFile):
         self._file.discard()
         if self._may_be_there:
             self._is_uploaded = self._may_be_there = False
-            with suppress(StorageError), request_errors(self._hidden):  # what stays is hidden
-                obstore.delete(self._clients.reader, self._hidden)
+            # What stays is hidden, and removed by a cleaner.
+            with (
+                IN_PROCESS.suppress("deletion of an upload", self.directory, StorageError),
+                request_errors(self._hidden),
+            ):
+                ask(obstore.delete, self._clients.reader, self._hidden)

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import pyarrow as pa
 
 from spark_log.errors import (
+    InvalidConfigurationError,
     NotFoundError,
     SparkLogError,
     StorageError,
@@ -26,6 +27,28 @@ from spark_log.errors import (
 )
 
 StorageOptions = Mapping[str, object]
+
+
+PASSING_ERRNOS: Final = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EINTR,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENODEV,
+        errno.ENOTCONN,
+        errno.ENXIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""What a file system says while its server, its disk or its mount is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +136,25 @@ class Store(ABC):
             InvalidRootError: something that is not a directory is in the way.
         """
 
+    def keep_reserve(self) -> bool:
+        """Keep some space for the day on which there is none (`storage.reserve`).
+
+        Returns:
+            Whether there is such a reserve now. False where this storage has none.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        return False
+
+    def release_reserve(self) -> bool:
+        """Give up the reserve; return whether that freed something.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        return False
+
     @abstractmethod
     def stage(self, directory: str) -> StagedFile:
         """Return an empty staged file that can be put into ``directory``."""
@@ -134,8 +176,27 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        """Replace the file at ``path`` atomically: for derived files and checkpoints only."""
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
+        """Replace the file at ``path`` atomically: for derived files and checkpoints only.
+
+        Args:
+            path: of the file.
+            data: its new content.
+            sync: whether the file is durable on return, on a local file system. Without, a power
+                cut may leave the old file, the new one, a damaged one or none: only for what is
+                checked when it is read, and made again.
+        """
+
+    def sync(self, path: str) -> None:  # noqa: B027 - object stores answer when it is durable
+        """Make durable what stands at ``path``: what another process or library put there.
+
+        Args:
+            path: of a file, whose bytes and name become durable; or of a directory, whose names do.
+
+        Raises:
+            NotFoundError: nothing stands there.
+            StorageError: it may be gone after a power cut.
+        """
 
     @abstractmethod
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
@@ -152,6 +213,15 @@ class Store(ABC):
         Raises:
             NotFoundError: no such file.
         """
+
+    def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
+        """Return what `read_tail` returns, and the file's size; None where the answer has none.
+
+        Raises:
+            NotFoundError: no such file.
+        """
+        tail = self.read_tail(path, length)
+        return tail, int(tail.size) if tail.size < length else None
 
     @abstractmethod
     def open_buffer(self, path: str) -> pa.Buffer:
@@ -206,6 +276,13 @@ class Store(ABC):
             NotFoundError: no such file.
         """
 
+    def is_gone(self, path: str) -> bool:
+        """Whether a file that was there is known to be gone, where that costs no request.
+
+        False where it would cost one: on an object store.
+        """
+        return False
+
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove the file; harmless when it is not there."""
@@ -227,7 +304,10 @@ class Store(ABC):
 
 
 def open_store(
-    root: str | os.PathLike[str], storage_options: StorageOptions | None = None
+    root: str | os.PathLike[str] | None,
+    storage_options: StorageOptions | None = None,
+    *,
+    request_timeout_ms: int | None = None,
 ) -> Store:
     """Return the store for ``root``: a local path, or a URL.
 
@@ -236,17 +316,31 @@ def open_store(
             ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
         storage_options: of object stores, with the names of s3fs, gcsfs and adlfs; never printed
             or logged.
+        request_timeout_ms: of object stores: how long a request waits for its answer (a put with
+            data twice as long); None: ``request.timeout.ms``'s default.
 
     Raises:
         UnsupportedStoreError: no backend for this scheme can promise put-if-absent, or what it
             stands on is not installed.
         InvalidRootError: the URL names no bucket.
-        InvalidConfigurationError: a storage option is not known.
+        InvalidConfigurationError: the root is no path, or a storage option is not known.
     """
     from spark_log.storage.local import LocalStore
     from spark_log.storage.memory import MemoryStore
     from spark_log.storage.object_location import SERVICES
 
+    if not isinstance(root, str | os.PathLike):
+        given = "is missing" if root is None else f"is a {type(root).__name__}"
+        settings = (
+            "; settings are keyword arguments, such as linger_ms=5"
+            if isinstance(root, Mapping)
+            else ""
+        )
+        raise InvalidConfigurationError(
+            f"root {given}; give the path or URL of the storage that holds the log, such as "
+            f"root='/data/log' or root='s3://bucket/log'{settings}",
+            key="root",
+        )
     url = os.fspath(root)
     protocol, path = None, url
     if "://" in url or "::" in url:
@@ -258,7 +352,7 @@ def open_store(
     if protocol == "memory":
         return MemoryStore(path)
     if protocol in SERVICES:
-        return _open_object_store(url, storage_options)
+        return _open_object_store(url, storage_options, request_timeout_ms)
     raise UnsupportedStoreError(
         f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
         f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
@@ -266,7 +360,9 @@ def open_store(
     )
 
 
-def _open_object_store(url: str, storage_options: StorageOptions | None) -> Store:
+def _open_object_store(
+    url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
+) -> Store:
     from spark_log.storage.object_location import SERVICES, ObjectLocation
 
     location = ObjectLocation.parse(url, storage_options)
@@ -278,21 +374,28 @@ def _open_object_store(url: str, storage_options: StorageOptions | None) -> Stor
             f"'spark-log[{SERVICES[url.partition('://')[0]]}]'",
             path=location.url,
         ) from error
-    return ObjectStore(location)
+    if request_timeout_ms is None:
+        return ObjectStore(location)
+    return ObjectStore(location, request_timeout_ms=request_timeout_ms)
 
 
 @contextmanager
-def storage_errors(path: str) -> Iterator[None]:
-    """Turn the operating system's errors inside the block into this package's."""
+def storage_errors(path: str, action: str = "") -> Iterator[None]:
+    """Turn the operating system's errors inside the block into this package's.
+
+    Args:
+        path: for the message.
+        action: what is being done, such as ``writing``; told where it is not allowed.
+    """
     try:
         yield
     except SparkLogError:
         raise
     except OSError as error:
-        raise _translated(error, path) from error
+        raise _translated(error, path, action) from error
 
 
-def _translated(error: OSError, path: str) -> StorageError:
+def _translated(error: OSError, path: str, action: str) -> StorageError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno == errno.ENOENT:
         return NotFoundError(f"{path}: no such file", path=path)
@@ -300,4 +403,21 @@ def _translated(error: OSError, path: str) -> StorageError:
         return StorageFullError(
             f"{path}: {reason}; nothing of it is visible, free space and write it again", path=path
         )
+    if action and error.errno == errno.EROFS:
+        return StorageError(
+            f"{path}: {action} failed ({reason}): the file system is mounted read-only. Reading "
+            f"goes on; to write, mount it for writing (mount -o remount,rw)",
+            path=path,
+        )
+    if action and error.errno in (errno.EACCES, errno.EPERM):
+        return StorageError(
+            f"{path}: {action} failed ({reason}): user {_user()} may not do that here. Change the "
+            f"permissions or the owner of this and of the directories above it (chmod, chown), or "
+            f"run as a user who may",
+            path=path,
+        )
     return StorageError(f"{path}: {reason}", path=path)
+
+
+def _user() -> str:
+    return str(os.geteuid()) if hasattr(os, "geteuid") else "of this process"

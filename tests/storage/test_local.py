@@ -22,7 +22,9 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
+from spark_log.storage import local
 from spark_log.storage.local import LocalStore
+from spark_log.suppressed import IN_PROCESS
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
 from tests.storage.full_disk import DISKS
@@ -185,7 +187,9 @@ class TestSync:
 
 DIE_AT = """
 import os, signal, sys
+from spark_log.storage import local
 from spark_log.storage.local import LocalStore
+from spark_log.suppressed import IN_PROCESS
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -499,3 +503,38 @@ class TestFullDisk:
             assert everything_below(store) == sorted([*disk.ballast, "checkpoint"])
         store.put("checkpoint", b"x" * 200_000)
         assert store.head("checkpoint").size_bytes == 200_000
+
+
+class TestSuppressedErrors:
+    def test_nothing_is_counted_where_nothing_fails(self, local_store):
+        before = IN_PROCESS.counts()
+        local_store.put("a/b", b"x")
+        local_store.put("a/b", b"y")
+        local_store.put_if_absent("a/c", b"x")
+        with pytest.raises(AlreadyExistsError):
+            local_store.put_if_absent("a/c", b"x")
+        local_store.delete("a/b")
+        local_store.delete_directory("a")
+        local_store.delete_directory("a")
+        assert IN_PROCESS.counts() == before
+
+    def test_a_temporary_file_that_stays_is_told(self, local_store, monkeypatch):
+        def refuse(path):
+            raise PermissionError(errno.EACCES, "no")
+
+        before = IN_PROCESS.counts().get("deletion of a temporary file", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(local.os, "unlink", refuse)
+            local_store.put_if_absent("a/c", b"x")
+        assert IN_PROCESS.counts()["deletion of a temporary file"] == before + 1
+
+    def test_a_directory_of_which_something_stays_is_told(self, local_store, monkeypatch):
+        def refuse(*_, **__):
+            raise PermissionError(errno.EACCES, "no")
+
+        local_store.put("a/b", b"x")
+        before = IN_PROCESS.counts().get("deletion of a directory", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(local.os, "unlink", refuse)
+            local_store.delete_directory("a")
+        assert IN_PROCESS.counts()["deletion of a directory"] > before

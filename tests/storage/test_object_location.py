@@ -228,3 +228,42 @@ def test_without_obstore_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "spark_log.storage.object_store", None)
     with pytest.raises(UnsupportedStoreError, match=r"pip install 'spark-log\[gcs\]'"):
         open_store("gs://bucket")
+
+
+OPTIONS = {"key": "a-key", "secret": "a-secret", "token": "a-token", "region": "us-east-1"}
+
+
+class TestWhatNoRequestCanCarry:
+    @pytest.mark.parametrize("name", OPTIONS)
+    @pytest.mark.parametrize(
+        ("end", "what"),
+        [("\n", "a newline at its end"), ("\r\n", "a carriage return"), ("é", "not ASCII")],
+    )
+    def test_is_refused_by_the_option_s_name_and_never_shown(self, name, end, what):
+        options = {**OPTIONS, name: OPTIONS[name] + end}
+        with pytest.raises(InvalidConfigurationError, match=what) as told:
+            ObjectLocation.parse("s3://bucket", options)
+        assert told.value.key == name
+        assert f"{name!r}" in str(told.value)
+        assert not any(value in str(told.value) for value in OPTIONS.values())
+
+    @pytest.mark.parametrize(
+        ("url", "options", "key"),
+        [
+            ("s3://b", {"client_kwargs": {"region_name": "us\n"}}, "client_kwargs.region_name"),
+            ("s3://b", {"endpoint_url": "http://127.0.0.1:1\n"}, "endpoint_url"),
+            ("az://b", {"account_key": "abc\n"}, "account_key"),
+            ("az://b", {"connection_string": "AccountKey=a\n"}, "connection_string.AccountKey"),
+        ],
+    )
+    def test_wherever_it_is_given(self, url, options, key):
+        with pytest.raises(InvalidConfigurationError, match="newline") as told:
+            ObjectLocation.parse(url, options)
+        assert told.value.key == key
+
+    def test_also_in_the_environment(self, monkeypatch):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key\n")
+        with pytest.raises(InvalidConfigurationError, match="AWS_ACCESS_KEY_ID") as told:
+            ObjectLocation.parse("s3://bucket")
+        assert "a-key" not in str(told.value)
+        assert ObjectLocation.parse("s3://bucket", OPTIONS).bucket == "bucket"

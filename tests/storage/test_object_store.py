@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import socket
 import threading
 import time
 import traceback
@@ -20,10 +21,12 @@ from spark_log.errors import (
     NotFoundError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
 from spark_log.storage import open_store
+from spark_log.storage.object_location import ObjectLocation
 from spark_log.storage.object_store import ObjectStore
 from spark_log.testing.faulty_proxy import FaultyProxy
 from spark_log.testing.s3_server import run_s3_server
@@ -45,6 +48,13 @@ def store(root, s3_server):
 def proxy(s3_server):
     with FaultyProxy(s3_server.endpoint_url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def unused_tcp_port():
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 @pytest.fixture
@@ -510,3 +520,51 @@ def test_a_forked_process_is_told_and_does_not_wait_for_ever(store):
     assert "was forked from one that had used an object store" in results.get(timeout=60)
     child.join(timeout=60)
     assert child.exitcode == 0
+
+
+OPTIONS = {"key": "a-key", "secret": "a-secret", "region": "us-east-1"}
+
+
+class TestWithoutAServer:
+    """What is told where nothing answers, or no request can be made."""
+
+    def test_a_store_that_cannot_be_reached_is_unavailable_and_says_where(self, unused_tcp_port):
+        endpoint = f"127.0.0.1:{unused_tcp_port}"
+        options = {**OPTIONS, "endpoint_url": f"http://{endpoint}"}
+        store = open_store("s3://bucket/root", options, request_timeout_ms=200)
+        for ask in (
+            lambda: store.head("x"),
+            lambda: store.read("x", 0, 1),
+            lambda: store.read_tail("x", 1),
+            lambda: store.open_buffer("x"),
+            lambda: list(store.list("x")),
+            lambda: store.put("x", b""),
+            lambda: store.delete("x"),
+            lambda: store.put_if_absent("x", b""),
+        ):
+            with pytest.raises(StorageUnavailableError, match=endpoint) as told:
+                ask()
+            assert told.value.retriable
+            assert "endpoint_url" in str(told.value)
+
+    def test_a_panic_of_the_client_is_an_error_like_others(self, monkeypatch):
+        """obstore's is a BaseException, which ends threads, tasks and programs."""
+        location = ObjectLocation.parse(
+            "s3://bucket", {**OPTIONS, "endpoint_url": "http://127.0.0.1:9"}
+        )
+        location.config["access_key_id"] = "a-key\n"  # as what reads credentials may say
+        store = ObjectStore(location)
+        for ask in (
+            lambda: store.head("x"),
+            lambda: store.read("x", 0, 1),
+            lambda: store.read_tail("x", 1),
+            lambda: store.open_buffer("x"),
+            lambda: list(store.list("x")),
+            lambda: store.put("x", b""),
+            lambda: store.delete("x"),
+            lambda: store.put_if_absent("x", b""),
+            store.create_root,
+        ):
+            with pytest.raises(StorageError, match=r"newline|lost") as told:
+                ask()
+            assert "a-key" not in "".join(traceback.format_exception(told.value))

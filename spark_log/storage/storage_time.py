@@ -1,0 +1,75 @@
+"""The storage's own time: the only clock by which anything is deleted, expired or forgotten.
+
+Clocks of machines may be days apart without anybody noticing, so no process deletes by its own
+wall clock. "Now" is the newest last-modified time that the storage itself has shown, in a listing
+or for a file that was just written. That time is never in the storage's future, so what is found
+old by it is old. A process whose own clock is far from it deletes nothing at all: one of the two is
+wrong, and a person has to say which.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+
+from spark_log.clock import Clock
+from spark_log.errors import ClockSkewError
+from spark_log.storage.store import FileInfo, Store
+
+
+def newest_modified_us(files: Iterable[FileInfo]) -> int:
+    """Return the newest last-modified time of a listing, in microseconds since the epoch.
+
+    A lower bound of the storage's present time, without a request of its own. 0 for no files: by
+    that nothing is old.
+    """
+    return max((file.modified_us for file in files), default=0)
+
+
+def storage_time_us(store: Store, directory: str) -> int:
+    """Return the storage's present time, in microseconds since the epoch.
+
+    Writes, dates and deletes a hidden file: three requests on an object store. A crash leaves the
+    file, which no listing shows and a cleaner removes.
+
+    Args:
+        store: which storage.
+        directory: where the file is written, relative to the store's root; dated by the same clock
+            as the files beside it.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    probe = f"{directory}/.{uuid.uuid4().hex}.tmp"
+    store.put(probe, b"", sync=False)
+    try:
+        return store.head(probe).modified_us
+    finally:
+        store.delete(probe)
+
+
+def check_clock_skew(clock: Clock, storage_us: int, max_skew_ms: int) -> None:
+    """Check that this process's clock is near the storage's.
+
+    Args:
+        clock: of this process.
+        storage_us: the storage's time, shown for a file that was written just now.
+        max_skew_ms: ``max.clock.skew.ms``.
+
+    Raises:
+        ClockSkewError: it is further away; delete and expire nothing.
+    """
+    clock_us = clock.time_us()
+    skew_us = clock_us - storage_us
+    if abs(skew_us) <= max_skew_ms * 1000:
+        return
+    raise ClockSkewError(
+        f"the clock of this process is {timedelta(seconds=abs(skew_us) // 1_000_000)} "
+        f"{'ahead of' if skew_us > 0 else 'behind'} the storage's, more than max.clock.skew.ms "
+        f"({max_skew_ms} ms) allows: nothing is deleted or expired. Set the clock of this machine, "
+        f"then run it again",
+        clock_us=clock_us,
+        storage_us=storage_us,
+        max_skew_ms=max_skew_ms,
+    )

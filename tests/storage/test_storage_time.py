@@ -1,0 +1,58 @@
+"""The storage's own time, and how far a process's clock may be from it."""
+
+import pytest
+
+from spark_log.clock import ManualClock
+from spark_log.errors import ClockSkewError
+from spark_log.storage import (
+    FileInfo,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
+from spark_log.storage.memory import MemoryStore
+
+MINUTE_US = 60_000_000
+
+
+def test_the_newest_file_of_a_listing_tells_the_time():
+    files = [FileInfo("a", 1, 5), FileInfo("b", 1, 9), FileInfo("c", 1, 7)]
+    assert newest_modified_us(files) == 9
+
+
+def test_by_an_empty_listing_nothing_is_old():
+    assert newest_modified_us([]) == 0
+
+
+def test_a_probe_shows_the_storages_time_and_leaves_nothing():
+    clock = ManualClock()
+    store = MemoryStore("storage-time", clock)
+    clock.advance_ms(1234)
+    assert storage_time_us(store, "topic/topic-0") == clock.time_us()
+    assert list(store.list("topic/topic-0")) == []
+    assert list(store.list_hidden("topic/topic-0")) == []
+
+
+@pytest.mark.parametrize("skew_us", [0, 10 * MINUTE_US, -10 * MINUTE_US])
+def test_clocks_that_are_ten_minutes_apart_are_near_enough(skew_us):
+    clock = ManualClock()
+    check_clock_skew(clock, clock.time_us() - skew_us, 600_000)
+
+
+@pytest.mark.parametrize(
+    ("skew_us", "said"),
+    [
+        (25 * 60 * MINUTE_US, "1 day, 1:00:00 ahead of the storage's"),
+        (-48 * 60 * MINUTE_US, "2 days, 0:00:00 behind the storage's"),
+        (10 * MINUTE_US + 1, "ahead of"),
+    ],
+)
+def test_clocks_further_apart_are_refused_with_what_to_do(skew_us, said):
+    clock = ManualClock()
+    storage_us = clock.time_us() - skew_us
+    with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms") as caught:
+        check_clock_skew(clock, storage_us, 600_000)
+    assert said in str(caught.value)
+    assert "Set the clock of this machine" in str(caught.value)
+    assert caught.value.clock_us - caught.value.storage_us == skew_us
+    assert not caught.value.retriable
