@@ -11,6 +11,7 @@ from spark_log.errors import (
     CorruptRecordError,
     LogEndOffsetMismatchError,
     NotFoundError,
+    OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     SparkLogError,
     StorageError,
@@ -18,12 +19,13 @@ from spark_log.errors import (
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.producer_state import ProducerState
+from spark_log.log.producer_state import JUST_NOW_US, ProducerState
 from spark_log.log.segment import SegmentReader
 from spark_log.log.segment_writer import StagedSegment
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.snapshots import Snapshots
 from spark_log.log.tail_merger import TailMerger
+from spark_log.storage import is_known
 
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
@@ -46,10 +48,17 @@ class LogAppendInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """A log end offset, and when it was known that nobody had used its name."""
+    """A log end offset, and when it was known that nobody had used its name.
+
+    Attributes:
+        log_end_offset: of the log.
+        observed_ms: monotonic time.
+        last: the segment that ends there; None where that is not known.
+    """
 
     log_end_offset: int
     observed_ms: float
+    last: SegmentName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,9 @@ class Appender:
     """One process's way to the end of a partition's log.
 
     What is kept between appends is the last known end, which put-if-absent checks; the producer
-    state up to exactly there, once an idempotent append needed it; when the next snapshot is due;
-    and the newest segments, for merging them. It can be forgotten at any time.
+    state up to exactly there, once an idempotent append needed it; the newest time that a listing
+    showed; when the next snapshot is due; and the newest segments, for merging them. It can be
+    forgotten at any time.
     """
 
     def __init__(
@@ -84,6 +94,7 @@ class Appender:
         self._clock = directory.clock
         self._tail: _Tail | None = None
         self._producers: ProducerState | None = None
+        self._storage_us = 0
         self._snapshot_due_after = 0
         self._merger = TailMerger(directory, config)
 
@@ -119,7 +130,11 @@ class Appender:
         for race in range(1, _MAX_RACES + 1):
             repeated, tail = self._check(segment, expected_leo, tail)
             if repeated is not None:
-                return repeated
+                return self._durable(repeated)
+            if self._is_last_gone(tail):
+                # The directory was removed, or the log's last segment: then the look fails.
+                tail = self._look(segment)
+                continue
             base_offset = tail.log_end_offset
             # Before the put, so that no pause after it makes what it shows look newer than it is.
             tried_ms = self._clock.monotonic_ms()
@@ -132,7 +147,7 @@ class Appender:
             is_recent = self._is_recent(tail)
             if put is not None and put.is_ours and is_recent:
                 # Nobody could use the name behind it before it stood there.
-                self._tail = _Tail(put.end_offset, tried_ms)
+                self._tail = _Tail(put.end_offset, tried_ms, SegmentName(base_offset))
                 return self._acknowledge(segment, base_offset, tail)
             if put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # nothing was freed: it never was ours
@@ -143,7 +158,7 @@ class Appender:
             self._give_up_when_lost(lost_answers, began_ms)
             found, tail = self._look_for(segment, unknown)
             if found is not None:
-                return _info(segment, found)
+                return self._durable(_info(segment, found))
             if segment.producer is not None:  # the look may have come too late to find it
                 self._give_up_when_lost(lost_answers, began_ms)
             # What is not live below the log's end will never be.
@@ -208,14 +223,26 @@ class Appender:
             try:
                 winner = self._directory.open(name)
                 is_ours = winner.append_id == segment.append_id
+                if is_ours:
+                    self._make_durable()
                 return _Put(is_ours, winner.end_offset, winner)
             except StorageError:
                 return None
         return _Put(True, base_offset + segment.record_count, None)
 
+    def _is_last_gone(self, tail: _Tail) -> bool:
+        """Whether a local file system shows that what ends at the tail is not there any more.
+
+        Nothing that was part of the log so lately can have been freed: whoever puts behind it
+        would append to a log that is gone.
+        """
+        if tail.last is None:
+            return False
+        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
+
     def _is_recent(self, tail: _Tail) -> bool:
         """Whether nothing that was observed then can have been freed since (late-success rule)."""
-        return self._clock.monotonic_ms() - tail.observed_ms < self._directory.valid_ms
+        return is_known(self._clock, tail.observed_ms, self._directory.valid_ms)
 
     def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
         """Find out whether the segment is in the live log.
@@ -280,18 +307,48 @@ class Appender:
     def _acknowledge(self, segment: StagedSegment, base_offset: int, tail: _Tail) -> LogAppendInfo:
         """Answer for a segment that was just put at a tail; write what is derived if it can be."""
         self._take_in_own(segment, base_offset, tail)
+        self._directory.on_end(base_offset + segment.record_count)
+        if not base_offset and self._directory.witness is not None:
+            with suppress(SparkLogError):  # then the log has none, as one of an older version
+                self._directory.witness.make(self._directory.store)
         # The records are safe, and readers do without what fails.
-        with suppress(SparkLogError):
+        suppressed, path = self._directory.suppressed, self._directory.path
+        with suppressed.suppress("index", path, SparkLogError):
             for name, data in segment.derived_files(SegmentName(base_offset)):
-                self._directory.store.put(self._directory.file_path(name), data)
-        with suppress(SparkLogError):
+                self._directory.store.put(self._directory.file_path(name), data, sync=False)
+        with suppressed.suppress("tail merge", path, SparkLogError):
             for merged in self._merger.merge_if_due():
                 self._snapshots.learn(merged)
-        with suppress(SparkLogError):
+        with (
+            suppressed.suppress("snapshot", path, SparkLogError),
+            suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: the next one
+        ):
             if self._snapshot_due_after <= 0:
                 self._snapshot_due_after = self._config.snapshot_interval_segments
                 self._snapshot_due_after = self._snapshots.write_if_due()
         return _info(segment, base_offset)
+
+    def _durable(self, info: LogAppendInfo) -> LogAppendInfo:
+        """Answer for a segment that an earlier try put, maybe of a process that was killed then.
+
+        Raises:
+            UnknownOutcomeError: it is in the log, and may be gone after a power cut.
+        """
+        try:
+            self._make_durable()
+        except StorageError as error:
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the records are in the log at offset "
+                f"{info.base_offset}, but its directory could not be synced: {error}",
+                path=self._directory.path,
+                is_visible=True,
+            ) from error
+        return info
+
+    def _make_durable(self) -> None:
+        """Sync the directory's names; the bytes were synced before they got theirs."""
+        if self._config.flush_on_append:
+            self._directory.store.sync(self._directory.path)
 
     # --- what is known of the log's end ----------------------------------------------------------
 
@@ -305,9 +362,14 @@ class Appender:
     def _remember(self, view: LogView) -> _Tail:
         if self._producers is not None and self._producers.offset != view.log_end_offset:
             self._producers = None
+        self._storage_us = max(self._storage_us, view.live.newest_us)
+        if self._producers is not None:
+            self._producers.date_just_now(view.live.appeared_us, view.live.newest_us)
         self._snapshot_due_after = self._snapshots.due_after(view)
         self._merger.saw(view)
-        self._tail = _Tail(view.log_end_offset, view.observed_ms)
+        segments = view.live.segments
+        last = segments[-1].name if segments else None
+        self._tail = _Tail(view.log_end_offset, view.observed_ms, last)
         return self._tail
 
     def _go_past(
@@ -317,7 +379,9 @@ class Appender:
         self._take_in_winner(winner, tail)
         # The name behind the winner may have been used since the log was looked at, but not
         # freed: that takes longer from then.
-        tail = self._tail = _Tail(winner.end_offset, tail.observed_ms)
+        self._directory.on_end(winner.end_offset)
+        name = SegmentName(winner.base_offset)
+        tail = self._tail = _Tail(winner.end_offset, tail.observed_ms, name)
         return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
 
     def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
@@ -333,19 +397,19 @@ class Appender:
         if self._producers is None:  # else the headers of each are needed
             self._count_anothers(len(plain[:-1]))
             plain = plain[-1:]
-        end_offset = tail.log_end_offset
+        end_offset, last = tail.log_end_offset, tail.last
         try:
             for name in plain:
                 if self._producers is not None and name.base_offset != end_offset:
                     break
                 winner = directory.open(name)
-                end_offset = winner.end_offset
+                end_offset, last = winner.end_offset, name
                 if not self._is_recent(tail):
                     return self._look(segment)
                 self._take_in_winner(winner, tail)
         except NotFoundError:
             return self._look(segment)
-        self._tail = _Tail(end_offset, tail.observed_ms)
+        self._tail = _Tail(end_offset, tail.observed_ms, last)
         return self._tail
 
     def _forget(self) -> None:
@@ -383,7 +447,7 @@ class Appender:
         assert self._producers is not None
         self._producers.check(
             segment.producer,
-            now_us=self._clock.time_us(),
+            now_us=self._storage_us,  # not by this machine's clock, which may be days ahead
             expiration_ms=self._config.producer_id_expiration_ms,
             where=self._directory.path,
         )
@@ -400,7 +464,7 @@ class Appender:
         )
         if self._producers is not None:
             for _, headers in winner.all_headers():
-                self._producers.take_in(winner.base_offset, headers, self._clock.time_us())
+                self._producers.take_in(winner.base_offset, headers, JUST_NOW_US)
         if winner.batch_count == 1:  # else whoever writes a snapshot had better open it
             name, headers = SegmentName(winner.base_offset), winner.headers(0)
             self._snapshots.note(SegmentSummary.of_headers(name, winner, headers), headers)
@@ -423,7 +487,7 @@ class Appender:
         summary = SegmentSummary.of_staged(segment, base_offset)
         self._snapshots.note(summary, (segment.header,))
         if self._producers is not None and self._producers.offset == base_offset:
-            self._producers.take_in(base_offset, (segment.header,), self._clock.time_us())
+            self._producers.take_in(base_offset, (segment.header,), JUST_NOW_US)
 
 
 def _info(segment: StagedSegment, base_offset: int) -> LogAppendInfo:

@@ -60,7 +60,8 @@ class BatchFilter:
             first_dirty_offset: before it each key had one record before this compaction.
             last_offsets: of the last batches of producers.
             marked_epochs: the newest epochs of producers of which nothing but a marker tells.
-            now_us: microseconds since the epoch; tombstones whose time has passed by then go.
+            now_us: the storage's time, or earlier, microseconds since the epoch; tombstones whose
+                time has passed by then go.
             met_us: when others are met, not before the log was looked at: their time begins.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """

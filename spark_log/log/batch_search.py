@@ -91,5 +91,5 @@ class BatchSearch:
         if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
             self._has_tried_to_rebuild = True
             # Whoever reads a damaged batch is told; the others get along without indexes.
-            with suppress(CorruptRecordError):
+            with self._indexes.suppressing(CorruptRecordError):
                 self._indexes.rebuild(batches.all_headers())

@@ -46,7 +46,7 @@ def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanab
     Args:
         log: the partition's.
         view: of it.
-        now_us: microseconds since the epoch.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing.

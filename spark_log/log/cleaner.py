@@ -9,6 +9,9 @@ In this order, since what is deleted need not be merged:
 2. where it has ``compact``, the log is compacted if enough of it is dirty (`log.compactor`), else
    neighbouring small segments are merged, level by level (`log.merge_policy`, `log.merger`);
 3. files whose time has come are deleted (`log.file_deletion`): what an earlier round made spent.
+
+What is old is decided by the storage's time, asked for once, before everything else. A process
+whose clock is far from it does nothing at all (`storage.storage_time`).
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
     NotFoundError,
     OffsetOutOfRangeError,
+    StorageFullError,
 )
 from spark_log.log.cleanable import Cleanable, cleanable
 from spark_log.log.compacted_segment import Step
@@ -31,7 +36,6 @@ from spark_log.log.file_deletion import (
     DeletableFiles,
     delete_found,
     find_deletable,
-    storage_time_us,
 )
 from spark_log.log.log_start import move_log_start
 from spark_log.log.merge_policy import MergePolicy, candidates_of_summaries
@@ -40,6 +44,7 @@ from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.retention import Breach, find_breach
 from spark_log.log.snapshot import SegmentSummary
+from spark_log.storage import check_clock_skew, storage_time_us, with_reserve
 
 FAN_IN: Final = 8
 """Segments that a cleaner merges at least. Fewer are rewritten more often, more are left."""
@@ -112,6 +117,7 @@ class PartitionCleaner:
         *,
         step: Step = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
     ) -> None:
         """Touches nothing yet.
 
@@ -119,12 +125,15 @@ class PartitionCleaner:
             log: of the partition; its settings are the topic's.
             step: for throttling and progress (`log.throttle.Throttle`).
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
+            max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
         self._is_compacted = "compact" in log.config.cleanup_policy
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
         self._step = step
+        self._max_clock_skew_ms = max_clock_skew_ms
+        self._now_us = 0
         self.report = CleanReport(log.directory)
         self._policy = MergePolicy(
             segment_bytes=self._config.segment_bytes,
@@ -136,22 +145,48 @@ class PartitionCleaner:
         """Do all that is due, and return what was done.
 
         Raises:
+            ClockSkewError: this process's clock is too far from the storage's; nothing was done.
             CorruptRecordError: a segment is damaged or missing. What can be done without is done.
+            StorageFullError: there is no space to merge or compact in. What could be deleted is.
             StorageError: the storage does not answer; the rest is left to the next cleaner.
         """
-        damage: CorruptRecordError | None = None
+        store = self._log.files.store
+        self._now_us = with_reserve(store, self._storage_time_us)
+        problem: CorruptRecordError | StorageFullError | None = None
         try:
-            self._retain()
-            if self._is_compacted:
-                self._compact()
-            else:
-                self._merge()
-        except CorruptRecordError as error:
-            damage = error  # it must not keep the disk from being freed
-        self._delete()
-        if damage is not None:
-            raise damage
+            with_reserve(store, self._retain)
+            self._rewrite()
+        except (CorruptRecordError, StorageFullError) as error:
+            problem = error  # it must not keep the disk from being freed
+        with_reserve(store, self._delete)
+        if isinstance(problem, StorageFullError):
+            self._rewrite_in_what_was_freed(problem)
+        elif problem is not None:
+            raise problem
         return self.report
+
+    def _rewrite(self) -> None:
+        if self._is_compacted:
+            self._compact()
+        else:
+            self._merge()
+
+    def _rewrite_in_what_was_freed(self, full: StorageFullError) -> None:
+        if self.report.deleted_files:
+            try:
+                self._rewrite()
+            except StorageFullError as error:
+                full = error
+            else:
+                return
+        report = self.report
+        raise StorageFullError(
+            f"{self._log.directory}: no space is left to merge or compact in: {full.message}. "
+            f"{report.deleted_files} files ({report.deleted_bytes} bytes) were deleted; "
+            f"{report.waiting_segments} segments wait for file.delete.delay.ms "
+            f"({self._config.file_delete_delay_ms} ms) and are deleted by a cleaning after that",
+            path=full.path,
+        ) from full
 
     def plan(self) -> CleanReport:
         """Return what `clean` would do now, and do nothing.
@@ -159,15 +194,17 @@ class PartitionCleaner:
         Of merges it tells those of the lowest level: what follows depends on what becomes of them.
 
         Raises:
+            ClockSkewError: see `clean`, which would do nothing.
             CorruptRecordError: a segment is damaged or missing.
             StorageError: the storage does not answer.
         """
+        self._now_us = self._storage_time_us()
         segments, view = self._log.segments(self._log.observe())
         breach = self._breach(segments)
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
         if self._is_compacted:
-            found, _ = cleanable(self._log, view, now_us=self._log.clock.time_us())
+            found, _ = cleanable(self._log, view, now_us=self._now_us)
             if self._is_filthy(found):
                 size_bytes = found.clean_bytes + found.dirty_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
@@ -180,6 +217,16 @@ class PartitionCleaner:
 
     # --- the steps -------------------------------------------------------------------------------
 
+    def _storage_time_us(self) -> int:
+        """Return the storage's time.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it.
+        """
+        now_us = storage_time_us(self._log.files.store, self._log.files.path)
+        check_clock_skew(self._log.clock, now_us, self._max_clock_skew_ms)
+        return now_us
+
     def _retain(self) -> None:
         """Move the log's start past what retention deletes."""
         segments, view = self._log.segments(self._log.observe())
@@ -191,12 +238,11 @@ class PartitionCleaner:
     def _breach(self, segments: Sequence[SegmentSummary]) -> Breach:
         if "delete" not in self._config.cleanup_policy:
             return Breach()
-        return find_breach(segments, self._config, self._log.clock.time_us())
+        return find_breach(segments, self._config, self._now_us)
 
     def _compact(self) -> None:
         """Compact if it is worth it; what another cleaner does at the same time is left to that."""
-        log = self._log
-        now_us = storage_time_us(log.files)
+        log, now_us = self._log, self._now_us
         found, view = cleanable(log, log.observe(), now_us=now_us)
         if self._is_filthy(found):
             with suppress(NotFoundError, OffsetOutOfRangeError):
@@ -257,7 +303,6 @@ class PartitionCleaner:
             run[-1],
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
-            sync=self._config.flush_on_append,
             throttle=self._step,
         )
 
@@ -268,7 +313,8 @@ class PartitionCleaner:
         self._count_deleted(found)
 
     def _deletable(self) -> DeletableFiles:
-        return find_deletable(self._log.files, self._config.file_delete_delay_ms)
+        delay_ms = self._config.file_delete_delay_ms
+        return find_deletable(self._log.files, delay_ms, now_us=self._now_us)
 
     # --- what was done ---------------------------------------------------------------------------
 

@@ -97,6 +97,7 @@ class CompactedSegment:
             compression=self._compression(group, raw_bytes),
             index_interval_bytes=self._log.config.index_interval_bytes,
             with_offsets=True,
+            name=name,
         )
         try:
             batches = self._batches(group, base_offset, batch_filter, step)
@@ -106,13 +107,13 @@ class CompactedSegment:
                 step(records.nbytes)
             segment = writer.finish()
             with suppress(AlreadyExistsError):  # nobody else has this generation: it is this one
-                path = files.file_path(name.log)
-                sync = self._log.config.flush_on_append
-                files.store.put_if_absent(path, segment.staged, sync=sync)
+                # Synced in any topic: what it takes the place of has long been durable.
+                files.store.put_if_absent(files.file_path(name.log), segment.staged)
             self.bytes_written = segment.size_bytes
-            with suppress(StorageError):  # derived: readers do without
+            # Derived: readers do without.
+            with files.suppressed.suppress("index", files.path, StorageError):
                 for derived, data in segment.derived_files(name):
-                    files.store.put(files.file_path(derived), data)
+                    files.store.put(files.file_path(derived), data, sync=False)
         finally:
             writer.discard()
 

@@ -27,7 +27,6 @@ from spark_log.log.batch_filter import BatchFilter
 from spark_log.log.cleanable import cleanable, is_fresh
 from spark_log.log.compacted_segment import CompactedSegment, OpenSegment, Step, groups
 from spark_log.log.decided_transactions import DecidedTransactions, transactions_of
-from spark_log.log.file_deletion import storage_time_us
 from spark_log.log.generations import take_generation
 from spark_log.log.latest_records import LatestRecords
 from spark_log.log.merger import live_batches
@@ -36,6 +35,7 @@ from spark_log.log.partition_log import PartitionLog
 from spark_log.record.batch_header import (
     BatchHeader,
 )
+from spark_log.storage import storage_time_us
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
@@ -139,7 +139,7 @@ def compact(
             now_us=now_us,
             # Who calls may have stood still since it asked for the time, and the keys may have
             # taken long: tombstones would have less than theirs.
-            met_us=max(now_us, storage_time_us(log.files)),
+            met_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in groups(readers, log.config.segment_bytes):

@@ -9,7 +9,6 @@ segment, so that a crash leaves nothing that looks like an orphan.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,9 +24,10 @@ from spark_log.log.file_names import (
     parse_generation_name,
     parse_snapshot_name,
 )
+from spark_log.log.live_log import LiveLog, live_log
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.spent_segments import spent_segments
-from spark_log.storage import FileInfo, Store
+from spark_log.storage import FileInfo, Store, storage_time_us
 
 COARSE_US: Final = 1_000_000
 """Some storages tell the time in whole seconds."""
@@ -71,21 +71,26 @@ class DeletableFiles:
         return sum(file.size_bytes for file in self.all)
 
 
-def find_deletable(directory: PartitionDirectory, delete_delay_ms: int) -> DeletableFiles:
+def find_deletable(
+    directory: PartitionDirectory, delete_delay_ms: int, *, now_us: int | None = None
+) -> DeletableFiles:
     """Return what may be deleted of a partition, by one listing and the storage's own time.
 
     Args:
         directory: the partition's.
         delete_delay_ms: ``file.delete.delay.ms``.
+        now_us: the storage's time, or earlier; None asks for it.
 
     Raises:
         StorageError: the storage does not answer.
     """
     # The time first: what appears after it is younger than it is taken for, never older.
-    now_us = storage_time_us(directory)
+    if now_us is None:
+        now_us = storage_time_us(directory.store, directory.path)
     old_us = now_us - delete_delay_ms * 1000 - COARSE_US
     files = list(directory.store.list(directory.path))
     by_name = {file.name: file for file in files}
+    live = live_log(files)
     free = list(spent_segments(files, old_us))
     derived = [
         by_name[index]
@@ -101,6 +106,7 @@ def find_deletable(directory: PartitionDirectory, delete_delay_ms: int) -> Delet
         and file.name not in taken
         and (log := log_of_index(file.name)) is not None
         and log not in by_name
+        and not tells_of_more(file.name, live)
         and not _is_there(directory, log)
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
@@ -169,26 +175,19 @@ def delete_segments(
         delete_files(directory.store, [directory.file_path(path) for path in paths])
 
 
-def storage_time_us(directory: PartitionDirectory) -> int:
-    """Return the time by the clock that dates a directory's files: so no two are compared.
-
-    Raises:
-        StorageError: the storage does not answer.
-    """
-    probe = directory.file_path(f".{uuid.uuid4().hex}.tmp")
-    directory.store.put(probe, b"")
-    try:
-        return directory.store.head(probe).modified_us
-    finally:
-        directory.store.delete(probe)
-
-
 def log_of_index(name: str) -> str | None:
     """Return the name of the segment file that an index is of, None if it is no index."""
     if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
         return None
     log = name.rpartition(".")[0] + LOG_SUFFIX
     return None if SegmentName.parse(log) is None else log
+
+
+def tells_of_more(name: str, live: LiveLog) -> bool:
+    """Whether an index without its segment is all that tells of the log's lost end (ADR 19)."""
+    log = log_of_index(name)
+    segment = None if log is None else SegmentName.parse(log)
+    return segment is not None and segment.base_offset >= live.end_of_chain
 
 
 def _overtaken_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:

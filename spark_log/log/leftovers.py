@@ -2,27 +2,33 @@
 
 Names are freed under the rules that a cleaner has: only where something durable says that a name is
 spent (a rewritten segment that covers it, or a start marker above it), and only
-``file.delete.delay.ms`` after that appeared, by the storage's own clock.
+``file.delete.delay.ms`` after that appeared, by the storage's own clock. A process whose clock is
+far from that removes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.file_deletion import (
     ABANDONED_US,
     COARSE_US,
     log_of_index,
-    storage_time_us,
+    tells_of_more,
 )
 from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
 from spark_log.log.finding import Finding, FindingKind, Severity
+from spark_log.log.live_log import live_log
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.spent_segments import spent_segments
-from spark_log.storage import FileInfo
+from spark_log.storage import (
+    FileInfo,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
 
 _KNOWN_FILES = ("leader-epoch-checkpoint",)
 
@@ -37,27 +43,37 @@ class Leftovers:
         *,
         delete_delay_ms: int,
         repair: bool,
+        max_clock_skew_ms: int,
     ) -> None:
-        """Tell the time by the storage, where something depends on it.
+        """Tell the time by the storage: by a file that is written, where something is removed.
+
+        Else by the listing, which may be of a time long ago: then more is still waiting.
 
         Args:
             directory: the partition's.
             files: the listing.
             delete_delay_ms: ``file.delete.delay.ms``.
             repair: whether to remove what may be removed.
+            max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
 
         Raises:
+            ClockSkewError: something is to be removed, and this process's clock is too far from
+                the storage's.
             StorageError: the storage does not answer.
         """
         self._directory = directory
         self._store = directory.store
         self._files = files
+        self._live = live_log(files)
         self._delay_us = delete_delay_ms * 1000 + COARSE_US
         self._repair = repair
         self._names = {file.name for file in files}
+        self._now_us = newest_modified_us(files)
+        if repair:
+            self._now_us = storage_time_us(self._store, directory.path)
+            check_clock_skew(directory.clock, self._now_us, max_clock_skew_ms)
         self._spent = set(spent_segments(files))
-        old_us = self._now_us - self._delay_us if self._spent else 0
-        self._free = set(spent_segments(files, old_us)) if self._spent else set()
+        self._free = set(spent_segments(files, self._now_us - self._delay_us))
 
     def is_spent(self, name: SegmentName) -> bool:
         """Whether the chain does not reach a segment, and never will."""
@@ -112,7 +128,8 @@ class Leftovers:
     def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
         if not self._is_there(self._directory.file_path(log)) and self._is_there(file.path):
             finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment is not there")
-            yield self._removed(finding) if self.is_old(file) else finding
+            is_needless = self.is_old(file) and not tells_of_more(file.name, self._live)
+            yield self._removed(finding) if is_needless else finding
 
     def _removed(self, finding: Finding, *derived: str) -> Finding:
         if not self._repair:
@@ -121,19 +138,10 @@ class Leftovers:
             # Indexes first: a crash leaves a spent segment, which is removed the next time.
             for path in (*derived, finding.path):
                 self._store.delete(path)
-        except StorageError:
+        except StorageError as error:
+            self._directory.suppressed.add("repair", self._directory.path, error)
             return finding
         return replace(finding, repaired=True)
-
-    @cached_property
-    def _now_us(self) -> int:
-        """The storage's time where something is removed: no two clocks are compared then.
-
-        Where nothing is removed, this machine's is good enough.
-        """
-        if not self._repair:
-            return self._directory.clock.time_us()
-        return storage_time_us(self._directory)
 
     def _is_there(self, path: str) -> bool:
         try:

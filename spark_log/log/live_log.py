@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_log.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
     MOST_MERGES,
+    TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
     parse_generation_name,
     parse_snapshot_name,
 )
-from spark_log.storage import FileInfo
+from spark_log.storage import FileInfo, newest_modified_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class LiveLog:
             cross; None without one. Either a segment is lost, or it appeared during the listing.
         snapshots: offsets of the snapshots that the listing shows, in order.
         compaction: the newest generation that a compaction has taken (`log.generations`).
+        newest_us: the newest last-modified time of the listing, microseconds since the epoch: the
+            storage's present time or earlier. 0 for an empty directory.
+        witnessed_offset: the log reached this offset at least, as other files than segments tell:
+            snapshots, indexes, and a start marker inside of a segment. Where it lies behind the
+            log's end, segments were removed.
     """
 
     log_start_offset: int
@@ -57,6 +65,8 @@ class LiveLog:
     beyond: int | None = None
     snapshots: tuple[int, ...] = ()
     compaction: int = MOST_MERGES
+    newest_us: int = 0
+    witnessed_offset: int = 0
 
     @property
     def end_of_chain(self) -> int:
@@ -70,6 +80,14 @@ class LiveLog:
         """Return the index of the segment that ``offset`` would be read from, -1 if before all."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.start_offset) - 1
 
+    def appeared_us(self, offset: int) -> int:
+        """Return when what is at an offset appeared, by the storage's clock, or a later time.
+
+        Later where it was rewritten since; the listing's newest time where it is deleted.
+        """
+        index = self.index_of(offset)
+        return self.newest_us if index < 0 else self.segments[index].file.modified_us
+
 
 def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
@@ -79,11 +97,13 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     the start marker is a plain segment entered in its middle, and only the one that the marker
     names.
     """
+    files = list(files)
     start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
     snapshots: list[int] = []
     compaction = MOST_MERGES
+    reached: list[int] = []
     for file in files:
         name = SegmentName.parse(file.name)
         if name is None:
@@ -93,6 +113,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             snapshot = parse_snapshot_name(file.name)
             if snapshot is not None:
                 snapshots.append(snapshot)
+            reached.append(_end_of_indexed(file.name))
             compaction = max(compaction, parse_generation_name(file.name) or 0)
         elif name.last_offset is None:
             plain[name.base_offset] = file
@@ -130,8 +151,30 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             break
         position = next_start
     return LiveLog(
-        start.log_start_offset, tuple(chain), next_start, tuple(sorted(snapshots)), compaction
+        start.log_start_offset,
+        tuple(chain),
+        next_start,
+        tuple(sorted(snapshots)),
+        compaction,
+        newest_modified_us(files),
+        max(0, *reached, *snapshots, _end_of_entered(start, chain)),
     )
+
+
+def _end_of_entered(start: StartMarker, chain: list[LiveSegment]) -> int:
+    """Return how far the log reaches at least where it starts inside of a segment; else 0."""
+    is_missing = not chain and start.segment_base_offset < start.log_start_offset
+    return start.log_start_offset + 1 if is_missing else 0
+
+
+def _end_of_indexed(name: str) -> int:
+    """Return the offset behind what an index's name says of its segment; 0 for other files."""
+    if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+        return 0
+    segment = SegmentName.parse(name.rpartition(".")[0] + LOG_SUFFIX)
+    if segment is None:
+        return 0
+    return 1 + (segment.base_offset if segment.last_offset is None else segment.last_offset)
 
 
 def _last_offset(name: SegmentName) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.errors import AlreadyExistsError
+from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.log.file_names import StartMarker
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
@@ -41,8 +41,12 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
     view.check_offset(offset, log.directory)
     marker = StartMarker(offset, _segment_base(log, view, offset))
     log.write_snapshot()
-    with suppress(AlreadyExistsError):  # then another one has moved it to the same place
-        log.files.store.put_if_absent(log.files.file_path(marker.name), b"")
+    path = log.files.file_path(marker.name)
+    try:
+        log.files.store.put_if_absent(path, b"")
+    except AlreadyExistsError:  # another one has moved it to the same place
+        with suppress(NotFoundError):  # and somebody further since
+            log.files.store.sync(path)
     return max(offset, log.log_start_offset())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -73,7 +72,9 @@ def merge(
         compression: of the new segment: ``none``, ``lz4``, ``zstd``, or ``producer``, which is what
             most bytes of the old ones have.
         index_interval_bytes: the topic's ``index.interval.bytes``.
-        sync: whether it is durable on return, on a local file system.
+        sync: whether it is durable on return, on a local file system. It takes the place of what
+            has long been durable, whatever the topic's ``flush.on.append``: without, only where
+            nothing is freed after it.
         throttle: called with numbers of bytes as they are read and written; may take its time.
 
     Raises:
@@ -113,6 +114,7 @@ def merge(
         compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
         index_interval_bytes=index_interval_bytes,
         with_offsets=with_offsets,
+        name=name,
     )
     record_count = 0
     try:
@@ -127,12 +129,16 @@ def merge(
             throttle(writer.size_bytes - written)
             written = writer.size_bytes
         segment = writer.finish()
-        with suppress(AlreadyExistsError):  # then another one has made the same
-            path = directory.file_path(name.log)
+        path = directory.file_path(name.log)
+        try:
             directory.store.put_if_absent(path, segment.staged, sync=sync)
-            with suppress(StorageError):  # derived: readers do without
+        except AlreadyExistsError:  # another one has made the same, and may not have synced it
+            directory.store.sync(path)
+        else:
+            # Derived: readers do without.
+            with directory.suppressed.suppress("index", directory.path, StorageError):
                 for derived, data in segment.derived_files(name):
-                    directory.store.put(directory.file_path(derived), data)
+                    directory.store.put(directory.file_path(derived), data, sync=False)
     finally:
         writer.discard()
     return SegmentSummary(
@@ -214,16 +220,23 @@ def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
 
 
 def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
-    """Yield what a segment holds from an offset on; batches of one Arrow batch together."""
+    """Yield what a segment holds from an offset on; batches of one Arrow batch together.
+
+    All of the segment is read, and checked, also what lies before that offset: what a rewrite
+    leaves out is deleted, and headers are known to be right only together with their records.
+    """
     start = start_offset - reader.base_offset
     forgotten = 0
-    for ordinal in range(reader.batch_count) if start > 0 else reader.in_order():
-        if reader.headers(ordinal)[-1].last_offset_delta < start:
-            continue
+    previous: BatchHeader | None = None
+    for ordinal in reader.in_order():
         if reader.position(ordinal) > forgotten + _REMEMBERED_BYTES:
             forgotten = reader.position(ordinal)
             reader.forget()
         headers, records = reader.read_batch(ordinal)
+        reader.check_follows(previous, headers[0], ordinal)
+        previous = headers[-1]
+        if headers[-1].last_offset_delta < start:
+            continue
         wanted = tuple(header for header in headers if header.last_offset_delta >= start)
         rows = sum(header.record_count for header in wanted)
         records = records.slice(records.num_rows - rows, rows)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from spark_log.clock import Clock
 from spark_log.errors import (
     CorruptRecordError,
+    LogTruncatedError,
     NotFoundError,
     OffsetOutOfRangeError,
     StorageTimeoutError,
@@ -17,8 +18,11 @@ from spark_log.errors import (
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentReader
+from spark_log.log.segment_identities import SegmentIdentities
 from spark_log.log.segment_opener import SegmentOpener
-from spark_log.storage import Store
+from spark_log.log.witness import Witness
+from spark_log.storage import Store, is_known
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_SLOW_LISTINGS = 10
 """Listings that took too long before one gives up."""
@@ -72,8 +76,11 @@ class PartitionDirectory:
         topic_id: of the topic; checked against every segment.
         partition: its number; likewise.
         clock: dates what is observed.
+        witness: names the file by which it is known that the log was begun; None: nothing is known.
         valid_ms: how long what was observed counts: half of ``file.delete.delay.ms``. Nothing that
             was part of the log then can have been freed by then.
+        suppressed: failures that kept nothing from being done.
+        identities: which segment has which name.
     """
 
     def __init__(
@@ -85,6 +92,8 @@ class PartitionDirectory:
         partition: int,
         clock: Clock,
         valid_ms: float = math.inf,
+        suppressed: SuppressedErrors = IN_PROCESS,
+        witness: Witness | None = None,
     ) -> None:
         self.store = store
         self.path = path
@@ -92,15 +101,30 @@ class PartitionDirectory:
         self.partition = partition
         self.clock = clock
         self.valid_ms = valid_ms
+        self.suppressed = suppressed
+        self.identities = SegmentIdentities()
+        self.witness = witness
+        self._reached_offset = 0
+
+    @property
+    def reached_offset(self) -> int:
+        """The highest end that the log had by what was seen through this directory."""
+        return self._reached_offset
+
+    def on_end(self, end_offset: int) -> None:
+        """Remember how far the log reaches, as an append or a look for the next name showed."""
+        self._reached_offset = max(self._reached_offset, end_offset)
 
     def observe(self) -> LogView:
         """Return what the log is now: one listing, and the last file's last header.
 
         Raises:
             CorruptRecordError: the last file is damaged, or a segment before others is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: listing takes longer, time and again, than what it shows counts.
         """
         hole: tuple[int, int] | None = None
+        truncated: tuple[int, int] | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
             observed_ms = self.clock.monotonic_ms()
@@ -118,14 +142,23 @@ class PartitionDirectory:
                     f"at {hole[1]}: what lies between them is missing. Restore it from a copy",
                     path=self.path,
                 )
-            if not live.segments:
-                return LogView(live, live.log_start_offset, observed_ms)
-            last = live.segments[-1]
-            try:
-                end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
-            except NotFoundError:  # rewritten and freed since the listing: list again
-                slow_listings += self.is_outdated(observed_ms)
-                continue
+            end_offset = live.log_start_offset
+            if live.segments:
+                last = live.segments[-1]
+                try:
+                    end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
+                except NotFoundError:  # rewritten and freed since the listing: list again
+                    slow_listings += self.is_outdated(observed_ms)
+                    continue
+            reached_offset = max(live.witnessed_offset, self._reached_offset)
+            if not end_offset and not reached_offset:
+                reached_offset = int(self.witness is not None and self.witness.is_there(self.store))
+            if end_offset < reached_offset:
+                if truncated != (end_offset, reached_offset):
+                    truncated = end_offset, reached_offset  # see above
+                    continue
+                raise self.truncated(end_offset, reached_offset)
+            self._reached_offset = end_offset
             return LogView(live, end_offset, observed_ms)
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
@@ -140,7 +173,7 @@ class PartitionDirectory:
         One that took so long may show neither a rewritten segment that came during it nor what
         that covers; and a name that it shows may be another file's by now.
         """
-        return 0 < self.valid_ms <= self.clock.monotonic_ms() - observed_ms
+        return self.valid_ms > 0 and not is_known(self.clock, observed_ms, self.valid_ms)
 
     def live_log(self) -> LiveLog:
         """Return the log that one listing shows."""
@@ -195,6 +228,7 @@ class PartitionDirectory:
             topic_id=self.topic_id,
             partition=self.partition,
             size_bytes=size_bytes,
+            suppressed=self.suppressed,
         )
 
     def open_listed(self, segment: LiveSegment, observed_ms: float) -> SegmentReader:
@@ -207,7 +241,7 @@ class PartitionDirectory:
         Raises:
             NotFoundError: it is gone; or the listing is so old that the name may have been freed,
                 and taken by a put that came late.
-            CorruptRecordError: it is damaged.
+            CorruptRecordError: it is damaged, or another segment than the one that got its name.
         """
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
@@ -217,6 +251,7 @@ class PartitionDirectory:
                 raise
         else:
             if not self.is_outdated(observed_ms):
+                self.identities.check(reader.path, segment.name, reader.append_id)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
 
@@ -242,6 +277,18 @@ class PartitionDirectory:
     def file_path(self, name: str) -> str:
         """Return the path of a file of this partition, relative to the store's root."""
         return f"{self.path}/{name}"
+
+    def truncated(self, end_offset: int, reached_offset: int) -> LogTruncatedError:
+        """Return the error for a log that ends before an offset that it had reached."""
+        what = f"ends at offset {end_offset}" if end_offset else "is empty"
+        return LogTruncatedError(
+            f"{self.path}: the log {what}, but it had reached {reached_offset}: files were "
+            f"removed. Restore them from a copy; nothing is appended meanwhile, since offsets "
+            f"would be used again",
+            path=self.path,
+            log_end_offset=end_offset,
+            witnessed_offset=reached_offset,
+        )
 
     def missing(self, segment: LiveSegment, end_offset: int) -> CorruptRecordError:
         """Return the error for a hole between the end of a segment and the next one's base."""

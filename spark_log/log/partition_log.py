@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.appender import Appender, LogAppendInfo
 from spark_log.log.log_batch import LogBatch
 from spark_log.log.log_validator import LogValidator
@@ -20,7 +20,9 @@ from spark_log.log.segment_writer import SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
-from spark_log.storage import Store
+from spark_log.log.witness import Witness
+from spark_log.storage import Store, valid_ms_of
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
 class PartitionLog:
@@ -29,6 +31,13 @@ class PartitionLog:
     Appends are atomic: one append is one segment file, visible whole or not at all. Any number of
     processes append and read at once without knowing of each other. Nothing is cached that could
     change an answer. One handle is for one thread at a time.
+
+    Attributes:
+        directory: the partition's, relative to the store's root.
+        config: the topic's settings.
+        clock: for the rule on late success.
+        suppressed: counts failures that kept nothing from being done: of indexes, snapshots and
+            merges of the tail, all of which readers and writers can do without.
     """
 
     def __init__(
@@ -40,6 +49,8 @@ class PartitionLog:
         partition: int,
         config: TopicConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        suppressed: SuppressedErrors = IN_PROCESS,
+        has_witness: bool = False,
     ) -> None:
         """Open a log; touches nothing.
 
@@ -50,7 +61,11 @@ class PartitionLog:
             partition: its number; likewise.
             config: the topic's settings.
             clock: for the rule on late success.
+            suppressed: is told of all that this log's `suppressed` counts.
+            has_witness: whether a file beside the logs tells that this one was begun: then it is
+                noticed when all of its files are gone (`log.witness`).
         """
+        self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
         self.config = config or TopicConfig()
         self.clock = clock
@@ -60,7 +75,9 @@ class PartitionLog:
             topic_id=topic_id,
             partition=partition,
             clock=clock,
-            valid_ms=self.config.file_delete_delay_ms / 2,
+            valid_ms=valid_ms_of(self.config.file_delete_delay_ms),
+            suppressed=self.suppressed,
+            witness=Witness(directory) if has_witness else None,
         )
         self._snapshots = Snapshots(self._files, self.config)
         self._appender = Appender(self._files, self._snapshots, self.config)
@@ -166,6 +183,15 @@ class PartitionLog:
     def producers(self) -> ProducerState:
         """Return what the log remembers of its idempotent producers now."""
         return self._snapshots.producers(self.observe())[0]
+
+    def expect_segments(self, view: LogView) -> None:
+        """Learn of the newest snapshot which segments a view must have, where no request is made.
+
+        Then one that was copied to another's name is told (`SegmentIdentities`).
+        """
+        if self._files.store.is_mapped:
+            with self.suppressed.suppress("snapshot", self.directory, StorageError):
+                self._snapshots.newest(view)
 
     def learn(self, summary: SegmentSummary) -> None:
         """Remember what a segment holds that was merged, so that it need not be opened."""
@@ -334,6 +360,7 @@ class PartitionLog:
         """
         view.check_offset(offset, self.directory)
         while offset < min(end_offset, view.log_end_offset):
+            self.expect_segments(view)
             try:
                 for begin, _, reader in self._files.walk(view, offset, end_offset):
                     stop = min(end_offset, reader.end_offset)

@@ -35,8 +35,8 @@ class ProducerCheck:
             state: what the snapshot says.
             written_us: when it was written, by the storage's clock.
             first_offset: the log's start: what lies before it has no header.
-            expiration_ms: ``producer.id.expiration.ms``. Half of it counts here, since writers
-                drop who expired by a clock of their own.
+            expiration_ms: ``producer.id.expiration.ms``. Half of it counts here, since an older
+                version dropped who had expired by the clock of the machine that wrote it.
         """
         self._said = dict(state.entries())
         self._end_offset = state.offset

@@ -7,7 +7,7 @@ gap, or comes from a fenced producer, and no one has to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +22,10 @@ _SEQUENCES: Final = 2**31
 
 _MAX_RUN_RECORDS: Final = _SEQUENCES // 2
 """A run forgets what lies further back: a sequence number must mean one record."""
+
+
+JUST_NOW_US: Final = 2**63 - 1
+"""Stands for the time of an append that no listing has shown yet: by this it never expires."""
 
 
 def sequence_after(sequence: int, records: int) -> int:
@@ -119,8 +123,9 @@ class ProducerEntry:
     Attributes:
         epoch: its newest.
         runs: the last `MAX_RUNS` of that epoch, in order; none after a bare marker.
-        appended_us: when its last batch came into the log, by the storage's clock. (Not by its
-            records' timestamps, as in Kafka: they may tell of last year.)
+        appended_us: when its last batch came into the log, or later, by the storage's clock;
+            `JUST_NOW_US` until a listing has shown it. (Not by its records' timestamps, as in
+            Kafka: they may tell of last year.)
     """
 
     epoch: int
@@ -183,7 +188,8 @@ class ProducerState:
         Args:
             segment_base_offset: what the headers' deltas count from.
             headers: of a segment.
-            appended_us: when the segment appeared, by the storage's clock.
+            appended_us: when the segment appeared, by the storage's clock; `JUST_NOW_US` where no
+                listing has shown that.
         """
         for header in headers:
             base_offset = segment_base_offset + header.base_offset_delta
@@ -219,6 +225,12 @@ class ProducerState:
         Of a producer that is not known, or not any more, every sequence number is taken, as in
         Kafka: its records may have been deleted.
 
+        Args:
+            append: which.
+            now_us: the storage's time, or earlier (DESIGN.md, "Whose clock").
+            expiration_ms: ``producer.id.expiration.ms``.
+            where: the partition's directory, for errors.
+
         Raises:
             InvalidProducerEpochError: a newer epoch of the producer has written.
             OutOfOrderSequenceError: it does not begin where the last one ended, or a new epoch
@@ -248,10 +260,28 @@ class ProducerState:
             )
 
     def without_expired(self, *, now_us: int, expiration_ms: int) -> ProducerState:
-        """Return the state with only the producers that wrote lately (KIP-854)."""
+        """Return the state with only the producers that wrote lately (KIP-854).
+
+        Args:
+            now_us: the storage's time, or earlier: a time from the future would forget producers
+                whose appends may still be repeated.
+            expiration_ms: ``producer.id.expiration.ms``.
+        """
         oldest_us = now_us - expiration_ms * 1000
         kept = (pair for pair in self._entries.items() if pair[1].appended_us > oldest_us)
         return ProducerState(self.offset, kept)
+
+    def date_just_now(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
+        """Date what was taken in as just now, by a listing that began after that.
+
+        Args:
+            appeared_us: tells when what is at an offset appeared, or later.
+            newest_us: the newest last-modified time of the listing: no append before it is newer.
+        """
+        for producer_id, entry in self._entries.items():
+            if entry.appended_us == JUST_NOW_US:
+                shown_us = appeared_us(entry.runs[-1].end_offset - 1) if entry.runs else newest_us
+                self._entries[producer_id] = replace(entry, appended_us=shown_us)
 
     def _take_in_batch(
         self, header: BatchHeader, base_offset: int, end_offset: int, appended_us: int

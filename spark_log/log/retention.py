@@ -44,7 +44,8 @@ def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us:
     Args:
         segments: of the live log, in offset order.
         config: the topic's.
-        now_us: the time, microseconds since the epoch.
+        now_us: the storage's time, or earlier, microseconds since the epoch. Timestamps of records
+            are compared with it: they are data.
     """
     by_size = _beyond_size(segments, config.retention_bytes)
     by_time = 0

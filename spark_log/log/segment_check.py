@@ -23,7 +23,6 @@ from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.time_index import TimeIndex, TimestampOffset
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
-from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 _FILE_BEGIN = b"ARROW1\0\0"
 
@@ -74,6 +73,7 @@ class SegmentCheck:
         self._latest: list[TimestampOffset | None] = []
         self._least_us: int | None = None
         self._largest_us: int | None = None
+        self._append_id = ""
         self.end_offset: int | None = None
         self.record_count = 0
         self.is_sound = True
@@ -94,6 +94,7 @@ class SegmentCheck:
             yield self._damaged(error.message)
             progress(self._size_bytes)
             return
+        self._append_id = reader.append_id
         yield from self._check_begin(reader)
         seen_bytes = 0
         for finding, position in self._check_batches(reader):
@@ -118,6 +119,7 @@ class SegmentCheck:
             size_bytes=self._size_bytes,
             min_timestamp_us=NO_TIMESTAMP if self._least_us is None else self._least_us,
             max_timestamp_us=NO_TIMESTAMP if self._largest_us is None else self._largest_us,
+            append_id=self._append_id,
         )
 
     # --- the file --------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class SegmentCheck:
             finding = None
             try:
                 headers, records = reader.read_batch(ordinal)
-                self._check_offsets(reader, ordinal, previous, headers, records)
+                reader.check_follows(previous, headers[0], ordinal)
                 self._note(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
                 previous = headers[-1]
@@ -159,32 +161,6 @@ class SegmentCheck:
             yield finding, reader.block(ordinal).end
         if previous is not None and self._name.last_offset is None:
             self.end_offset = reader.base_offset + previous.last_offset_delta + 1
-
-    def _check_offsets(
-        self,
-        reader: SegmentReader,
-        ordinal: int,
-        previous: BatchHeader | None,
-        headers: tuple[BatchHeader, ...],
-        records: pa.RecordBatch,
-    ) -> None:
-        reader.check_follows(previous, headers[0], ordinal)
-        if not reader.has_gaps:
-            return
-        deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy()
-        row = 0
-        for header in headers:
-            own = deltas[row : row + header.record_count]
-            row += header.record_count
-            if own.size and not (
-                header.base_offset_delta <= own[0]
-                and own[-1] <= header.last_offset_delta
-                and (np.diff(own) > 0).all()
-            ):
-                raise CorruptRecordError(
-                    f"{self._path}, position {reader.position(ordinal)}: its records' offsets are "
-                    f"not those that its header speaks of"
-                )
 
     def _note(
         self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
@@ -286,10 +262,11 @@ class SegmentCheck:
         try:
             for path, content in zip(paths, files, strict=True):
                 if content:
-                    store.put(path, content)
+                    store.put(path, content, sync=False)
                 else:
                     store.delete(path)
-        except StorageError:
+        except StorageError as error:
+            self._directory.suppressed.add("repair", self._directory.path, error)
             return False
         return True
 

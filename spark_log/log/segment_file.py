@@ -80,8 +80,9 @@ def open_segment_file(store: Store, path: str, size_bytes: int | None = None) ->
     Args:
         store: where it lies.
         path: relative to the store's root.
-        size_bytes: where a listing has shown it: then a damaged footer that leaves out the last
-            batches is recognised on an object store too. Files that are mapped tell it themselves.
+        size_bytes: where a listing has shown it. Without, a damaged footer that leaves out the last
+            batches is recognised as far as the store tells the size with what it reads; a file
+            that is mapped tells it itself.
 
     Raises:
         NotFoundError: it is gone.
@@ -152,13 +153,13 @@ class _RangedFile(SegmentFile):
     def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
         self._store = store
         self._path = path
-        tail = store.read_tail(path, TAIL_BYTES)
+        tail, told_bytes = store.read_tail_and_size(path, TAIL_BYTES)
         footer = arrow_ipc.footer_bytes(memoryview(tail))
         wanted = footer + arrow_ipc.END_OF_STREAM_BYTES
         if wanted > tail.size == TAIL_BYTES:
             tail = store.read_tail(path, wanted)
-        if tail.size < TAIL_BYTES:
-            size_bytes = int(tail.size)
+        if size_bytes is None or tail.size < TAIL_BYTES:
+            size_bytes = told_bytes
         view = memoryview(tail)
         if bytes(view[max(0, len(view) - wanted) : max(0, len(view) - footer)]) != _END_OF_STREAM:
             raise ValueError("its record batches have no end")

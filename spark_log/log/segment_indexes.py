@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
 
 import numpy as np
 import pyarrow as pa
 
-from spark_log.errors import StorageError
+from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.offset_index import OffsetIndex, OffsetPosition
@@ -16,6 +16,7 @@ from spark_log.log.time_index import TimeIndex
 from spark_log.record.arrow_ipc import Blocks
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import Store
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
 class SegmentIndexes:
@@ -27,9 +28,26 @@ class SegmentIndexes:
     """
 
     def __init__(
-        self, store: Store, directory: str, name: SegmentName, append_id: str, blocks: Blocks
+        self,
+        store: Store,
+        directory: str,
+        name: SegmentName,
+        append_id: str,
+        blocks: Blocks,
+        *,
+        suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
-        """Touches nothing yet. Args: append_id, blocks: of the segment that is named."""
+        """Touches nothing yet.
+
+        Args:
+            store: where it lies.
+            directory: the partition's.
+            name: of the segment.
+            append_id: the segment's.
+            blocks: likewise.
+            suppressed: counts what fails; readers do without.
+        """
+        self._suppressed = suppressed
         self._store = store
         self._directory = directory
         self._name = name
@@ -55,7 +73,7 @@ class SegmentIndexes:
         """Return the offset index, None without a sound one. At most one read, the first time."""
         data = self._read_once(self._name.index)
         if data is not None:
-            with suppress(ValueError):
+            with self.suppressing(ValueError):
                 self._use_offsets(data)
         return self._offsets
 
@@ -65,7 +83,7 @@ class SegmentIndexes:
             return None
         data = self._read_once(self._name.time_index)
         if data is not None:
-            with suppress(ValueError):
+            with self.suppressing(ValueError):
                 self._times = TimeIndex.from_bytes(
                     self._name.base_offset, data, self._offset_index_data
                 )
@@ -90,9 +108,12 @@ class SegmentIndexes:
         )
         # One after the other, not together: whoever sees a new half with an old one, or of two
         # rebuilds at once one half each, sees by its checksum that they do not belong together.
-        with suppress(StorageError):
-            self._store.put(f"{self._directory}/{self._name.index}", offset_index)
-            self._store.put(f"{self._directory}/{self._name.time_index}", time_index)
+        with self.suppressing(StorageError):
+            for name, data in (
+                (self._name.index, offset_index),
+                (self._name.time_index, time_index),
+            ):
+                self._store.put(f"{self._directory}/{name}", data, sync=False)
 
     def _use_offsets(self, data: pa.Buffer) -> None:
         index = OffsetIndex.from_bytes(self._name.base_offset, data, self._append_id)
@@ -108,5 +129,12 @@ class SegmentIndexes:
         self._looked_for.add(name)
         try:
             return self._store.open_buffer(f"{self._directory}/{name}")
-        except StorageError:
-            return None  # not there, most often; headers tell the same
+        except NotFoundError:
+            return None  # headers tell the same
+        except StorageError as error:
+            self._suppressed.add("index", self._directory, error)
+            return None
+
+    def suppressing(self, *kinds: type[Exception]) -> AbstractContextManager[None]:
+        """Do without indexes where one of these errors is raised; it is counted."""
+        return self._suppressed.suppress("index", self._directory, *kinds)

@@ -17,6 +17,7 @@ from spark_log.log.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.log_validator import LogValidator
 from spark_log.log.producer_state import ProducerAppend, sequence_after
 from spark_log.record.arrays import times_us_of
+from spark_log.record.batch_check import CHECK_KEY, encode_check
 from spark_log.record.batch_header import (
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
@@ -115,6 +116,7 @@ class SegmentWriter:
         producer: ProducerAppend | None = None,
         validator: LogValidator | None = None,
         with_offsets: bool = False,
+        name: SegmentName | None = None,
     ) -> None:
         """Begin a segment.
 
@@ -129,6 +131,7 @@ class SegmentWriter:
             producer: of an idempotent append; its sequence numbers run on over all batches.
             validator: what the topic asks of records; None takes them as they are.
             with_offsets: offsets are a column, for a rewritten segment in which some are missing.
+            name: that a rewritten segment will have; the file tells it. None for a plain one.
 
         Raises:
             UnsupportedCompressionTypeError: Arrow's file format has no such compression.
@@ -136,7 +139,8 @@ class SegmentWriter:
         """
         self._producer = producer
         self._validator = validator
-        self._schema = segment_schema(topic_id, partition)
+        self._schema = segment_schema(topic_id, partition, None if name is None else name.stem)
+        self._append_id = self._schema.metadata[b"spark_log.append_id"]
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
         self._directory = directory
@@ -270,7 +274,7 @@ class SegmentWriter:
         with storage_errors(self._directory):
             self._writer.close()
             self._staged.seal()
-        append_id = self._schema.metadata[b"spark_log.append_id"].decode()
+        append_id = self._append_id.decode()
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         return StagedSegment(
             self._staged,
@@ -299,10 +303,12 @@ class SegmentWriter:
                 f"bytes; append what is more in another one"
             )
         self._indexes.add(position, headers)
+        value = encode_headers(headers)
+        check = encode_check(self._append_id, value, records)
         with storage_errors(self._directory):
             self._writer.write_batch(
                 records.replace_schema_metadata(self._schema.metadata),
-                custom_metadata={METADATA_KEY: encode_headers(headers)},
+                custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
             )
         latest_us = latest_timestamp_us(headers)
         if latest_us is not None and (

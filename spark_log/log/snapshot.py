@@ -12,10 +12,11 @@ producers of deleted records had written is in the newest snapshot alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from google_crc32c import extend
 from pyarrow import ipc
 
 from spark_log.log.file_names import SegmentName
@@ -63,6 +64,10 @@ SNAPSHOT_SCHEMA = pa.schema(
 )
 """Columns of a snapshot file."""
 
+_IDS_KEY = b"spark_log.append_ids"
+"""In the batch's custom metadata, not a column: earlier versions, which read exactly the columns
+above, would take the snapshot for damaged, and with it what it alone knows of producers."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
@@ -75,6 +80,7 @@ class SegmentSummary:
         size_bytes: of the file.
         min_timestamp_us: the least timestamp, microseconds; None if nobody has looked.
         max_timestamp_us: the largest, microseconds; -1 where a compaction left no record.
+        append_id: the file's own identity; empty where a snapshot of an earlier version tells.
     """
 
     name: SegmentName
@@ -83,6 +89,7 @@ class SegmentSummary:
     size_bytes: int
     min_timestamp_us: int | None
     max_timestamp_us: int
+    append_id: str = field(default="", compare=False)
 
     @classmethod
     def of_staged(cls, segment: StagedSegment, base_offset: int) -> SegmentSummary:
@@ -94,6 +101,7 @@ class SegmentSummary:
             size_bytes=segment.size_bytes,
             min_timestamp_us=segment.min_timestamp_us,
             max_timestamp_us=segment.max_timestamp_us,
+            append_id=segment.append_id,
         )
 
     @classmethod
@@ -109,6 +117,7 @@ class SegmentSummary:
             size_bytes=segment.size_bytes,
             min_timestamp_us=None,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+            append_id=segment.append_id,
         )
 
 
@@ -125,6 +134,15 @@ class Snapshot:
     offset: int
     segments: tuple[SegmentSummary, ...]
     producers: ProducerState
+
+    def check_name(self, offset: int) -> None:
+        """Check that the file's name says the same offset as the file.
+
+        Raises:
+            ValueError: it is another's.
+        """
+        if self.offset != offset:
+            raise ValueError(f"it is of offset {self.offset}")
 
     def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
         """Return the file."""
@@ -146,7 +164,10 @@ class Snapshot:
         sink = pa.BufferOutputStream()
         schema = SNAPSHOT_SCHEMA.with_metadata(metadata)
         with ipc.new_file(sink, schema) as writer:
-            writer.write_batch(batch.replace_schema_metadata(metadata))
+            writer.write_batch(
+                batch.replace_schema_metadata(metadata),
+                custom_metadata={_IDS_KEY: _encode_ids(self.segments)},
+            )
         return sink.getvalue()
 
     @classmethod
@@ -164,7 +185,7 @@ class Snapshot:
                 raise ValueError(f"belongs to topic id and partition {owner}, not to this one")
             if not file.schema.equals(SNAPSHOT_SCHEMA) or file.num_record_batches != 1:
                 raise ValueError("its columns are not a snapshot's")
-            batch = file.get_batch(0)
+            batch, custom_metadata = file.get_batch_with_custom_metadata(0)
             batch.validate(full=True)
             if metadata.get(b"spark_log.crc32c") != str(_crc32c(batch)).encode():
                 raise ValueError("its checksum does not fit")
@@ -173,11 +194,34 @@ class Snapshot:
             raise ValueError(f"not a readable Arrow file: {error}") from None
         (offset,) = batch.column("offset").to_pylist()
         (producers,) = batch.column("producers").to_pylist()
+        segments = batch.column("segments").flatten()
+        ids = _decode_ids((custom_metadata or {}).get(_IDS_KEY), len(segments))
         return cls(
             offset,
-            tuple(_segments(batch.column("segments").flatten())),
+            tuple(_segments(segments, ids)),
             ProducerState(offset, map(_producer, producers)),
         )
+
+
+def _encode_ids(segments: Sequence[SegmentSummary]) -> bytes:
+    """Return the segments' append ids, in order, with commas between them and behind a checksum."""
+    ids = ",".join(each.append_id for each in segments).encode()
+    return b"%08x:" % extend(0, ids) + ids
+
+
+def _decode_ids(value: bytes | None, count: int) -> list[str]:
+    """Return the append ids of so many segments, empty ones where an earlier version wrote none.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    if value is None:
+        return [""] * count
+    crc32c, _, joined = value.partition(b":")
+    ids = joined.decode("utf-8", "replace").split(",") if count else []
+    if crc32c != b"%08x" % extend(0, joined) or len(ids) != count:
+        raise ValueError("the checksum of its append ids does not fit")
+    return ids
 
 
 def _crc32c(batch: pa.RecordBatch) -> int:
@@ -222,11 +266,12 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
-def _segments(column: pa.StructArray) -> Iterator[SegmentSummary]:
+def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[SegmentSummary]:
     names = ("base_offset", "last_offset", "generation")
     rest = ("end_offset", "record_count", "size_bytes", "min_timestamp", "max_timestamp")
-    for name, summary in zip(_rows(column, names), _rows(column, rest), strict=True):
-        yield SegmentSummary(SegmentName(*name), *summary)
+    rows = zip(_rows(column, names), _rows(column, rest), append_ids, strict=True)
+    for name, summary, append_id in rows:
+        yield SegmentSummary(SegmentName(*name), *(*summary, append_id))
 
 
 def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:

@@ -44,23 +44,33 @@ class SnapshotCheck:
         self._offset = offset
         self._log_start_offset = log_start_offset
         self._damage: str | None = None
+        self._append_ids: dict[SegmentName, str] = {}
         try:
             self._snapshot = Snapshot.from_buffer(
                 log.files.store.open_buffer(file.path),
                 topic_id=log.files.topic_id,
                 partition=log.files.partition,
             )
-            if self._snapshot.offset != offset:
-                raise ValueError(f"it is of offset {self._snapshot.offset}")
+            self._snapshot.check_name(offset)
         except ValueError as error:
             self._damage = str(error)
             return
+        self._append_ids = {each.name: each.append_id for each in self._snapshot.segments}
         self._producers = ProducerCheck(
             self._snapshot.producers,
             written_us=file.modified_us,
             first_offset=log_start_offset,
             expiration_ms=log.config.producer_id_expiration_ms,
         )
+
+    @property
+    def offset(self) -> int:
+        """Up to where the snapshot tells of the log."""
+        return self._offset
+
+    def append_id_of(self, name: SegmentName) -> str:
+        """Return the append id that it tells of a segment, empty where it tells none."""
+        return self._append_ids.get(name, "")
 
     def take_in(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
@@ -124,7 +134,8 @@ class SnapshotCheck:
         data = snapshot.to_buffer(topic_id=files.topic_id, partition=files.partition)
         try:
             files.store.put(self._file.path, data)
-        except StorageError:
+        except StorageError as error:
+            files.suppressed.add("repair", files.path, error)
             return False
         return True
 
@@ -137,7 +148,8 @@ class SnapshotCheck:
             # The new one is made of an older one, if any, and headers: nothing is taken from this.
             if self._log.write_snapshot().offset != self._offset:
                 self._log.files.store.delete(self._file.path)
-        except (StorageError, CorruptRecordError):
+        except (StorageError, CorruptRecordError) as error:
+            self._log.suppressed.add("repair", self._log.directory, error)
             return finding
         return replace(finding, repaired=True)
 

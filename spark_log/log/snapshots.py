@@ -50,12 +50,20 @@ class Snapshots:
                 continue
             if self._read is not None and self._read.offset == offset:
                 return self._read
-            with suppress(NotFoundError, ValueError):  # deleted since, or damaged
-                self._read = Snapshot.from_buffer(
+            directory = self._directory
+            # One that was deleted since, or is damaged: there may be an older one.
+            with (
+                suppress(NotFoundError),
+                directory.suppressed.suppress("snapshot", directory.path, ValueError),
+            ):
+                snapshot = Snapshot.from_buffer(
                     self._directory.store.open_buffer(self._path(offset)),
                     topic_id=self._directory.topic_id,
                     partition=self._directory.partition,
                 )
+                snapshot.check_name(offset)
+                self._directory.identities.expect(snapshot.segments)
+                self._read = snapshot
                 return self._read
         return None
 
@@ -212,7 +220,7 @@ class Snapshots:
             state.offset,
             tuple(summary for summary in summaries if summary.end_offset <= state.offset),
             state.without_expired(
-                now_us=directory.clock.time_us(),
+                now_us=view.live.newest_us,
                 expiration_ms=self._config.producer_id_expiration_ms,
             ),
         )
@@ -241,7 +249,9 @@ class Snapshots:
         """Read the newest snapshot, if there is anything in the view that it might tell of."""
         if any(segment.name not in self._known for segment in view.live.segments):
             snapshot = None
-            with suppress(StorageError):  # then segments tell, at a higher cost
+            # Without one segments tell, at a higher cost.
+            directory = self._directory
+            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
                 snapshot = self.newest(view)
             if snapshot is not None:
                 self._known = {each.name: each for each in snapshot.segments} | self._known

@@ -46,6 +46,7 @@ class TailMerger:
         )
         self._tail: list[MergeCandidate] = []
         self._observed_ms = 0.0
+        self._shown_us, self._shown_ms = 0, 0.0
         self._has_anothers = False
         self._has_to_look = False
         self._merges = 0
@@ -56,6 +57,8 @@ class TailMerger:
         if not self._fan_in:
             return
         candidates = candidates_of_view(view)
+        self._shown_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
+        self._shown_ms = view.observed_ms
         self._has_to_look = bool(self._policy.runs(candidates))
         self._tail, self._observed_ms, self._has_anothers = [], view.observed_ms, False
         while candidates and not candidates[-1].generation and len(self._tail) < self._fan_in:
@@ -84,9 +87,17 @@ class TailMerger:
             return
         if not self._tail or self._tail[-1].end_offset != base_offset:
             self._tail, self._observed_ms, self._has_anothers = [], observed_ms, False
-        now_us = self._clock.time_us()
+        now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(MergeCandidate(0, size_bytes, base_offset, end_offset, now_us, now_us))
         self._has_anothers = self._has_anothers or not is_own
+
+    def _storage_time_us(self, at_ms: float) -> int:
+        """Return about what time it is by the storage's clock, which dates all other segments.
+
+        The newest time that a listing showed, and what has passed since on the monotonic clock.
+        By this segments are kept apart (``segment.ms``), nothing else.
+        """
+        return self._shown_us + max(0, int((at_ms - self._shown_ms) * 1000))
 
     def merge_if_due(self) -> list[SegmentSummary]:
         """Merge the log's end if it is time, and return what came of it.
@@ -160,7 +171,6 @@ class TailMerger:
             run[0],
             run[-1],
             index_interval_bytes=self._config.index_interval_bytes,
-            sync=self._config.flush_on_append,
         )
         delay_ms = self._config.file_delete_delay_ms + _COARSE_MS
         interval_bytes = self._config.index_interval_bytes

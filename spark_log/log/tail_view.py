@@ -8,6 +8,7 @@ from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
+from spark_log.storage import is_known
 
 
 class TailView:
@@ -22,7 +23,7 @@ class TailView:
         """Args: directory: the partition's; view: to begin with."""
         self._directory = directory
         self.observed_ms = view.observed_ms
-        self._expires_ms = view.observed_ms + directory.valid_ms
+        self._valid_ms = directory.valid_ms
         self._starts = [segment.start_offset for segment in view.live.segments]
         self._names = [segment.name for segment in view.live.segments]
         self.log_start_offset = view.log_start_offset
@@ -32,7 +33,7 @@ class TailView:
     @property
     def is_valid(self) -> bool:
         """Whether the listing still counts."""
-        return self._directory.clock.monotonic_ms() < self._expires_ms
+        return is_known(self._directory.clock, self.observed_ms, self._valid_ms)
 
     def holds(self, offset: int) -> bool:
         """Return whether there is a record to be read at ``offset``, or the log goes on there."""
@@ -52,8 +53,11 @@ class TailView:
             is_right = offset < reader.end_offset  # it may have to be read, too
         except NotFoundError:
             is_right = False
-        # Else rewritten and freed since, or the listing left out what came during it.
-        return reader if is_right else None
+        if not is_right:
+            return None  # rewritten and freed since, or the listing left out what came during it
+        if self.is_valid:
+            self._directory.identities.check(reader.path, name, reader.append_id)
+        return reader
 
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
@@ -64,9 +68,11 @@ class TailView:
             return None
         if not self.is_valid:
             return None  # the name may have been spent: what stands there may be nobody's
+        self._directory.identities.check(reader.path, name, reader.append_id)
         self._starts.append(self.log_end_offset)
         self._names.append(name)
         self.log_end_offset = end_offset
+        self._directory.on_end(end_offset)
         return reader
 
     def _open(self, name: SegmentName) -> SegmentReader:

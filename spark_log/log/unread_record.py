@@ -13,7 +13,8 @@ def first_unread_us(log: PartitionLog, offset: int) -> int | None:
     """
     try:
         batches = log.fetch(offset, 1, columns=["timestamp"], check_crcs=False)
-    except SparkLogError:
+    except SparkLogError as error:
+        log.suppressed.add("lag in time", log.directory, error)
         return None
     if not batches:
         return None

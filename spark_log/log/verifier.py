@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
+from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
 from spark_log.log.file_names import SegmentName, parse_snapshot_name
 from spark_log.log.finding import Finding, FindingKind, Severity
 from spark_log.log.leftovers import Leftovers
@@ -37,18 +38,27 @@ class Verifier:
         size_bytes: of all files in the directory.
     """
 
-    def __init__(self, log: PartitionLog, *, repair: bool = False) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        repair: bool = False,
+        max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
+    ) -> None:
         """Touches nothing yet.
 
         Args:
             log: of the partition.
             repair: whether to set right what can be, as it is found.
+            max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
         self._log = log
+        self._max_clock_skew_ms = max_clock_skew_ms
         self._directory = log.files
         self._repair = repair
         self._ends: dict[SegmentName, int | None] = {}
         self._summaries: dict[SegmentName, SegmentSummary] = {}
+        self._owners: dict[str, SegmentName] = {}
         self.segments = 0
         self.records = 0
         self.size_bytes = 0
@@ -61,6 +71,8 @@ class Verifier:
                 size of the directory.
 
         Raises:
+            ClockSkewError: something is to be repaired, and this process's clock is too far from
+                the storage's to remove anything.
             StorageError: the storage does not answer.
         """
         has_errors = False
@@ -84,6 +96,7 @@ class Verifier:
             files,
             delete_delay_ms=self._log.config.file_delete_delay_ms,
             repair=self._repair,
+            max_clock_skew_ms=self._max_clock_skew_ms,
         )
         for file in files:
             name = SegmentName.parse(file.name)
@@ -94,6 +107,7 @@ class Verifier:
             if parse_snapshot_name(file.name) is None:
                 yield from leftovers.findings(file)
         yield from self._chain(live)
+        yield from self._truncated()
         yield from leftovers.abandoned()
 
     # --- segments --------------------------------------------------------------------------------
@@ -122,6 +136,23 @@ class Verifier:
         if name in self._live:
             self.segments += 1
             self.records += check.record_count
+            if summary is not None and summary.append_id and name.last_offset is None:
+                yield from self._identity(summary)
+
+    def _identity(self, summary: SegmentSummary) -> Iterator[Finding]:
+        """Yield that a live segment is another than the one that got its name."""
+        name, append_id = summary.name, summary.append_id
+        first = self._owners.setdefault(append_id, name)
+        told = {snapshot.append_id_of(name) for snapshot in self._snapshots} - {"", append_id}
+        if first != name:
+            what = f"holds the same append as {first.log}: one of the two is a copy"
+        elif told:
+            what = f"holds the append {append_id}, and a snapshot tells of {told.pop()} at its name"
+        else:
+            return
+        message = f"{what}. Restore the segment that was there from a copy"
+        path = self._directory.file_path(name.log)
+        yield Finding(path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, message)
 
     def _replay(self, name: SegmentName, headers: tuple[BatchHeader, ...]) -> None:
         """Hand sound headers on: files are looked at in the order of the chain."""
@@ -148,6 +179,18 @@ class Verifier:
                     f"the log ends at offset {live.end_of_chain}, but there is a segment at "
                     f"{live.beyond}: what lies between them is missing. Restore it from a copy",
                 )
+
+    def _truncated(self) -> Iterator[Finding]:
+        """Yield that the log had reached further, as other files than snapshots tell."""
+        try:
+            self._log.observe()
+        except LogTruncatedError as error:
+            told = max((snapshot.offset for snapshot in self._snapshots), default=0)
+            if error.witnessed_offset > told:
+                kind = FindingKind.MISSING_SEGMENT
+                yield Finding(self._directory.path, kind, Severity.ERROR, error.message)
+        except CorruptRecordError:
+            pass  # that is a finding of its own
 
     def _breaks(self, live: LiveLog) -> Iterator[tuple[LiveSegment, Finding]]:
         for segment in live.segments:
@@ -181,5 +224,7 @@ class Verifier:
     def _log_end_offset(self) -> int | None:
         try:
             return self._log.log_end_offset()
+        except LogTruncatedError as error:
+            return error.log_end_offset
         except CorruptRecordError:
             return None  # that is a finding of its own

@@ -140,9 +140,8 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
     if not packed or len(packed) % _LAYOUT.size:
         raise ValueError(f"{len(packed)} bytes are not a whole number of batch headers")
     headers = []
-    for fields in _LAYOUT.iter_unpack(packed):
-        before, (magic, *behind) = fields[:3], fields[3:]
+    for first, last, epoch, magic, *behind in _LAYOUT.iter_unpack(packed):
         if magic != MAGIC:
             raise ValueError(f"batch header of unknown magic {magic}, expected {MAGIC}")
-        headers.append(BatchHeader(*before, *behind))
+        headers.append(BatchHeader(first, last, epoch, *behind))
     return tuple(headers)

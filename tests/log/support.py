@@ -9,11 +9,13 @@ from pyarrow import ipc
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema
 from spark_log.storage import Store
+from spark_log.suppressed import IN_PROCESS
 from tests.record.samples import header_of, record_batch, rows_of
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
@@ -21,11 +23,47 @@ DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
 ANY_TIME = {"message_timestamp_after_max_ms": 2**63 - 1}
 
 
-def open_log(store, *, clock=SYSTEM_CLOCK, **config):
+class ShiftedClock:
+    """The clock of a machine whose date is some days off, and may jump."""
+
+    def __init__(self, clock, *, days=0):
+        self._clock = clock
+        self.monotonic_ms, self.sleep_ms = clock.monotonic_ms, clock.sleep_ms
+        self.shift(days=days)
+
+    def shift(self, *, days):
+        self._shift_us = int(days * 86_400_000_000)
+
+    def time_us(self):
+        return self._clock.time_us() + self._shift_us
+
+
+class RetentionAt(PartitionCleaner):
+    """A cleaner for which it is another time where it compares timestamps of records with now."""
+
+    def __init__(self, log, at_us):
+        super().__init__(log)
+        self._at_us = at_us
+
+    def _breach(self, segments):
+        now_us, self._now_us = self._now_us, self._at_us
+        try:
+            return super()._breach(segments)
+        finally:
+            self._now_us = now_us
+
+
+def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, **config):
     """A handle on the one log of a test's store; not synced to disk unless that is asked for."""
     settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
     return PartitionLog(
-        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
+        store,
+        DIRECTORY,
+        topic_id=TOPIC_ID,
+        partition=0,
+        config=settings,
+        clock=clock,
+        suppressed=suppressed,
     )
 
 
@@ -232,14 +270,23 @@ class HookedStore(Store):
         self.source = source
         self._do("put_if_absent", path, lambda: self.inner.put_if_absent(path, source, sync=sync))
 
-    def put(self, path, data):
-        self._do("put", path, lambda: self.inner.put(path, data))
+    def put(self, path, data, *, sync=True):
+        self._do("put", path, lambda: self.inner.put(path, data, sync=sync))
+
+    def sync(self, path):
+        self._do("sync", path, lambda: self.inner.sync(path))
+
+    def is_gone(self, path):
+        return self.inner.is_gone(path)  # no request: it is not hooked
 
     def read(self, path, start, length):
         return self._do("read", path, lambda: self.inner.read(path, start, length))
 
     def read_tail(self, path, length):
         return self._do("read_tail", path, lambda: self.inner.read_tail(path, length))
+
+    def read_tail_and_size(self, path, length):
+        return self._do("read_tail", path, lambda: self.inner.read_tail_and_size(path, length))
 
     def open_buffer(self, path):
         return self._do("open_buffer", path, lambda: self.inner.open_buffer(path))

@@ -15,6 +15,7 @@ from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
     LogEndOffsetMismatchError,
+    LogTruncatedError,
     NotFoundError,
     StorageError,
     StorageFullError,
@@ -713,5 +714,5 @@ class TestOnDisk:
         writer.write(numbered(0, 1))
         segment = writer.finish()
         local_store.delete_directory(DIRECTORY)
-        with pytest.raises(StorageError):
+        with pytest.raises(LogTruncatedError):
             log.append_segment(segment)

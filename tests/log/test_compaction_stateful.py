@@ -18,7 +18,7 @@ from spark_log.log.producer_state import ProducerAppend
 from spark_log.log.verifier import Verifier
 from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
-from tests.log.support import DIRECTORY, file_names, open_log, records_of
+from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of
 from tests.record.samples import record_batch, row
 
 RETENTION_MS = 100_000
@@ -47,11 +47,11 @@ class CompactedLogMachine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             memory._ROOTS.pop(self.store.name)
 
-    def reopened(self, handle=0, *, clock=None, **settings):
+    def reopened(self, handle=0, **settings):
         """A new handle; the second one merges the tail of what it appends."""
         return open_log(
             self.store,
-            clock=clock or self.clock,
+            clock=self.clock,
             **{
                 "cleanup_policy": "compact,delete",
                 "delete_retention_ms": RETENTION_MS,
@@ -133,9 +133,9 @@ class CompactedLogMachine(RuleBasedStateMachine):
             if latest_us >= now_us:
                 break
             self.start = end
-        # Only who decides by timestamps has this clock: the storage's goes on.
-        clock = ManualClock(now_us)
-        self.clean(self.reopened(clock=clock, retention_ms=0, cleanup_policy=policy))
+        # Only what is compared with timestamps is that late: the storage's clock goes on.
+        log = self.reopened(retention_ms=0, cleanup_policy=policy)
+        self.clean(log, RetentionAt(log, now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), policy=policies)
@@ -151,9 +151,9 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.start = end
         self.clean(self.reopened(retention_bytes=kept, cleanup_policy=policy))
 
-    def clean(self, log):
+    def clean(self, log, cleaner=None):
         """All that a cleaner does, after what retention deletes: compact or merge, delete files."""
-        cleaner = PartitionCleaner(log)
+        cleaner = cleaner or PartitionCleaner(log)
         cleaner._policy = replace(cleaner._policy, fan_in=2)
         report = cleaner.clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))

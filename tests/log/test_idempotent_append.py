@@ -12,9 +12,11 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, ProducerAppend
 from spark_log.log.file_names import SegmentName
+from spark_log.log.log_start import move_log_start
 from spark_log.log.merger import merge
 from tests.log.support import (
     DIRECTORY,
+    ShiftedClock,
     done_but,
     failing,
     file_names,
@@ -343,10 +345,18 @@ class TestLateSuccess:
 
 
 class TestForgotten:
-    def test_is_a_producer_that_was_silent_for_a_day(self, inner, clock, log):
+    def test_is_a_producer_that_was_silent_for_a_day(self, clock, log, others):
         append(log, 0)
         clock.advance_ms(86_400_000)
-        assert append(log, 40) == LogAppendInfo(2, 3)
+        append_theirs(others, 1)  # by this the storage shows what time it is
+        clock.advance_ms(HALF_DELAY_MS)
+        assert append(log, 40) == LogAppendInfo(3, 4)
+
+    def test_is_nobody_as_long_as_the_storage_shows_nothing_newer(self, clock, log):
+        append(log, 0)
+        clock.advance_ms(86_400_000)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(log, 40)
 
     def test_is_not_in_a_snapshot(self, clock, log):
         append(log, 0)
@@ -368,6 +378,56 @@ class TestForgotten:
             append(log, 0)
         assert append(log, 0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0, 0)
+
+
+@pytest.mark.parametrize("days", [2, 8, -2])
+class TestWrongClock:
+    """The clock of one machine is days off: nobody is forgotten by it, and nobody for ever."""
+
+    def test_of_who_writes_a_snapshot_forgets_nobody(self, inner, clock, log, days):
+        append(log, 0)
+        wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
+        wrong.write_snapshot()
+        move_log_start(wrong, 2)  # the snapshot alone is left to tell
+        again = open_log(inner, clock=clock)
+        assert append(again, 0) == LogAppendInfo(0, 1)
+
+    def test_of_an_appender_forgets_nobody(self, inner, clock, log, days):
+        wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
+        append(wrong, 0, producer_id=8)  # it knows the log's end and its producers
+        append(log, 0)
+        append_theirs(log, 1)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40)  # met as the winner of a race
+        clock.advance_ms(HALF_DELAY_MS)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40)  # shown by a listing
+        append(wrong, 0, producer_id=9)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40, producer_id=9)  # put by itself
+        again = open_log(inner, clock=ShiftedClock(clock, days=days))
+        with pytest.raises(OutOfOrderSequenceError):
+            append(again, 40)  # found by its first look
+
+    def test_that_jumps_forgets_nobody(self, inner, clock, days):
+        jumping = ShiftedClock(clock)
+        log = open_log(inner, clock=jumping)
+        append(log, 0)
+        jumping.shift(days=days)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(log, 40)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+
+    def test_forgets_who_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
+        log = open_log(inner, clock=ShiftedClock(clock, days=days))
+        append(log, 0)
+        append(log, 0, producer_id=8)
+        clock.advance_ms(43_200_000)
+        append(log, 2, producer_id=8)
+        clock.advance_ms(43_200_000)
+        append_theirs(open_log(inner, clock=clock), 1)
+        kept = [producer_id for producer_id, _ in log.write_snapshot().producers.entries()]
+        assert kept == [8]
 
 
 class TestBeside:

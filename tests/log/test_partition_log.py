@@ -26,6 +26,7 @@ from spark_log.log import LogAppendInfo, PartitionLog
 from spark_log.log.file_names import SegmentName
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
+from spark_log.suppressed import SuppressedErrors
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -176,6 +177,57 @@ class TestAppend:
         assert log.append(numbered(2, 1)) == LogAppendInfo(2, 2)
         assert len(store.called("put")) == 1, "the second segment is too small for one"
         assert values(log) == expected_values(0, 3)
+
+    def test_what_fails_behind_an_append_is_counted_and_logged_once(self, memory_store, caplog):
+        store = HookedStore(memory_store)
+        client = SuppressedErrors()
+        log = open_log(
+            store,
+            suppressed=client,
+            index_interval_bytes=0,
+            merge_tail_segments=4,
+            snapshot_interval_segments=2,
+        )
+        with caplog.at_level("WARNING", "spark_log.suppressed"):
+            log.append([numbered(0, 1), numbered(1, 1)])
+            assert (log.suppressed.counts(), caplog.messages) == ({}, [])
+            store.on("put", failing(StorageError("no room")))
+            store.on("stage", failing(StorageError("no room")))
+            for first in range(2, 20, 2):
+                store.hooks.pop("stage")
+                writer = log.segment_writer()
+                writer.write(numbered(first, 1))
+                writer.write(numbered(first + 1, 1))
+                segment = writer.finish()
+                store.on("stage", failing(StorageError("no room")))
+                log.append_segment(segment)
+        assert values(log) == expected_values(0, 20)
+        counts = log.suppressed.counts()
+        assert counts["index"] == 9
+        assert counts["tail merge"] >= 1
+        assert counts["snapshot"] >= 3
+        assert client.counts() == counts
+        logged = [line for line in caplog.messages if line.startswith(DIRECTORY)]
+        assert sorted(line.split(":")[1] for line in logged) == [
+            " index failed, and was left out (StorageError",
+            " snapshot failed, and was left out (StorageError",
+            " tail merge failed, and was left out (StorageError",
+        ]
+
+    def test_a_damaged_index_or_snapshot_is_told_and_done_without(self, memory_store, caplog):
+        log = open_log(memory_store, index_interval_bytes=0)
+        for first in (0, 200):
+            log.append([numbered(at, 20) for at in range(first, first + 200, 20)])
+        log.write_snapshot()
+        for name in file_names(memory_store):
+            if name.endswith(("index", ".snapshot")):
+                memory_store.put(f"{DIRECTORY}/{name}", b"nothing")
+        again = open_log(HookedStore(memory_store, is_mapped=False), index_interval_bytes=0)
+        with caplog.at_level("WARNING", "spark_log.suppressed"):
+            assert again.segments(again.observe())[0][0].record_count == 200
+            assert again.offset_for_time(START_US + 350_000) == (350, START_US + 350_000)
+        assert again.suppressed.counts().keys() == {"index", "snapshot"}
+        assert len([line for line in caplog.messages if line.startswith(DIRECTORY)]) == 2
 
     @given(st.lists(st.lists(row_lists, min_size=1, max_size=3), min_size=1, max_size=4))
     def test_what_was_appended_is_what_is_read(self, appends):
@@ -745,7 +797,9 @@ class TestFullDisk:
     def test_a_full_disk_for_the_index_fails_no_append(self, tmp_path, monkeypatch):
         store = LocalStore(str(tmp_path))
         monkeypatch.setattr(
-            LocalStore, "put", lambda *args: failing(StorageFullError("full"))(None, None)
+            LocalStore,
+            "put",
+            lambda *args, **options: failing(StorageFullError("full"))(None, None),
         )
         log = open_log(store, index_interval_bytes=0)
         assert log.append([numbered(0, 1), numbered(1, 1)]) == LogAppendInfo(0, 1)

@@ -23,6 +23,7 @@ from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import (
     HookedStore,
+    RetentionAt,
     done_but,
     failing,
     file_names,
@@ -182,8 +183,8 @@ class PartitionLogMachine(RuleBasedStateMachine):
             if max(row["timestamp"] for row in self.rows[base:end]) >= now_us:
                 break
             self.start = end
-        log = open_log(self.store, clock=ManualClock(now_us), retention_ms=0)
-        self.clean_with(log, fan_in)
+        log = open_log(self.store, clock=self.clock, retention_ms=0)
+        self.clean_with(log, fan_in, RetentionAt(log, now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data())
@@ -199,8 +200,8 @@ class PartitionLogMachine(RuleBasedStateMachine):
         log = open_log(self.store, clock=self.clock, retention_ms=-1, retention_bytes=kept)
         self.clean_with(log, fan_in)
 
-    def clean_with(self, log, fan_in):
-        cleaner = PartitionCleaner(log)
+    def clean_with(self, log, fan_in, cleaner=None):
+        cleaner = cleaner or PartitionCleaner(log)
         cleaner._policy = replace(cleaner._policy, fan_in=fan_in)
         report = cleaner.clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))

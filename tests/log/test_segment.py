@@ -201,19 +201,32 @@ class TestColumns:
         assert batch.records.num_columns == 0
         assert batch.offsets().tolist() == [2, 3, 4]
 
+    def damaged(self, store, count):
+        """The last value is damaged where it lies."""
+        put_segment(store, [numbered(0, count)])
+        path = f"{DIRECTORY}/{SegmentName(0).log}"
+        content, last = store.open_buffer(path).to_pybytes(), b"record:%d" % (count - 1)
+        assert content.count(last) == 1
+        store.put(path, content.replace(last, last[:-1] + b"x"))
+        return segment_reader(store)
+
     def test_the_others_are_not_decoded(self, memory_store):
-        """The values are damaged where they lie, and only who asks for them finds out."""
-        name = SegmentName(0)
-        put_segment(memory_store, [record_batch(ROWS)])
-        path = f"{DIRECTORY}/{name.log}"
-        content = memory_store.open_buffer(path).to_pybytes()
-        assert content.count(b"v0v1v2v3v4v5") == 1
-        memory_store.put(path, content.replace(b"v0v1v2v3v4v5", b"v0v1v2v3v4v6"))
-        reader = segment_reader(memory_store, name)
+        """Only who asks for the damaged values finds out."""
+        reader = self.damaged(memory_store, 10_000)
         (batch,) = reader.read(0, columns=["key", "timestamp", "headers"])
-        assert batch.records.column("key").to_pylist()[-1] == b"k5"
+        assert batch.records.num_rows == 10_000
+        for columns in (None, ["value"], ["timestamp", "value"]):
+            with pytest.raises(CorruptRecordError):
+                list(reader.read(0, columns=columns))
+
+    def test_small_batches_are_checked_whole(self, memory_store):
+        """To check some columns by sums of their own would take as long."""
         with pytest.raises(CorruptRecordError):
-            list(reader.read(0))
+            list(self.damaged(memory_store, 5).read(0, columns=["key"]))
+
+    def test_nothing_is_found_out_where_the_reader_says_so(self, memory_store):
+        (batch,) = self.damaged(memory_store, 5).read(0, columns=["value"], check_crcs=False)
+        assert batch.records.column("value")[4].as_py() == b"record:x"
 
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
     def test_the_others_are_not_decompressed(self, local_store, compression):

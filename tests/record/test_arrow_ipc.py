@@ -83,15 +83,15 @@ class TestAgreesWithPyarrow:
         for ordinal, block in enumerate(blocks_of(data)):
             found = reader.get_batch_with_custom_metadata(ordinal).custom_metadata or {}
             message = memoryview(data)[block.position : block.position + block.metadata_bytes]
-            assert arrow_ipc.read_custom_metadata(message, WANTED) == found.get(WANTED)
+            assert arrow_ipc.custom_metadata(message).get(WANTED) == found.get(WANTED)
 
     def test_a_long_value_and_an_empty_one(self):
         long = b"0123456789abcdef" * 10_000
         data = arrow_file([numbered(0, 1)] * 2, metadata=[{WANTED: long}, {WANTED: b""}])
         found = [
-            arrow_ipc.read_custom_metadata(
-                memoryview(data)[block.position : block.position + block.metadata_bytes], WANTED
-            )
+            arrow_ipc.custom_metadata(
+                memoryview(data)[block.position : block.position + block.metadata_bytes]
+            )[WANTED]
             for block in blocks_of(data)
         ]
         assert found == [long, b""]
@@ -143,7 +143,7 @@ class TestDamage:
     def test_a_damaged_message_is_an_error_or_some_value(self, message, data):
         damaged = memoryview(draw_damage(data, message))
         try:
-            value = arrow_ipc.read_custom_metadata(damaged, WANTED)
+            value = arrow_ipc.custom_metadata(damaged).get(WANTED)
             told = arrow_ipc.codec(damaged)
         except ValueError:
             return
@@ -155,7 +155,7 @@ class TestDamage:
         for read in (
             lambda view: arrow_ipc.read_blocks(view[: arrow_ipc.footer_bytes(view)]),
             arrow_ipc.read_blocks,
-            lambda view: arrow_ipc.read_custom_metadata(view, WANTED),
+            arrow_ipc.custom_metadata,
             arrow_ipc.codec,
         ):
             try:
@@ -166,7 +166,7 @@ class TestDamage:
     def test_every_single_bit_of_footer_and_message_may_be_wrong(self):
         for original, read in [
             (FOOTER, arrow_ipc.read_blocks),
-            (MESSAGES[1], lambda view: arrow_ipc.read_custom_metadata(view, WANTED)),
+            (MESSAGES[1], arrow_ipc.custom_metadata),
             (MESSAGES[1], arrow_ipc.codec),
         ]:
             for bit in range(8 * len(original)):
