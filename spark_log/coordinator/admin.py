@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spark_log.metadata.admin import Admin as TopicAdmin
+from spark_log.metadata.admin import limited
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Admin(TopicAdmin):
         super().close()
         self._opened_groups = None
 
+    @limited
     def list_groups(self, *, states_filter: Collection[str] | None = None) -> list[GroupListing]:
         """List the groups that have members or positions, by their ids.
 
@@ -46,6 +48,7 @@ class Admin(TopicAdmin):
         """
         return self._groups.list_groups(states_filter)
 
+    @limited
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """Describe groups: state, generation, members and what each has.
 
@@ -55,6 +58,7 @@ class Admin(TopicAdmin):
         """
         return {group_id: self._groups.describe(group_id) for group_id in group_ids}
 
+    @limited
     def group_lag(self, group_id: str) -> list[PartitionLag]:
         """Tell how far a group is behind, in records and in time, in each of its partitions.
 
@@ -63,6 +67,7 @@ class Admin(TopicAdmin):
         """
         return self._groups.lag(self._groups.describe(group_id))
 
+    @limited
     def list_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -77,6 +82,7 @@ class Admin(TopicAdmin):
         """
         return self._groups.offsets(group_id, partitions)
 
+    @limited
     def list_consumer_group_offsets(
         self, group_specs: Mapping[str, Collection[TopicPartition] | None]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
@@ -93,6 +99,7 @@ class Admin(TopicAdmin):
             for group_id, partitions in group_specs.items()
         }
 
+    @limited
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
@@ -110,6 +117,7 @@ class Admin(TopicAdmin):
         """
         self._groups.alter_offsets(group_id, offsets)
 
+    @limited
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
@@ -130,6 +138,7 @@ class Admin(TopicAdmin):
         """
         return self._groups.delete_offsets(group_id, partitions)
 
+    @limited
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members: their positions are gone.
 
@@ -142,6 +151,7 @@ class Admin(TopicAdmin):
         """
         self._groups.delete_groups(group_ids)
 
+    @limited
     def group_members(self, group_id: str) -> tuple[str, ...]:
         """Return the ids of a group's members; none of a group that does not exist.
 
@@ -150,6 +160,7 @@ class Admin(TopicAdmin):
         """
         return self._groups.members(group_id)
 
+    @limited
     def remove_group_members(self, group_id: str, member_ids: Collection[str]) -> None:
         """Let members go (KIP-571): what they had goes to others. One that is alive joins again.
 

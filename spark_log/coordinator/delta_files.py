@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,22 +102,37 @@ class DataFiles:
         self._store = store
         self._directory = directory
 
-    def write(self, parts: Iterable[pa.Table]) -> DataFile:
+    def write(
+        self,
+        parts: Iterable[pa.Table],
+        *,
+        prefix: str = "part",
+        notes: Callable[[], Mapping[str, str]] = dict,
+    ) -> DataFile:
         """Write rows into a new file, which belongs to the table once a version adds it.
+
+        Args:
+            parts: the rows.
+            prefix: how its name begins.
+            notes: returns, once all rows are written, what its footer is to keep.
 
         Raises:
             StorageError: nothing that counts was written.
         """
-        path = f"part-{uuid.uuid4().hex}.parquet"
+        path = f"{prefix}-{uuid.uuid4().hex}.parquet"
         num_rows, least, greatest = 0, None, None
         with self._store.stage(self._directory) as staged:
-            with pq.ParquetWriter(staged.sink, self.schema, compression="zstd") as writer:
+            with pq.ParquetWriter(
+                staged.sink, self.schema, compression="zstd", write_page_checksum=True
+            ) as writer:
                 for part in parts:
                     writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
                     num_rows += part.num_rows
                     ends = pc.min_max(part.column("group")).as_py()
                     least = ends["min"] if least is None else min(least, ends["min"])
                     greatest = ends["max"] if greatest is None else max(greatest, ends["max"])
+                if noted := notes():
+                    writer.add_key_value_metadata(dict(noted))
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
@@ -152,7 +167,7 @@ class DataFiles:
         """
         path = f"{self._directory}/{file.path}"
         try:
-            data = pq.ParquetFile(self._opened(file, path))
+            data = pq.ParquetFile(self._opened(file, path), page_checksum_verification=True)
             at_column = data.schema_arrow.get_field_index("group")
             for at in range(data.num_row_groups):
                 found = data.metadata.row_group(at).column(at_column).statistics
@@ -170,19 +185,38 @@ class DataFiles:
                 yield part.select(wanted.names).cast(wanted)
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
-        except (pa.ArrowException, KeyError) as error:
+        except (pa.ArrowException, LookupError, ValueError, OSError) as error:
             raise self._damaged(f"{file.path} cannot be read ({error})") from error
+
+    def note(self, file: DataFile, name: str) -> str | None:
+        """Return what the footer of a file keeps under a name; None for nothing.
+
+        Raises:
+            StorageError: see `rows_of`.
+        """
+        path = f"{self._directory}/{file.path}"
+        try:
+            metadata = pq.ParquetFile(self._opened(file, path)).metadata.metadata or {}
+        except NotFoundError as error:
+            raise self._damaged(f"{file.path} is missing") from error
+        except pa.ArrowException as error:
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+        found = metadata.get(name.encode())
+        return None if found is None else str(found, "utf-8")
 
     def row_group_begins(self, file: DataFile) -> list[tuple[str, int]]:
         """Return the least group of each row group, "" where it is not known, and its rows."""
-        metadata = pq.ParquetFile(self._opened(file, f"{self._directory}/{file.path}")).metadata
-        at_column = self.schema.get_field_index("group")
         found = []
-        for at in range(metadata.num_row_groups):
-            group = metadata.row_group(at)
-            statistics = group.column(at_column).statistics
-            is_known = statistics is not None and statistics.has_min_max
-            found.append((str(statistics.min) if is_known else "", group.num_rows))
+        try:
+            metadata = pq.ParquetFile(self._opened(file, f"{self._directory}/{file.path}")).metadata
+            at_column = self.schema.get_field_index("group")
+            for at in range(metadata.num_row_groups):
+                group = metadata.row_group(at)
+                statistics = group.column(at_column).statistics
+                is_known = statistics is not None and statistics.has_min_max
+                found.append((str(statistics.min) if is_known else "", group.num_rows))
+        except (pa.ArrowException, LookupError, ValueError, OSError) as error:
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
         return found
 
     def delete(self, file: DataFile) -> None:

@@ -8,7 +8,15 @@ On storage, as the Delta protocol has it (reader version 1, writer version 2)::
 
 A version is made by put-if-absent of its file, against exactly the state before it: that is what
 delta-rs does too, but it lists the log and rebases by itself, where a fence needs a new look
-(docs/adr/0011). Checkpoints and their cleaning up are left to delta-rs.
+(docs/adr/0011). delta-rs writes the checkpoints; `delta_cleanup` frees old versions.
+
+Versions are freed from the oldest on, and only where a checkpoint lies above them. So two things
+tell that names above a version have been freed: its own file is gone, or there is a checkpoint
+above the end that the names seem to have. Neither is ever taken for the end, and a version that was
+put into a freed name is *void*: nobody reads it, its maker is not told of success, and the file
+stays until it is as old as others that are freed. This package frees no name within an hour
+(`spark_log.storage.known_names`); other programs that clean up by a wrong clock may do so at once,
+which the same two things show.
 
 A crash during `append` leaves a version that is there or is not.
 """
@@ -16,11 +24,12 @@ A crash during `append` leaves a version that is there or is not.
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,14 +45,11 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.record.arrays import text_scalar
-from spark_log.storage import Store
+from spark_log.storage import Store, is_known, valid_ms_of
+from spark_log.suppressed import IN_PROCESS
 
 _READER_VERSION, _WRITER_VERSION = 1, 2
 _MAX_TRIES = 5
-_MAX_AGE_MS = 30 * 60_000.0
-"""So long after the log's end was seen, a name behind it may have been used, cleaned up and freed:
-only versions older than ``delta.logRetentionDuration`` are, which is an hour at the least."""
-
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINT_COLUMNS = {
@@ -130,23 +136,60 @@ class TableState:
         return found | self.recent
 
 
+@dataclass(slots=True)
+class Listed:
+    """What a listing showed of a log.
+
+    Attributes:
+        versions: by number, when each appeared, in microseconds since the epoch, by the storage.
+        checkpoints: likewise.
+    """
+
+    versions: dict[int, int] = field(default_factory=dict)
+    checkpoints: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int:
+        """The newest version that is there, or that a checkpoint tells of; -1 for none."""
+        return max(*self.versions, *self.checkpoints, -1, -1)
+
+
 class DeltaLog:
     """Reads and changes one table's log. For one thread at a time.
 
     Attributes:
         state: as of the last `refresh`; version -1 where there is no table.
+        modified_us: the newest last-modified of a version that the storage has shown: a lower bound
+            of its present time, which costs no request; 0 without one.
     """
 
+    free_delay_ms: ClassVar[float] = 3_600_000.0
+    """For so long versions, and data files that no version names, are kept at the least."""
+
+    sure_ms: ClassVar[float] = 500.0
+    """From a listing before a put to the put's answer: in less time nobody makes versions and a
+    checkpoint above them, and frees them, by however wrong a clock. Else one lists again."""
+
     def __init__(self, store: Store, directory: str, clock: Clock) -> None:
-        """Touches nothing. Args: directory: the table's, relative to the store's root."""
+        """Touch nothing.
+
+        Args:
+            store: where the table lies.
+            directory: the table's, relative to the store's root.
+            clock: dates versions for people, and measures how long a look counts.
+        """
         self.directory = directory
+        self.log_directory = f"{directory}/_delta_log"
         self.state = TableState()
+        self.modified_us = 0
         self._store = store
         self._clock = clock
         self._observed_ms: float | None = None
 
     def refresh(self) -> list[Version] | None:
-        """Bring `state` up to the newest version: where nothing is new, one look for a name.
+        """Bring `state` up to the newest version: where nothing is new, one look.
+
+        That is a look for a name where files are local, and a short listing elsewhere.
 
         Returns:
             What came, in order; None where the state was read anew, and nobody can tell.
@@ -154,22 +197,30 @@ class DeltaLog:
         Raises:
             StorageError: the log cannot be read, or is damaged.
         """
-        now_ms = self._clock.monotonic_ms()
-        if self._observed_ms is None or now_ms - self._observed_ms > _MAX_AGE_MS:
-            self._observed_ms = None
-            self.state = self._opened()
-            self._observed_ms = now_ms
-            return None
-        versions: list[Version] = []
-        if self.state.version < 0:
-            self.state = self._opened()
-            self._observed_ms = now_ms
-            return versions if self.state.version < 0 else None
-        while (version := self._read(self.state.version + 1)) is not None:
-            versions.append(version)
-            now_ms = self._clock.monotonic_ms()
-        self._observed_ms = now_ms
-        return versions
+        observed_ms = self._clock.monotonic_ms()
+        if self.state.version >= 0 and self._is_known():
+            self._observed_ms = None  # whoever fails on the way reads all anew the next time
+            versions = self._read_on()
+            if versions is not None:
+                self._observed_ms = observed_ms
+                return versions
+            observed_ms = self._clock.monotonic_ms()
+        self._observed_ms = None
+        before, found = self.state.version, self._opened()
+        if found.version < before:
+            raise self._damaged(
+                f"its last version is {found.version}, and this process has read {before}: "
+                f"files were removed, and with them commits"
+            )
+        self.state = found
+        self._observed_ms = observed_ms
+        return None if before >= 0 or self.state.version >= 0 else []
+
+    def _is_known(self) -> bool:
+        """Whether what was known of the log's names still counts."""
+        return self._observed_ms is not None and is_known(
+            self._clock, self._observed_ms, valid_ms_of(self.free_delay_ms)
+        )
 
     def append(
         self,
@@ -191,7 +242,7 @@ class DeltaLog:
         """
         number = self.state.version + 1
         info = {
-            "timestamp": self._clock.time_us() // 1000,
+            "timestamp": self._clock.time_us() // 1000,  # wall clock: Delta's history, for people
             "operation": operation,
             "operationParameters": dict(details or {}),
             "engineInfo": "spark-log",
@@ -200,18 +251,52 @@ class DeltaLog:
         lines = [{"commitInfo": info}, *actions]
         body = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
         assert self._observed_ms is not None
-        observed_ms = self._observed_ms
         self._put(self._path(number), body, number)
-        if self._clock.monotonic_ms() - observed_ms > _MAX_AGE_MS:
-            self._observed_ms = None
-            raise UnknownOutcomeError(
-                f"{self.directory}: version {number} was made so long after the log was read that "
-                f"the name may have been free for another reason",
-                path=self._path(number),
-            )
+        if not self._is_behind_known(number):
+            self._observed_ms = None  # whatever is found out, what is known does not count any more
+            self._check_live(number)
         version = self._parsed(number, body)
         self._apply(version)
         return version
+
+    def listed(self, first: int = 0) -> Listed:
+        """Return what is listed of the log from a version on.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        listed = Listed()
+        start_after = f"{first:020}" if first > 0 else None
+        for file in self._store.list(self.log_directory, start_after):
+            if found := _VERSION_NAME.fullmatch(file.name):
+                listed.versions[int(found[1])] = file.modified_us
+                self._note_time(file.modified_us)
+            elif found := _CHECKPOINT_NAME.fullmatch(file.name):
+                listed.checkpoints[int(found[1])] = file.modified_us
+        return listed
+
+    def checkpoint_before(self, listed: Listed, last: int) -> int | None:
+        """Return the newest checkpoint up to a version that can be read; None without one.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        found = self._newest_checkpoint(listed, last)
+        return None if found is None else found.version
+
+    def state_at(self, version: int, listed: Listed) -> TableState | None:
+        """Return the table after an older version; None where that is not kept any more.
+
+        Raises:
+            StorageError: the log cannot be read, or is damaged.
+        """
+        before = self.state
+        try:
+            self.state = self._newest_checkpoint(listed, version) or TableState()
+            self._read_up_to(version)
+            return self.state if self.state.version == version else None
+        finally:
+            self.state = before
 
     def _put(self, path: str, body: bytes, number: int) -> None:
         unknown: UnknownOutcomeError | None = None
@@ -219,7 +304,7 @@ class DeltaLog:
             try:
                 self._store.put_if_absent(path, body)
             except AlreadyExistsError:
-                if unknown is not None and self._store.open_buffer(path).to_pybytes() == body:
+                if unknown is not None and self._is_there(path, body, unknown):
                     return  # ours: the put whose answer was lost
                 raise LogEndOffsetMismatchError(
                     f"{self.directory}: version {number} was made by another process first",
@@ -238,6 +323,105 @@ class DeltaLog:
                 return
         assert unknown is not None
         raise unknown
+
+    def _is_there(self, path: str, body: bytes, unknown: UnknownOutcomeError) -> bool:
+        """Return whether a version holds these bytes; durable then."""
+        try:
+            if self._store.open_buffer(path).to_pybytes() != body:
+                return False
+            self._store.sync(path)
+        except StorageError:
+            raise unknown from None
+        return True
+
+    # --- names that were freed -------------------------------------------------------------------
+
+    def _read_on(self) -> list[Version] | None:
+        """Read the versions behind `state`; None where names behind it have been freed."""
+        known = self.state.version
+        if self._store.is_mapped:
+            versions = self._read_up_to(None)
+            return versions if self._nothing_freed_since(known) else None
+        listed = self.listed(known)
+        if known not in listed.versions:
+            return None
+        versions = self._read_up_to(listed.newest)
+        # A listing may leave out what comes during it: then it is there now.
+        return versions if self.state.version >= listed.newest else None
+
+    def _read_up_to(self, last: int | None) -> list[Version]:
+        """Read the versions behind `state`, in order, until one is not there or it is the last."""
+        versions = []
+        while last is None or self.state.version < last:
+            version = self._read(self.state.version + 1)
+            if version is None:
+                break
+            versions.append(version)
+        return versions
+
+    def _nothing_freed_since(self, known: int) -> bool:
+        """Whether no name above a version was freed by now; only for where a look costs little.
+
+        Whoever frees names has made a checkpoint above them, says so in ``_last_checkpoint``, and
+        begins with the oldest name.
+        """
+        if self.last_checkpoint() > self.state.version:
+            return False
+        try:
+            if known >= 0:
+                self._note_time(self._store.head(self._path(known)).modified_us)
+        except NotFoundError:
+            return False
+        return True
+
+    def _is_behind_known(self, number: int) -> bool:
+        """Whether the name of a version that was just put certainly was free because it was new."""
+        if not self._is_known():
+            return False
+        assert self._observed_ms is not None
+        if not self._store.is_mapped:
+            return self._clock.monotonic_ms() - self._observed_ms < self.sure_ms
+        try:
+            if number > 0:
+                self._store.head(self._path(number - 1))
+            return self.last_checkpoint() <= number
+        except StorageError:
+            return False
+
+    def _check_live(self, number: int) -> None:
+        """Find out by a listing whether a version that was just put is one that others read.
+
+        Raises:
+            LogEndOffsetMismatchError: it is void: the name had been used, and freed.
+            UnknownOutcomeError: that cannot be told any more.
+        """
+        try:
+            listed = self.listed(max(number - 1, 0))
+        except StorageError as error:
+            raise self._unknown(number, f"and the log cannot be listed: {error}") from error
+        ours = listed.versions.get(number)
+        above = [time for version, time in listed.checkpoints.items() if version >= number]
+        is_adjacent = number == 0 or number - 1 in listed.versions.keys() | listed.checkpoints
+        if ours is not None and is_adjacent and not above:
+            return
+        if ours is not None and any(time < ours for time in above):
+            raise LogEndOffsetMismatchError(
+                f"{self.directory}: other versions {number} and above have been made and freed "
+                f"since the log was read; nothing was changed",
+                expected=number,
+                actual=max(listed.checkpoints),
+            )
+        raise self._unknown(number, "and what came of it has been cleaned up")
+
+    def _unknown(self, number: int, why: str) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"{self.directory}: version {number} was made so long after the log was read that the "
+            f"name may have been free for another reason, {why}; read the log again",
+            path=self._path(number),
+        )
+
+    def _note_time(self, modified_us: int) -> None:
+        self.modified_us = max(self.modified_us, modified_us)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -288,42 +472,41 @@ class DeltaLog:
         self.state.version = version.number
 
     def _opened(self) -> TableState:
-        """Read the newest state: the last checkpoint and what follows it."""
+        """Read the newest state: the newest checkpoint and what follows it."""
         before = self.state
         try:
             return self._opened_from(self.last_checkpoint())
         finally:
             self.state = before
 
-    def _opened_from(self, checkpoint: int) -> TableState:
-        tried: set[int] = set()
+    def _opened_from(self, first: int) -> TableState:
+        gap: tuple[int, int] | None = None
         while True:
-            found_state = self._checkpointed(checkpoint) if checkpoint >= 0 else None
-            self.state = found_state or TableState()
-            tried.add(checkpoint)
-            while self._read(self.state.version + 1) is not None:
-                pass
-            # What is listed behind the end: a late `_last_checkpoint` was too old, or it is a gap.
+            # The listing first: a version below the newest checkpoint may be void.
+            listed = self.listed(max(first, 0))
+            opened = self._newest_checkpoint(listed)
+            if opened is None and first > 0:
+                first = 0  # what `_last_checkpoint` names is not there, or cannot be read
+                continue
+            self.state = opened or TableState()
+            self._read_up_to(None)
             end = self.state.version
-            behind = [
-                file.name
-                for file in self._store.list(
-                    f"{self.directory}/_delta_log", None if end < 0 else f"{end:020}.json"
-                )
-            ]
-            newer = {int(found[1]) for found in map(_CHECKPOINT_NAME.fullmatch, behind) if found}
-            if max(newer - tried, default=-1) > end:
-                checkpoint = max(newer - tried)
-                continue
-            versions = [int(found[1]) for found in map(_VERSION_NAME.fullmatch, behind) if found]
-            # One that came to be just now is no gap.
-            if max(versions, default=-1) > end and self._read(end + 1) is None:
-                raise self._damaged(f"version {end + 1} is missing, and there is {max(versions)}")
-            if max(versions, default=-1) > self.state.version:
-                continue
-            if self.state.version >= 0 and not self.state.table_id:
-                raise self._damaged("no version says what the table is")
-            return self.state
+            if end >= listed.newest:
+                if end >= 0 and not self.state.table_id:
+                    raise self._damaged("no version says what the table is")
+                return self.state
+            # One that was freed meanwhile is no gap: the next listing shows what lies above it.
+            if gap == (end, listed.newest):
+                raise self._damaged(f"version {end + 1} is missing, and there is {listed.newest}")
+            gap = (end, listed.newest)
+
+    def _newest_checkpoint(self, listed: Listed, last: float = math.inf) -> TableState | None:
+        """Return the state of the newest checkpoint, up to a version, that can be read."""
+        for version in sorted(listed.checkpoints, reverse=True):
+            found = self._checkpointed(version) if version <= last else None
+            if found is not None:
+                return found
+        return None
 
     def last_checkpoint(self) -> int:
         """Return the version of the newest checkpoint that is known; -1 for none."""
@@ -340,17 +523,23 @@ class DeltaLog:
         """Return the state that a checkpoint holds; None where it cannot be read: it is derived."""
         path = f"{self.directory}/_delta_log/{version:020}.checkpoint.parquet"
         try:
-            data = pq.ParquetFile(pa.BufferReader(self._store.open_buffer(path)))
-            present = set(_leaves(data.schema_arrow))
-            wanted = [
-                f"{action}.{name}"
-                for action, names in _CHECKPOINT_COLUMNS.items()
-                for name in names
-                if f"{action}.{name}" in present
-            ]
-            table = data.read(columns=wanted)
-        except (NotFoundError, pa.ArrowException, OSError):
+            return self._parsed_checkpoint(version, self._store.open_buffer(path))
+        except NotFoundError:
             return None
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            IN_PROCESS.add("checkpoint", self.directory, error)
+            return None
+
+    def _parsed_checkpoint(self, version: int, buffer: pa.Buffer) -> TableState:
+        data = pq.ParquetFile(pa.BufferReader(buffer))
+        present = set(_leaves(data.schema_arrow))
+        wanted = [
+            f"{action}.{name}"
+            for action, names in _CHECKPOINT_COLUMNS.items()
+            for name in names
+            if f"{action}.{name}" in present
+        ]
+        table = data.read(columns=wanted)
         state = TableState(version)
         for action in _actions(table, "metaData"):
             self._take_metadata(state, action)
@@ -362,6 +551,7 @@ class DeltaLog:
         transactions = table.column("txn").combine_chunks() if "txn" in table.column_names else None
         if transactions is not None:
             transactions = transactions.filter(transactions.is_valid())
+            transactions.validate(full=True)
             state.older = pa.table(
                 {
                     name: pc.struct_field(transactions, name)

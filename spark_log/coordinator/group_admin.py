@@ -24,6 +24,7 @@ from spark_log.coordinator.offset_rows import (
     CommittedOffset,
     PartitionKey,
     Row,
+    check_metadata,
     check_offset,
 )
 from spark_log.coordinator.offsets_table import OffsetsTable
@@ -38,7 +39,7 @@ from spark_log.errors import (
     nearest,
 )
 from spark_log.log.unread_record import first_unread_us
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _MAX_TRIES = 20
@@ -122,8 +123,16 @@ class GroupAdmin:
             if (topic := image.find(named.topic)) and named.partition in topic.partitions
         )
 
-        def look(named: TopicPartition) -> PartitionLag:
-            log = self._cluster.partition_log(image.topic(named.topic), named.partition)
+        def look(named: TopicPartition) -> PartitionLag | None:
+            topic = image.topic(named.topic)
+            try:
+                with self._cluster.telling_deletion(topic):
+                    return lag_in(topic, named)
+            except UnknownTopicOrPartitionError:
+                return None  # deleted since
+
+        def lag_in(topic: TopicImage, named: TopicPartition) -> PartitionLag:
+            log = self._cluster.partition_log(topic, named.partition)
             end = log.observe().log_end_offset
             found = committed.get(named)
             lag_ms: int | None = None
@@ -131,6 +140,7 @@ class GroupAdmin:
                 since_us = first_unread_us(log, found.offset) if found.offset < end else None
                 lag_ms = 0 if found.offset >= end else None
                 if since_us is not None:
+                    # wall clock: a figure for people
                     lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000
             return PartitionLag(
                 named,
@@ -143,7 +153,7 @@ class GroupAdmin:
                 owners.get(named),
             )
 
-        return self._of_each(look, partitions)
+        return [each for each in self._of_each(look, partitions) if each is not None]
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -161,8 +171,9 @@ class GroupAdmin:
                     topic=topic,
                 )
             check_offset(TopicPartition(topic, partition), position.offset)
+            check_metadata(TopicPartition(topic, partition), position)
             key = PartitionKey(topic, image.topic(topic).topic_id, partition)
-            rows.append(Row(key, position.offset, position.metadata, position.leader_epoch))
+            rows.append(Row(key, position.offset, position.metadata or "", position.leader_epoch))
         if rows:
             self._change(group_id, lambda view: _check_empty(view, "altered"), lambda _: rows)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from spark_log.config import GroupConfig
+from spark_log.config import ClusterConfig
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
 from spark_log.coordinator.group import Group, GroupTopic, Member
 from spark_log.coordinator.group_records import GroupRecord
@@ -28,7 +28,7 @@ Topics = Mapping[str, GroupTopic]
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
-def join(group: Group, member: Member, topics: Topics, config: GroupConfig) -> GroupRecord | None:
+def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) -> GroupRecord | None:
     """Let a member in, or change what a member subscribes to.
 
     A static member takes the place of the one with its instance id, with all that this one has: the
@@ -237,7 +237,7 @@ def _check_assignors(members: Iterable[Member], member: Member) -> None:
         )
 
 
-def _check_session_timeout(member: Member, config: GroupConfig) -> None:
+def _check_session_timeout(member: Member, config: ClusterConfig) -> None:
     least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not least <= member.session_timeout_ms <= most:
         raise InvalidSessionTimeoutError(

@@ -3,6 +3,7 @@
 There is no coordinator process. Whoever finds something that has to change decides it, and one
 conditional append to the group's log makes it so (`GroupLog`). The first three members are the
 *watchers*: they look after everybody's heartbeats and after topics; all others look after these.
+For each watcher that is silent two more members watch.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from spark_log.errors import (
 )
 from spark_log.metadata.image import MetadataImage
 from spark_log.storage import Store
+from spark_log.suppressed import SuppressedErrors
 from spark_log.types import TopicPartition, random_id
 
 WATCHERS = 3
 """Members that watch all others: so a group of a thousand reads thousands of heartbeats, not a
-million. When all of them die at once, it takes the others up to two timeouts to see who else did.
-"""
+million. Where all of them are silent for a quarter of their timeout, three times as many watch, and
+so on. So a living member behind a hundred dead ones (of a process that is started again and again)
+has expired all of them after about two timeouts, not after one timeout for each three."""
 
 _LOOKS_PER_HEARTBEAT = 12
 _MAX_LOOK_INTERVAL_MS = 250.0
@@ -57,6 +60,10 @@ class GroupCluster(Protocol):
     @property
     def clock(self) -> Clock:
         """The time."""
+
+    @property
+    def suppressed(self) -> SuppressedErrors:
+        """Counts what fails and is done without."""
 
     def image(self) -> MetadataImage:
         """Return the metadata as it is now."""
@@ -128,7 +135,7 @@ class GroupCoordinator:
         self._clock = cluster.clock
         self._new_id = new_id
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
-        self._heartbeats = Heartbeats(cluster.store, group_id)
+        self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
         self._watch = HeartbeatWatch(self._heartbeats, self._clock)
         self._look_interval_ms = (
             min(heartbeat_interval_ms / _LOOKS_PER_HEARTBEAT, _MAX_LOOK_INTERVAL_MS)
@@ -211,7 +218,7 @@ class GroupCoordinator:
                 self._check_present(group)
             topics = self._read_topics()
             assert self._image is not None
-            return group_changes.join(group, member, topics, self._image.group_config())
+            return group_changes.join(group, member, topics, self._image.cluster_config())
 
         try:
             self._log.commit(decide)
@@ -314,7 +321,7 @@ class GroupCoordinator:
         member = self._member
         if member is None:
             return
-        first = list(self._log.group.members)[:WATCHERS]
+        first = self._watchers()
         watched = self._log.group.members if member.member_id in first else first
         dead = self._watch.dead(
             {
@@ -331,6 +338,16 @@ class GroupCoordinator:
             self._heartbeats.forget(dead)
         if member.member_id in first:
             self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
+
+    def _watchers(self) -> list[str]:
+        """Return the first members: three, and two more for each of them that is silent."""
+        members = list(self._log.group.members)
+        count = WATCHERS
+        while True:
+            silent = sum(name in self._watch.silent for name in members[:count])
+            if WATCHERS + 2 * silent <= count:
+                return members[:count]
+            count = WATCHERS + 2 * silent
 
     def remove(self, member_ids: Collection[str]) -> None:
         """Let members go, whoever they are; harmless for who is none.
@@ -410,6 +427,7 @@ class GroupCoordinator:
         image = self._cluster.image()
         if image is not self._image:
             self._image = image
+            self._log.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
             self._topics = {
                 topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
                 for topic in image.topics()

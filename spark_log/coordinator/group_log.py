@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config import TopicConfig
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
 from spark_log.coordinator.group import Group
 from spark_log.coordinator.group_names import file_name
 from spark_log.coordinator.group_records import GroupRecord, from_json
 from spark_log.errors import (
+    ClockSkewError,
     LogEndOffsetMismatchError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
@@ -32,9 +34,16 @@ from spark_log.log import PartitionLog
 from spark_log.log.file_names import StartMarker, parse_snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.spent_segments import spent_segments
+from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.record.arrays import binary_array, timestamp_array
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
-from spark_log.storage import Store
+from spark_log.storage import (
+    FileInfo,
+    Store,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
 
 GROUPS_DIRECTORY = "__consumer_groups"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -53,6 +62,7 @@ class GroupLog:
 
     Attributes:
         group: the state after the last replay.
+        max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
     """
 
     log_class: ClassVar[type[PartitionLog]] = PartitionLog
@@ -81,9 +91,12 @@ class GroupLog:
             partition=0,
             config=config or TopicConfig(merge_tail_segments=0),  # its start moves on instead
             clock=clock,
+            has_witness=True,
         )
+        self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self._offset: int | None = None
         self._gaps = 0
+        self._is_skew_told = False
 
     def replay(self) -> int:
         """Bring `group` up to the log's present end: where nothing is new, one look for a name.
@@ -96,6 +109,7 @@ class GroupLog:
 
         Raises:
             CorruptRecordError: the log is damaged.
+            LogTruncatedError: files of it were removed.
             StorageError: it cannot be read.
         """
         return len(self._read_on())
@@ -104,8 +118,9 @@ class GroupLog:
         """Do what `replay` does, and return the records that were read, as they are stored."""
         found: list[bytes] = []
         while True:
-            offset = self._newest_offset() if self._offset is None else self._offset
+            offset = self._offset or 0
             try:
+                offset = self._newest_offset() if self._offset is None else self._offset
                 batches, self._offset = self._log.fetch_from(offset)
             except OffsetOutOfRangeError as error:
                 if offset > error.log_end_offset:
@@ -117,6 +132,16 @@ class GroupLog:
                 self._offset = None
                 self._gaps += 1
                 continue
+            except LogTruncatedError as error:
+                if self._log.files.store.is_gone(META_PROPERTIES):  # it is not mounted, say
+                    raise StorageError(error.message, path=self.directory) from error
+                raise LogTruncatedError(
+                    f"{error.message}; or begin anew above what the group has committed: "
+                    f"spark-log groups repair --execute",
+                    path=self.directory,
+                    log_end_offset=error.log_end_offset,
+                    witnessed_offset=error.witnessed_offset,
+                ) from error
             if not batches:
                 return found
             for batch in batches:
@@ -189,6 +214,7 @@ class GroupLog:
                 binary_array([record.group_id.encode("utf-8", "surrogatepass")]),
                 binary_array([record.to_json()]),
                 pa.nulls(1, HEADERS_TYPE),
+                # wall clock: shown to people; nothing is decided by it
                 timestamp_array(np.array([self._clock.time_us()])),
             ],
             schema=RECORD_SCHEMA,
@@ -205,19 +231,28 @@ class GroupLog:
         if self.group.generation % self.trim_every == 0:
             try:
                 self.trim()
+                self._is_skew_told = False
+            except ClockSkewError as error:
+                if not self._is_skew_told:
+                    _log.warning("%s: not trimmed by this process: %s", self.directory, error)
+                self._is_skew_told = True
             except SparkLogError as error:
                 _log.warning("%s: not trimmed, the next one may: %s", self.directory, error)
 
     def trim(self) -> None:
         """Let the log begin at its newest record, and free what has been needless for long enough.
 
+        For how long is told by the storage's time: the newest file, a change or the start's marker,
+        was made just before.
+
         Raises:
+            ClockSkewError: this process's clock is too far from it: nothing was freed.
             StorageError: some of it was not done; harmless.
         """
         move_log_start(self._log, self._newest_offset())
         store = self._log.files.store
         files = list(store.list(self.directory))
-        before_us = self._clock.time_us() - self._log.config.file_delete_delay_ms * 1000
+        before_us = self._storage_time_us(files) - self._log.config.file_delete_delay_ms * 1000
         present = {file.name for file in files}
         names: list[str] = []
         for segment in spent_segments(files, before_us):
@@ -231,6 +266,20 @@ class GroupLog:
         for name in names:
             if name in present:
                 store.delete(f"{self.directory}/{name}")
+
+    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
+        """Return the storage's time, of which a listing shows the newest file.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it.
+        """
+        now_us = newest_modified_us(files)
+        try:
+            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
+        except ClockSkewError:  # or this process stood still since the change
+            now_us = storage_time_us(self._log.files.store, self.directory)
+            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
+        return now_us
 
 
 def group_directory(group_id: str) -> str:

@@ -113,10 +113,10 @@ class GroupMember:
                 ``max.poll.interval.ms``: what it had is lost. Join again.
             FencedInstanceIdError: another process has taken its place.
         """
-        with self._lock:
-            self._polled_ms = self._clock.monotonic_ms()
-            self._told = self._seen()
-            return self._told
+        # Without the lock, which is held while the storage is waited for.
+        self._polled_ms = self._clock.monotonic_ms()
+        self._told = told = self._seen()
+        return told
 
     @property
     def heartbeats(self) -> HeartbeatCounts:
@@ -125,8 +125,7 @@ class GroupMember:
 
     def is_changed(self) -> bool:
         """Return whether `poll` has something to tell that it did not tell before."""
-        with self._lock:
-            return self._failure is not None or self._status != self._told
+        return self._failure is not None or self._status != self._told
 
     def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
         """Give up what is revoked; see `GroupCoordinator.release`."""
@@ -142,8 +141,8 @@ class GroupMember:
             leaves: whether a dynamic member's partitions go to the others at once. A static one
                 keeps them for ``session.timeout.ms`` (KIP-345).
         """
+        is_first, self._is_closed = not self._is_closed, True
         with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
             if is_first and leaves and self._failure is None and self._status is not None:
                 try:
                     self._coordinator.leave(is_final=False)
@@ -228,15 +227,15 @@ class GroupMember:
         return self._coordinator.next_duty_ms()
 
     def _seen(self) -> GroupStatus:
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            if self._status is None:
-                raise UnknownMemberIdError(
-                    f"this consumer is not in group {self.group_id!r}; join it",
-                    group_id=self.group_id,
-                )
-            return self._status
+        failure, status = self._failure, self._status
+        if failure is not None:
+            raise failure
+        if status is None:
+            raise UnknownMemberIdError(
+                f"this consumer is not in group {self.group_id!r}; join it",
+                group_id=self.group_id,
+            )
+        return status
 
     def _refresh(self) -> GroupStatus:
         with self._lock:

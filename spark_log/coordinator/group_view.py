@@ -22,7 +22,7 @@ class GroupView:
 
     Attributes:
         group: generation 0 where it never had a member.
-        changed_us: when the record was written, by its writer's clock; 0 without one.
+        changed_us: when the record appeared, by the storage's clock; 0 without one.
     """
 
     group: Group
@@ -70,6 +70,6 @@ def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> G
             raise CorruptRecordError(
                 f"{directory}: the log of group {group_id!r} holds a record of {record.group_id!r}"
             )
-        changed_us = int(records.column("timestamp")[-1].value)
+        changed_us = live.segments[-1].file.modified_us
         return GroupView(Group(record.group_id).replay(record), changed_us)
     raise StorageError(f"{directory}: the group changes so fast that it cannot be read")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from spark_log.clock import Clock
@@ -18,6 +17,7 @@ from spark_log.coordinator.group_log import group_directory
 from spark_log.coordinator.group_names import file_name
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import Store
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _LOOKS_PER_TIMEOUT = 4
 """Between two looks no more than a quarter of the timeout counts: who was stopped for longer, or
@@ -27,10 +27,19 @@ slept with the whole machine, did not see the others stand still."""
 class Heartbeats:
     """The files with the members' counters."""
 
-    def __init__(self, store: Store, group_id: str) -> None:
-        """Args: store: of the cluster root; group_id: the group's."""
+    def __init__(
+        self, store: Store, group_id: str, suppressed: SuppressedErrors = IN_PROCESS
+    ) -> None:
+        """Touches nothing yet.
+
+        Args:
+            store: of the cluster root.
+            group_id: the group's.
+            suppressed: counts what fails and is done without.
+        """
         self._store = store
-        self._directory = f"{group_directory(group_id)}/members"
+        self.suppressed = suppressed
+        self.directory = f"{group_directory(group_id)}/members"
 
     def beat(self, member_id: str, count: int) -> None:
         """Write a member's counter.
@@ -39,7 +48,7 @@ class Heartbeats:
             StorageError: it may not have been written.
         """
         document = {"memberId": member_id, "beat": count}
-        self._store.put(self._path(member_id), json.dumps(document).encode())
+        self._store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
 
     def counter(self, member_id: str) -> int:
         """Return a member's counter: 0 where there is none, or it cannot be understood.
@@ -59,11 +68,11 @@ class Heartbeats:
     def forget(self, member_ids: Iterable[str]) -> None:
         """Delete what members that are gone have left; what fails is left lying."""
         for member_id in member_ids:
-            with suppress(StorageError):
+            with self.suppressed.suppress("heartbeat deletion", self.directory, StorageError):
                 self._store.delete(self._path(member_id))
 
     def _path(self, member_id: str) -> str:
-        return f"{self._directory}/{file_name(member_id)}"
+        return f"{self.directory}/{file_name(member_id)}"
 
 
 @dataclass(slots=True)
@@ -91,13 +100,19 @@ class _Seen:
 
 
 class HeartbeatWatch:
-    """For how long the counters of others have stood still, as one observer saw it."""
+    """For how long the counters of others have stood still, as one observer saw it.
+
+    Attributes:
+        silent: members whose counter stood still for a quarter of their timeout or longer, at the
+            last look.
+    """
 
     def __init__(self, heartbeats: Heartbeats, clock: Clock) -> None:
         """Args: heartbeats: of the group; clock: whose monotonic side measures."""
         self._heartbeats = heartbeats
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
+        self.silent: frozenset[str] = frozenset()
 
     def dead(self, timeouts_ms: Mapping[str, int]) -> set[str]:
         """Look at the counters, and return whose has stood still for its timeout.
@@ -109,13 +124,15 @@ class HeartbeatWatch:
         """
         for member_id in self._seen.keys() - timeouts_ms.keys():
             del self._seen[member_id]
-        dead = set()
+        dead, silent = set(), set()
         for member_id, timeout_ms in timeouts_ms.items():
             # From the end of one look to the beginning of the next: what it saw held in between.
             began_ms = self._clock.monotonic_ms()
             try:
                 counter = self._heartbeats.counter(member_id)
-            except StorageError:
+            except StorageError as error:
+                beats = self._heartbeats
+                beats.suppressed.add("heartbeat reading", beats.directory, error)
                 self._seen.pop(member_id, None)
                 continue
             ended_ms = self._clock.monotonic_ms()
@@ -126,6 +143,9 @@ class HeartbeatWatch:
             most_ms = timeout_ms / _LOOKS_PER_TIMEOUT
             seen.stood_ms += min(max(0.0, began_ms - seen.looked_ms), most_ms)
             seen.looked_ms = ended_ms
+            if seen.stood_ms >= most_ms:
+                silent.add(member_id)
             if seen.stood_ms >= timeout_ms:
                 dead.add(member_id)
+        self.silent = frozenset(silent)
         return dead

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
 from spark_log.clock import SYSTEM_CLOCK
+from spark_log.coordinator.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.delta_files import DataFile
 from spark_log.coordinator.delta_log import Transaction
 from spark_log.coordinator.offset_rows import GroupPositions, Row, to_table
@@ -32,6 +33,8 @@ from spark_log.errors import (
     StorageTimeoutError,
     StorageUnavailableError,
 )
+from spark_log.storage import is_known, valid_ms_of
+from spark_log.suppressed import IN_PROCESS
 
 MAINTENANCE_EVERY = 32
 """Versions after which whoever made the last of them looks for what there is to tidy up."""
@@ -73,6 +76,15 @@ class Request:
             self.is_done, self.error = True, error
 
 
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A file that a version may come to name: its rows, and when it was begun (monotonic)."""
+
+    rows: list[Stamped]
+    file: DataFile
+    staged_ms: float
+
+
 class OffsetCommits:
     """The queue of one process. Safe to use from any thread."""
 
@@ -80,7 +92,7 @@ class OffsetCommits:
         """Args: table: what is committed to."""
         self._table = table
         self._waiting: deque[Request] = deque()
-        self._staged: tuple[list[Stamped], DataFile] | None = None
+        self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
 
@@ -115,6 +127,7 @@ class OffsetCommits:
             stop=lambda attempt: _end_late(batch, attempt),
             reraise=True,
         )
+        # wall clock: stamps are data; expiry and compaction ask the storage when they appeared
         self._now_us = self._table.clock.time_us()
         with _ending(batch), self._staging():
             self._take_waiting(batch)
@@ -191,11 +204,17 @@ class OffsetCommits:
 
     def _stage(self, rows: list[Stamped]) -> DataFile:
         """Return a file with these rows: the one that was written for a version that came late."""
-        if self._staged is not None and self._staged[0] != rows:
+        staged, valid_ms = self._staged, valid_ms_of(self._table.log.free_delay_ms)
+        if staged is not None and not (
+            # What no version names is freed some time after it was written.
+            staged.rows == rows and is_known(self._table.clock, staged.staged_ms, valid_ms)
+        ):
             self._discard()
         if self._staged is None:
-            self._staged = rows, self._table.files.write([to_table(rows)])
-        return self._staged[1]
+            staged_ms = self._table.clock.monotonic_ms()
+            file = self._table.files.write([to_table(rows)], prefix=COMMIT_PREFIX)
+            self._staged = _Staged(rows, file, staged_ms)
+        return self._staged.file
 
     @contextmanager
     def _staging(self) -> Iterator[None]:
@@ -208,9 +227,11 @@ class OffsetCommits:
 
     def _discard(self) -> None:
         assert self._staged is not None
-        (_, file), self._staged = self._staged, None
-        with suppress(StorageError):
-            self._table.files.delete(file)
+        staged, self._staged = self._staged, None
+        # No version names it: a later tidying deletes it.
+        table = self._table.log.directory
+        with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
+            self._table.files.delete(staged.file)
 
 
 def _is_allowed(request: Request, fence: Transaction) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spark_log.clock import Clock
 from spark_log.coordinator.admin import Admin
 from spark_log.coordinator.offsets_table import OffsetsTable
 from spark_log.errors import InvalidConfigurationError, NoOffsetForPartitionError
@@ -38,7 +37,6 @@ class OffsetResets:
         self._group_id = group_id
         self._table = OffsetsTable(cluster)
         self._image = cluster.image
-        self._clock: Clock = cluster.clock
 
     def committed(self) -> dict[TopicPartition, int]:
         """Return where the group is."""
@@ -111,7 +109,7 @@ class OffsetResets:
             NoOffsetForPartitionError: it had no position then.
         """
         retention_us = self._table.retention_us()
-        oldest_us = self._clock.time_us() - retention_us
+        oldest_us = self._table.storage_time_us() - retention_us
         if time_us < oldest_us:
             raise InvalidConfigurationError(
                 f"what was committed is kept for {retention_us // _MINUTE_US} minutes "

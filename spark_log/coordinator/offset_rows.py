@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError, check_unicode
 from spark_log.record.arrays import int_array, text_array, timestamp_array
 from spark_log.record.schema import TIMESTAMP_TYPE
-from spark_log.types import TopicPartition
+from spark_log.types import OffsetAndMetadata, TopicPartition
 
 OFFSETS_SCHEMA = pa.schema(
     [
@@ -109,6 +109,23 @@ def check_offset(named: TopicPartition, offset: int) -> None:
             f"{named}: a position of {offset} cannot be committed; the first offset is 0",
             offset=offset,
         )
+
+
+def check_metadata(named: TopicPartition, position: OffsetAndMetadata) -> None:
+    """Check that a position's metadata can be stored; None is allowed, as in kafka-python.
+
+    Raises:
+        InvalidConfigurationError: it is no text, or not Unicode.
+    """
+    metadata: object = position.metadata
+    if metadata is None:
+        return
+    if not isinstance(metadata, str):
+        raise InvalidConfigurationError(
+            f"{named}: the metadata of a position is {metadata!r}; expected a text, or None",
+            key="metadata",
+        )
+    check_unicode(f"{named}: the metadata of a position", metadata)
 
 
 def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:

@@ -11,15 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.coordinator.commit_times import CommitTimes, RowId, row_ids, to_notes
 from spark_log.coordinator.delta_files import DataFile, DataFiles
 from spark_log.coordinator.offset_rows import OFFSETS_SCHEMA, is_followed
+from spark_log.record.arrays import text_array
 
 FILES_PER_TIER = 32
+NO_TIMES: CommitTimes = {}
 
 _RANGE_ROWS = 262_144
 _FILE_RANGES = 4
@@ -52,13 +56,16 @@ def plan(files: Collection[DataFile]) -> Plan | None:
     return None
 
 
-def compact(files: DataFiles, planned: Plan, before_us: int) -> list[DataFile]:
+def compact(
+    files: DataFiles, planned: Plan, before_us: int, times: CommitTimes = NO_TIMES
+) -> list[DataFile]:
     """Write the rows of some files into new ones, of a bounded number of rows in memory.
 
     Args:
         files: of the table.
         planned: which, and whether they are all.
         before_us: what was superseded by then is left out.
+        times: when rows were committed whose stamps are wrong.
 
     Raises:
         StorageError: they cannot be read or written; nothing counts that was written.
@@ -68,14 +75,12 @@ def compact(files: DataFiles, planned: Plan, before_us: int) -> list[DataFile]:
     try:
         for at in range(0, len(bounds) - 1, _FILE_RANGES):
             some = bounds[at : at + _FILE_RANGES + 1]
-            parts = (
-                _needed(rows, before_us, is_full=planned.is_full)
-                for rows in _ranges(files, planned.inputs, some)
-            )
-            filled = (part for part in parts if part.num_rows)
+            noted: dict[RowId, int] = {}
+            filled = _filled(_ranges(files, planned.inputs, some), planned, before_us, times, noted)
             first = next(filled, None)
             if first is not None:
-                written.append(files.write(_chain(first, filled)))
+                parts = _chain(first, filled)
+                written.append(files.write(parts, notes=partial(to_notes, noted)))
     except BaseException:
         for file in written:
             files.delete(file)
@@ -137,6 +142,25 @@ def _needed(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
         forgotten = pc.and_(forgotten, pc.less_equal(stamps, before_us))
         drop = pc.or_(drop, forgotten)
     return rows.filter(pc.invert(drop))
+
+
+def _filled(
+    ranges: Iterator[pa.Table],
+    planned: Plan,
+    before_us: int,
+    times: CommitTimes,
+    noted: dict[RowId, int],
+) -> Iterator[pa.Table]:
+    """Yield what is needed of each range, where that is anything; note what has wrong stamps."""
+    groups = text_array(list({row.group for row in times}))
+    for rows in ranges:
+        part = _needed(rows, before_us, is_full=planned.is_full)
+        if times:
+            latest = part.filter(pc.invert(is_followed(part)))
+            latest = latest.filter(pc.is_in(latest.column("group"), groups))
+            noted.update((row, times[row]) for row in row_ids(latest) if row in times)
+        if part.num_rows:
+            yield part
 
 
 def _chain(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -29,6 +29,7 @@ RETENTION_MINUTES = "offsets.retention.minutes"
 
 TABLE_PROPERTIES = {
     "delta.checkpointInterval": "100",
+    "delta.enableExpiredLogCleanup": "false",
     "delta.deletedFileRetentionDuration": "interval 1 days",
     "delta.logRetentionDuration": "interval 1 days",
     RETENTION_MINUTES: "10080",
@@ -44,7 +45,7 @@ def create_table(log: DeltaLog, clock: Clock) -> None:
     Raises:
         StorageError: it was not made.
     """
-    time_ms = clock.time_us() // 1000
+    time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for people
     with suppress(LogEndOffsetMismatchError):
         log.append(definition(time_ms), "CREATE TABLE")
     log.refresh()

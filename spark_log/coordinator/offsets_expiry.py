@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.coordinator import commit_times
+from spark_log.coordinator.commit_times import CommitTimes, RowId
 from spark_log.coordinator.delta_files import DataFile, DataFiles
 from spark_log.coordinator.group_view import GroupView
 from spark_log.coordinator.offset_rows import CommittedOffset, PartitionKey
@@ -20,6 +22,7 @@ def expired(
     view: GroupView,
     image: MetadataImage,
     before_us: int,
+    times: CommitTimes,
 ) -> list[PartitionKey]:
     """Return which of a group's positions are to be forgotten.
 
@@ -31,16 +34,25 @@ def expired(
         positions: of the group.
         view: of the group's log.
         image: the metadata, no older than the positions.
-        before_us: what is older than that is old.
+        before_us: what is older than that, by the storage's time, is old.
+        times: when positions were committed whose stamps are wrong.
     """
     group = view.group
     empty_since_us = 0 if group.members else view.changed_us
     found = []
     for key, committed in positions.items():
         topic = image.find(key.topic)
+        row = RowId(
+            group.group_id,
+            key.topic_id,
+            key.partition,
+            committed.generation,
+            committed.commit_timestamp_us,
+        )
+        committed_us = times.get(row, committed.commit_timestamp_us + commit_times.TOLERANCE_US)
         if topic is None or topic.topic_id != key.topic_id:
             found.append(key)
-        elif max(committed.commit_timestamp_us, empty_since_us) >= before_us:
+        elif max(committed_us, empty_since_us) >= before_us:
             continue
         elif not group.members or key.topic not in group.topics:
             found.append(key)
@@ -48,17 +60,21 @@ def expired(
 
 
 def candidates(
-    files: DataFiles, present: list[DataFile], image: MetadataImage, before_us: int
+    files: DataFiles,
+    present: list[DataFile],
+    image: MetadataImage,
+    before_us: int,
+    times: CommitTimes,
 ) -> set[str]:
     """Return the groups that may have positions to forget: no others have any.
 
-    Reads four columns of the whole table, a row group at a time.
+    Reads four columns of the whole table, a row group at a time. Args: see `expired`.
 
     Raises:
         StorageError: the table cannot be read, or is damaged.
     """
     topic_ids = pa.array([topic.topic_id for topic in image.topics()], pa.string())
-    found: set[str] = set()
+    found = {row.group for row, time_us in times.items() if time_us < before_us}
     for part in _parts(files, present):
         stamps = pc.cast(part.column("commit_timestamp"), pa.int64())
         is_gone = pc.invert(pc.is_in(part.column("topic_id"), topic_ids))

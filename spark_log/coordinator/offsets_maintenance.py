@@ -1,10 +1,15 @@
 """What keeps the offsets table small and quick to open, done in the background of commits.
 
 Every `MAINTENANCE_EVERY` versions whoever made the last of them compacts small files and, when it
-is time, has delta-rs write a checkpoint and delete what is past the table's retention. Every ten
-minutes somebody forgets expired positions. All of it may fail, or be done twice, without harm.
+is time, has delta-rs write a checkpoint and frees versions that are past the table's retention.
+Every ten minutes somebody forgets expired positions and frees data files. All of it may fail, or be
+done twice, without harm.
 
-On storage: ``__consumer_offsets/_tidied.json`` says when the last two were done (derived).
+What is old is decided by the storage's time, never by this process's clock. A process whose clock
+is further from it than ``max.clock.skew.ms`` frees and forgets nothing: one of the two is wrong.
+
+On storage: ``__consumer_offsets/_tidied.json`` says when the last round was, by the storage's time
+(derived).
 """
 
 from __future__ import annotations
@@ -13,18 +18,23 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from spark_log.clock import SYSTEM_CLOCK
+from spark_log.coordinator.commit_times import CommitTimes, commit_times
+from spark_log.coordinator.delta_cleanup import DeltaCleanup, interval_us
+from spark_log.coordinator.delta_files import DataFile
 from spark_log.coordinator.group_view import view_group
 from spark_log.coordinator.offset_commits import OffsetCommits, Request
 from spark_log.coordinator.offset_rows import TOMBSTONE, GroupPositions, Row
 from spark_log.coordinator.offsets_compaction import Plan, compact, plan
 from spark_log.coordinator.offsets_creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets_expiry import candidates, expired
-from spark_log.coordinator.offsets_store import DIRECTORY, OffsetsStore
+from spark_log.coordinator.offsets_store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.errors import (
+    ClockSkewError,
     IllegalGenerationError,
     LogEndOffsetMismatchError,
     NotFoundError,
@@ -32,6 +42,7 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.metadata.image import MetadataImage
+from spark_log.storage import check_clock_skew, is_known, storage_time_us, valid_ms_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -46,6 +57,10 @@ _TIMEOUT_MS = 60_000
 _MAX_TRIES = 20
 _CHECKPOINT_PAUSE_MS = 5000
 """From one checkpoint of a process to its next: hundreds of versions a second need no more."""
+
+_LOG_RETENTION = "delta.logRetentionDuration"
+_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+_FORGETS_FENCES = "delta.setTransactionRetentionDuration"
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +78,8 @@ class OffsetsMaintenance:
         self._is_running = threading.Lock()
         self._is_wanted = threading.Event()
         self._checkpoint_from_ms = 0.0
+        self._cleanup = DeltaCleanup(table.store, DIRECTORY, table.clock)
+        self._told: set[str] = set()
 
     def start(self) -> None:
         """Run on a thread of its own; where it runs already, once more when it has ended.
@@ -86,22 +103,30 @@ class OffsetsMaintenance:
             is_forced: do all there is, as if it were due.
 
         Raises:
+            ClockSkewError: this process's clock is too far from the storage's: nothing was
+                forgotten or freed.
             StorageError: some of it was not done; harmless.
         """
-        self._compact(is_full=is_forced)
-        self._checkpoint(is_forced=is_forced)
-        now_us = self._table.clock.time_us()
-        tidied_us, compacted_us = self._tidied()
+        try:
+            now_us = self._storage_time_us(is_exact=is_forced)
+        except ClockSkewError:
+            self._compact(0)
+            raise
+        self._told.discard("skew")
+        self._compact(now_us, is_full=is_forced)
+        if self._checkpoint(is_forced=is_forced):
+            self._free_versions(now_us)
+        tidied_us, compacted_us = self._tidied(now_us)
         if not is_forced and 0 <= now_us - tidied_us < _TIDY_EVERY_US:
             return
         is_full_due = not 0 <= now_us - compacted_us < _COMPACT_ALL_EVERY_US
         compacted_us = now_us if is_full_due else compacted_us
         document = {"tidiedUs": now_us, "compactedUs": compacted_us}
-        self._table.store.put(_TIDIED, json.dumps(document).encode())
+        self._table.store.put(_TIDIED, json.dumps(document).encode(), sync=False)
         self._expire(now_us)
         if is_full_due:
-            self._compact(is_full=True)
-        self._vacuum()
+            self._compact(now_us, is_full=True)
+        self._free_data_files(now_us)
 
     def retention_us(self) -> int:
         """Return the table's ``offsets.retention.minutes``, in microseconds."""
@@ -117,6 +142,8 @@ class OffsetsMaintenance:
             while self._is_wanted.is_set():
                 self._is_wanted.clear()
                 self.run()
+        except ClockSkewError as error:
+            self._warn_once("skew", f"{DIRECTORY} is not tidied up by this process: {error}")
         except (SparkLogError, OSError) as error:
             _log.warning("%s was not tidied up, the next commits will: %s", DIRECTORY, error)
         finally:
@@ -124,17 +151,41 @@ class OffsetsMaintenance:
 
     # --- what is done ----------------------------------------------------------------------------
 
-    def _compact(self, *, is_full: bool = False) -> None:
+    def _storage_time_us(self, *, is_exact: bool) -> int:
+        """Return the storage's time: by what the last commit showed, or by a file that is written.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it.
+        """
+        with self._table.lock:
+            self._table.refresh()
+            now_us = self._table.log.modified_us
+        max_skew_ms = self._image().cluster_config().max_clock_skew_ms
+        if not is_exact:
+            with suppress(ClockSkewError):  # the commit may be older than the difference allowed
+                check_clock_skew(self._table.clock, now_us, max_skew_ms)
+                return now_us
+        now_us = storage_time_us(self._table.store, DIRECTORY)
+        check_clock_skew(self._table.clock, now_us, max_skew_ms)
+        return now_us
+
+    def _commit_times(self, files: Sequence[DataFile]) -> CommitTimes:
+        return commit_times(self._table.store, DIRECTORY, self._table.files, files)
+
+    def _compact(self, now_us: int, *, is_full: bool = False) -> None:
         with self._table.lock:
             self._table.refresh()
             files = tuple(self._table.state.files.values())
-            before_us = self._table.clock.time_us() - self.retention_us()
+            before_us = now_us - self.retention_us()
+            time_ms = self._table.log.modified_us // 1000
         planned = Plan(files, True) if is_full and files else plan(files)
         if planned is None:
             return
-        written = compact(self._table.files, planned, before_us)
+        began_ms = self._table.clock.monotonic_ms()
+        valid_ms = valid_ms_of(self._table.log.free_delay_ms)
+        times = self._commit_times(planned.inputs)
+        written = compact(self._table.files, planned, before_us, times)
         rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
-        time_ms = self._table.clock.time_us() // 1000
         actions = [
             each.to_remove(time_ms, is_change=rows[0] != rows[1]) for each in planned.inputs
         ] + [each.to_add(time_ms, is_new=rows[0] != rows[1]) for each in written]
@@ -144,6 +195,8 @@ class OffsetsMaintenance:
                 present = self._table.state.files
                 if any(file.path not in present for file in planned.inputs):
                     break  # another process has compacted them
+                if not is_known(self._table.clock, began_ms, valid_ms):
+                    break  # what no version names for so long is freed
                 try:
                     self._table.log.append(actions, "OPTIMIZE")
                 except LogEndOffsetMismatchError:
@@ -152,24 +205,60 @@ class OffsetsMaintenance:
         for file in written:
             self._table.files.delete(file)
 
-    def _checkpoint(self, *, is_forced: bool = False) -> None:
+    def _checkpoint(self, *, is_forced: bool = False) -> bool:
+        """Write a checkpoint if it is time; whether it was."""
         with self._table.lock:
             state = self._table.state
             interval = state.configuration.get("delta.checkpointInterval", "100")
             behind = state.version - self._table.log.last_checkpoint()
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         is_due = behind >= int(interval) and now_ms >= self._checkpoint_from_ms
-        if state.version > 0 and (is_forced or is_due):
-            self._checkpoint_from_ms = now_ms + _CHECKPOINT_PAUSE_MS
-            with _delta_errors():
-                table = self._delta_table()
-                table.create_checkpoint()
-                table.cleanup_metadata()
+        if state.version <= 0 or not (is_forced or is_due):
+            return False
+        if _FORGETS_FENCES in state.configuration:
+            self._warn_once(
+                _FORGETS_FENCES,
+                f"{DIRECTORY}: no checkpoint is written while {_FORGETS_FENCES} is set: it would "
+                f"forget the fences of groups by a clock; ALTER TABLE ... UNSET TBLPROPERTIES "
+                f"('{_FORGETS_FENCES}')",
+            )
+            return False
+        self._checkpoint_from_ms = now_ms + _CHECKPOINT_PAUSE_MS
+        self._write_checkpoint()
+        return True
 
-    def _vacuum(self) -> None:
+    def _write_checkpoint(self) -> None:
+        with _delta_errors():
+            table = self._delta_table()
+            table.create_checkpoint()
+            version = table.version()
+        # delta-rs syncs nothing, and what the checkpoint replaces is deleted next.
+        log = f"{DIRECTORY}/_delta_log"
+        for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
+            self._table.store.sync(f"{log}/{name}")
+
+    def _free_versions(self, now_us: int) -> None:
+        kept_us = max(self._interval_us(name) for name in (_LOG_RETENTION, _FILE_RETENTION))
+        self._cleanup.free_versions(now_us - kept_us)
+
+    def _free_data_files(self, now_us: int) -> None:
         if self._table.state.version >= 0:
-            with _delta_errors():
-                self._delta_table().vacuum(dry_run=False)
+            self._cleanup.free_data_files(now_us - self._interval_us(_FILE_RETENTION))
+
+    def _interval_us(self, name: str) -> int:
+        text = self._table.state.configuration.get(name, TABLE_PROPERTIES[name])
+        found = interval_us(text)
+        if found is None:
+            default = TABLE_PROPERTIES[name]
+            self._warn_once(name, f"{name} of {DIRECTORY} is {text!r}; taking {default!r}")
+            found = interval_us(default)
+            assert found is not None
+        return found
+
+    def _warn_once(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s", text)
 
     def _delta_table(self) -> DeltaTable:
         from deltalake import DeltaTable  # only here: it takes a while to import
@@ -182,33 +271,40 @@ class OffsetsMaintenance:
             storage_options=self._table.store.delta_options(),
         )
 
-    def _tidied(self) -> tuple[int, int]:
+    def _tidied(self, now_us: int) -> tuple[int, int]:
         try:
             found = json.loads(self._table.store.open_buffer(_TIDIED).to_pybytes())
             return int(found["tidiedUs"]), int(found["compactedUs"])
         except (NotFoundError, ValueError, KeyError, TypeError):
-            return -1, self._table.clock.time_us()
+            return -_TIDY_EVERY_US, now_us
 
     def _expire(self, now_us: int) -> None:
         with self._table.lock:
             self._table.refresh()
             files = list(self._table.state.files.values())
             before_us = now_us - self.retention_us()
-        groups = sorted(candidates(self._table.files, files, self._image(), before_us))
+            changed = self._table.watch_changes()
+        times = self._commit_times(files)
+        groups = sorted(candidates(self._table.files, files, self._image(), before_us, times))
         for at in range(0, len(groups), _REQUESTS_TOGETHER):
             requests = [
-                self._expiry(group, before_us) for group in groups[at : at + _REQUESTS_TOGETHER]
+                self._expiry(group, before_us, times, changed)
+                for group in groups[at : at + _REQUESTS_TOGETHER]
             ]
             self._commits.submit_all(requests)
             for request in requests:  # who has members again is not expired
                 if request.error and not isinstance(request.error, IllegalGenerationError):
                     raise request.error
 
-    def _expiry(self, group: str, before_us: int) -> Request:
+    def _expiry(
+        self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
+    ) -> Request:
         view = view_group(self._table.store, group, self._table.clock)
 
         def decide(positions: GroupPositions) -> list[Row]:
-            found = expired(positions.positions(), view, self._image(), before_us)
+            if group in changed:  # nobody has looked when that was committed: the next round does
+                return []
+            found = expired(positions.positions(), view, self._image(), before_us, times)
             return [Row(key, TOMBSTONE) for key in found]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS

@@ -19,15 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_log.coordinator.commit_times import CommitTimes, commit_times, to_notes
 from spark_log.coordinator.delta_files import DataFile
 from spark_log.coordinator.delta_log import Transaction
 from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group_log import group_directory
 from spark_log.coordinator.group_view import list_group_ids, view_group
 from spark_log.coordinator.offset_rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets_creation import definition, mark
 from spark_log.coordinator.offsets_store import APP_PREFIX, DIRECTORY, OffsetsStore
 from spark_log.errors import NotFoundError, StorageError
+from spark_log.log.witness import Witness
 from spark_log.metadata import Cluster
+from spark_log.suppressed import IN_PROCESS
 
 _LOG = f"{DIRECTORY}/_delta_log"
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
@@ -83,6 +87,7 @@ class OffsetsRepair:
         """Touches nothing. Args: cluster: the opened root."""
         self._cluster = cluster
         self._table = OffsetsStore(cluster.store, cluster.clock)
+        self._times: CommitTimes = {}
 
     def run(self, *, execute: bool = False, with_unnamed: bool = False) -> RepairReport:
         """Look for damage, and repair it.
@@ -130,6 +135,8 @@ class OffsetsRepair:
             if saved is not None:
                 self._write(rows, fences, highest)
             for group, fence in report.lagging_groups.items():
+                # Where all of its log is lost it is begun anew, above whatever was committed.
+                self._table.store.delete(Witness(group_directory(group)).path)
                 GroupCoordinator(self._cluster, group).raise_generation(fence)
             report.is_repaired = saved is not None or bool(report.lagging_groups)
         return report
@@ -174,24 +181,21 @@ class OffsetsRepair:
         unnamed = sorted(present - named.keys())
         parts = [OFFSETS_SCHEMA.empty_table()]
         lost = {file.path for file in report.lost_files}
+        readable: list[DataFile] = []
         for file in named.values():
             # What was compacted away is in other files, unless those are lost.
             if file.path in removed and file.path not in present:
                 continue
             try:
                 parts += self._table.files.parts(file)
+                readable.append(file)
             except StorageError as error:
                 if file.path not in removed and file.path not in lost:
                     report.lost_files.append(_lost(file, error))
-        for path in unnamed:
-            size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes
-            file = DataFile(path, size_bytes, -1, None, None)
-            try:
-                unnamed_parts = list(self._table.files.parts(file))
-            except StorageError:
-                continue
-            report.unnamed_files.append(path)
-            parts += unnamed_parts if with_unnamed else []
+        unnamed_parts = self._unnamed_parts(report, unnamed)
+        parts += unnamed_parts if with_unnamed else []
+        store, files = self._table.store, self._table.files
+        self._times = commit_times(store, DIRECTORY, files, readable)
         rows = pa.concat_tables(parts)
         rows = rows.group_by(OFFSETS_SCHEMA.names, use_threads=False).aggregate([])
         order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
@@ -199,6 +203,20 @@ class OffsetsRepair:
         report.rows = rows.num_rows
         report.groups = sorted(pc.unique(rows.column("group")).to_pylist())
         return rows, fences, highest
+
+    def _unnamed_parts(self, report: RepairReport, paths: list[str]) -> list[pa.Table]:
+        """Return the rows of files that no version names, as far as they can be read."""
+        found: list[pa.Table] = []
+        for path in paths:
+            size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes
+            file = DataFile(path, size_bytes, -1, None, None)
+            try:
+                found += list(self._table.files.parts(file))
+            except StorageError as error:
+                IN_PROCESS.add("repair", DIRECTORY, error)
+            else:
+                report.unnamed_files.append(path)
+        return found
 
     def _check_files(self, report: RepairReport, files: list[DataFile]) -> None:
         for file in files:
@@ -250,6 +268,7 @@ class OffsetsRepair:
     # --- what becomes of it ----------------------------------------------------------------------
 
     def _write(self, rows: pa.Table, fences: dict[str, int], highest: int) -> None:
+        # wall clock: dates of Delta's history, for people
         store, time_us = self._table.store, self._cluster.clock.time_us()
         number = highest + 1
         last_us = rows.group_by("group").aggregate([("commit_timestamp", "max")])
@@ -257,7 +276,8 @@ class OffsetsRepair:
         last = dict(zip(last_us["group"].to_pylist(), stamps, strict=True))
         actions = definition(time_us // 1000)
         if rows.num_rows:
-            actions.append(self._table.files.write([rows]).to_add(time_us // 1000))
+            file = self._table.files.write([rows], notes=lambda: to_notes(self._times))
+            actions.append(file.to_add(time_us // 1000))
         actions += [
             Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()
             for group, fence in sorted(fences.items())

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,22 @@ DIRECTORY = "__consumer_offsets"
 APP_PREFIX = "group:"
 _MAX_KEPT_POSITIONS = 50_000
 _REQUESTS_AT_ONCE = 16
+
+
+class ChangedGroups:
+    """Groups that versions changed since somebody began to watch.
+
+    Attributes:
+        groups: their ids.
+        is_all: nobody can tell which: it may be all of them.
+    """
+
+    def __init__(self) -> None:
+        self.groups: set[str] = set()
+        self.is_all = False
+
+    def __contains__(self, group: str) -> bool:
+        return self.is_all or group in self.groups
 
 
 class OffsetsStore:
@@ -53,6 +70,7 @@ class OffsetsStore:
         self._kept: OrderedDict[str, GroupPositions] = OrderedDict()
         self._kept_positions = 0
         self._is_marked = False
+        self._watchers: WeakSet[ChangedGroups] = WeakSet()
 
     @property
     def state(self) -> TableState:
@@ -71,16 +89,30 @@ class OffsetsStore:
         versions = self.log.refresh()
         if versions is None:
             self._forget()
+        try:
+            for version in versions or ():
+                self._take(version)
+        except BaseException:
+            self._forget()  # what is kept lacks a part of what is new, and nobody tells it again
+            raise
         if self.state.version < 0:
             check_not_lost(self.store, DIRECTORY)
             if not create:
                 return
             create_table(self.log, self.clock)
+            self._forget()  # others may have made it, and committed, since it was not there
         if create and not self._is_marked:
             mark(self.store)
             self._is_marked = True
-        for version in versions or ():
-            self._take(version)
+
+    def watch_changes(self) -> ChangedGroups:
+        """Return what from now on knows the groups that versions change, for as long as it lives.
+
+        It may know some that do not change.
+        """
+        changed = ChangedGroups()
+        self._watchers.add(changed)
+        return changed
 
     def transaction(self, group: str) -> Transaction:
         """Return the group's fence, and when it committed last."""
@@ -131,6 +163,8 @@ class OffsetsStore:
 
     def took(self, rows: Mapping[str, pa.Table]) -> None:
         """Take in a version that this process made. Args: rows: of it, by group, and of others."""
+        for changed in self._watchers:
+            changed.groups.update(rows)
         for group, found in rows.items():
             self._keep(group, found)
 
@@ -138,6 +172,9 @@ class OffsetsStore:
         if version.is_rewrite:
             return
         named = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
+        for changed in self._watchers:
+            changed.groups.update(named)
+            changed.is_all |= not named
         for group in [each for each in self._kept if each in named or not named]:
             for file in version.added:
                 if file.may_hold(group):
@@ -151,5 +188,7 @@ class OffsetsStore:
             self._kept_positions += len(kept.latest) - before
 
     def _forget(self) -> None:
+        for changed in self._watchers:
+            changed.is_all = True
         self._kept.clear()
         self._kept_positions = 0

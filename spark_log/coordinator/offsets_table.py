@@ -30,11 +30,16 @@ from spark_log.coordinator.offset_rows import (
     GroupPositions,
     PartitionKey,
     Row,
+    check_metadata,
     check_offset,
 )
 from spark_log.coordinator.offsets_maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets_store import DIRECTORY, OffsetsStore
-from spark_log.errors import InvalidGroupIdError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    InvalidGroupIdError,
+    UnknownTopicOrPartitionError,
+    check_unicode,
+)
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -87,6 +92,8 @@ class OffsetsTable:
             UnknownTopicOrPartitionError: a topic does not exist, or is another one by now;
                 nothing was committed.
             IllegalGenerationError: a higher generation has begun; nothing was committed.
+            InvalidGroupIdError: the group id is not Unicode text; nothing was committed.
+            InvalidConfigurationError: the metadata of a position is not; nothing was committed.
             CommitFailedError: other commits kept coming first; nothing was committed.
             UnknownOutcomeError: the answer was lost; committing the same again is harmless.
             StorageError: the table cannot be read or written, is damaged, or is gone; nothing was
@@ -236,10 +243,25 @@ class OffsetsTable:
             shared.table.refresh()
             return shared.maintenance.retention_us()
 
+    def storage_time_us(self) -> int:
+        """Return the newest time that the storage has shown for a commit; 0 without one.
+
+        By this time at the latest, superseded positions were forgotten that are.
+
+        Raises:
+            StorageError: see `fetch`.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            return table.log.modified_us
+
     def maintain(self) -> None:
         """Do now, and on this thread, what is done in the background of commits now and then.
 
         Raises:
+            ClockSkewError: this process's clock is too far from the storage's: nothing was
+                forgotten or freed.
             StorageError: some of it was not done; harmless.
         """
         self._shared().maintenance.run(is_forced=True)
@@ -256,7 +278,7 @@ class OffsetsTable:
         *,
         needs_positions: bool = False,
     ) -> None:
-        _check_group_id(group)
+        check_unicode("the group id", group, InvalidGroupIdError)
         timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
         self._shared().commits.submit(
@@ -269,6 +291,7 @@ class OffsetsTable:
         image = self._cluster.image()
         for named, position in offsets.items():
             check_offset(named, position.offset)
+            check_metadata(named, position)
         for name, topic_id in topic_ids.items():
             if image.topic(name).topic_id != topic_id:
                 raise UnknownTopicOrPartitionError(
@@ -280,7 +303,7 @@ class OffsetsTable:
             Row(
                 PartitionKey(topic, image.topic(topic).topic_id, partition),
                 position.offset,
-                position.metadata,
+                position.metadata or "",
                 position.leader_epoch,
             )
             for (topic, partition), position in sorted(offsets.items())
@@ -326,10 +349,3 @@ class _SharedTables:
 
 _shared_tables = _SharedTables()
 os.register_at_fork(after_in_child=_shared_tables.forget)
-
-
-def _check_group_id(group: str) -> None:
-    try:
-        group.encode()
-    except UnicodeEncodeError:
-        raise InvalidGroupIdError(f"group id {group!r} is not Unicode text") from None

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial, wraps
 from types import TracebackType
-from typing import Literal, Self, TypeVar, get_args
+from typing import Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import ClientQuotaConfig
+from spark_log.config import AdminConfig, ClientQuotaConfig
 from spark_log.errors import (
     InvalidConfigurationError,
+    InvalidTopicError,
     RootNotFoundError,
     TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    check_unicode,
 )
-from spark_log.log import PartitionLog
+from spark_log.log import LogView, PartitionLog
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.configs import ConfigKind, alterations, config_entries, kind_of
@@ -26,8 +32,14 @@ from spark_log.metadata.new_topics import creation, growth, validate_new_topic
 from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
 from spark_log.metadata.topic_deletion import mark_deleted, remove_data
 from spark_log.metadata.topic_names import validate_topic_name
-from spark_log.metadata.topic_offsets import check_spec, list_offset, offset_to_keep
-from spark_log.storage import StorageOptions
+from spark_log.metadata.topic_offsets import (
+    check_spec,
+    checked_by_partition,
+    list_offset,
+    offset_to_keep,
+)
+from spark_log.storage import StorageOptions, Store, open_store, with_reserve
+from spark_log.storage.deadline import Deadline, LimitedCall, call_within
 from spark_log.types import (
     AlterConfigOp,
     ConfigEntry,
@@ -51,6 +63,22 @@ ConfigFilter = Literal["all", "modified", "default"]
 """Which settings of topics are described."""
 
 _Answer = TypeVar("_Answer")
+_P = ParamSpec("_P")
+_Self = TypeVar("_Self", bound="Admin")
+
+_log = logging.getLogger(__name__)
+
+
+def limited(
+    method: Callable[Concatenate[_Self, _P], _Answer],
+) -> Callable[Concatenate[_Self, _P], _Answer]:
+    """Let a method of an `Admin` end by ``default.api.timeout.ms``, answered or not."""
+
+    @wraps(method)
+    def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _Answer:
+        return self._within(method.__name__.lstrip("_"), lambda: method(self, *args, **kwargs))
+
+    return call
 
 
 class Admin:
@@ -66,18 +94,29 @@ class Admin:
         *,
         storage_options: StorageOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        **config: object,
     ) -> None:
         """Touches nothing yet.
+
+        Every call that waits for an object store ends by ``default.api.timeout.ms``: with
+        `KafkaTimeoutError` where nothing was changed, with `UnknownOutcomeError` where something
+        may have been. Both are retriable.
 
         Args:
             root: a path or URL; `create_topics` creates it if there is none.
             storage_options: for the file system; never shown.
             clock: tells the time of metadata records.
+            config: keys of `AdminConfig`, in snake_case.
+
+        Raises:
+            InvalidConfigurationError: a key is unknown, or its value not possible.
         """
+        self.config = AdminConfig.parse(config)
         self._root = root
         self._storage_options = storage_options
         self._clock = clock
         self._opened: Cluster | None = None
+        self._is_local: bool | None = None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -98,6 +137,7 @@ class Admin:
 
     # --- topics ----------------------------------------------------------------------------------
 
+    @limited
     def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, str]:
@@ -114,8 +154,13 @@ class Admin:
             TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
             InvalidReplicationFactorError, InvalidConfigurationError: nothing was created.
         """
-        for topic in new_topics:
+        for topic in [new_topics] if isinstance(new_topics, NewTopic | str) else new_topics:
             validate_new_topic(topic)
+        if isinstance(new_topics, NewTopic):
+            raise InvalidTopicError(
+                f"new_topics is one NewTopic; give a list, such as [NewTopic({new_topics.name!r})]",
+                topic=new_topics.name,
+            )
         topic_ids = {topic.name: random_id() for topic in new_topics}
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
@@ -138,6 +183,7 @@ class Admin:
             self._cluster(create=True).metadata.commit(decide)
         return topic_ids
 
+    @limited
     def list_topics(self) -> list[str]:
         """Return the names of all topics, sorted.
 
@@ -145,6 +191,7 @@ class Admin:
         """
         return [topic.name for topic in self._cluster().image().topics()]
 
+    @limited
     def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
         """Describe topics: partitions with their offsets and sizes, and config overrides.
 
@@ -155,8 +202,13 @@ class Admin:
             UnknownTopicOrPartitionError: one of them does not exist.
         """
         image = self._cluster().image()
-        topics = list(image.topics()) if names is None else [image.topic(name) for name in names]
-        return [self._describe(topic) for topic in topics]
+        if names is not None:
+            return [self._describe(image.topic(name)) for name in names]
+        found = []
+        for topic in image.topics():
+            with suppress(UnknownTopicOrPartitionError):  # deleted since
+                found.append(self._describe(topic))
+        return found
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics and their data, all of them or none.
@@ -167,6 +219,14 @@ class Admin:
         Raises:
             UnknownTopicOrPartitionError: one of them does not exist; nothing was deleted.
         """
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        cluster, doomed = self._take_out(names)
+        self._remove_data(cluster.store, doomed, began_ms)
+        cluster.keep_reserve()
+
+    @limited
+    def _take_out(self, names: Sequence[str]) -> tuple[Cluster, tuple[TopicImage, ...]]:
+        """Take topics out of the metadata; return the cluster and them."""
         cluster = self._cluster()
         doomed: dict[str, TopicImage] = {}
         marked: set[str] = set()
@@ -180,9 +240,28 @@ class Admin:
             marked.update(each.topic_id for each in unmarked)
             return [RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed.values()]
 
-        cluster.metadata.commit(decide)
-        remove_data(cluster.store, doomed.values())
+        with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
+        return cluster, tuple(doomed.values())
 
+    def _remove_data(self, store: Store, topics: Collection[TopicImage], began_ms: float) -> None:
+        """Remove the data of deleted topics; what is not done in time is left to a cleaner."""
+        if store.is_mapped:
+            remove_data(store, topics)
+            return
+        timeout_ms = self.config.default_api_timeout_ms
+        left_ms = began_ms + timeout_ms - SYSTEM_CLOCK.monotonic_ms()
+        deadline = Deadline("removing deleted topics", "default.api.timeout.ms", max(0.0, left_ms))
+        removal = LimitedCall(lambda: remove_data(store, topics), deadline)
+        if removal.wait(deadline.left_s()):
+            removal.result()
+        else:
+            _log.warning(
+                "not all data of deleted topics were removed within default.api.timeout.ms; a "
+                "cleaner will: %s",
+                ", ".join(topic.directory for topic in topics),
+            )
+
+    @limited
     def create_partitions(
         self,
         topic_partitions: Mapping[str, int | NewPartitions],
@@ -222,6 +301,7 @@ class Admin:
 
     # --- settings --------------------------------------------------------------------------------
 
+    @limited
     def alter_configs(
         self, config_resources: Sequence[ConfigResource], *, validate_only: bool = False
     ) -> None:
@@ -240,6 +320,8 @@ class Admin:
             UnknownTopicOrPartitionError, InvalidConfigurationError: nothing was changed.
         """
         changes = [(kind_of(each), each.name, each.configs) for each in config_resources]
+        for kind, name, _ in changes:
+            check_unicode(f"the name of a {kind.resource_type}", name)
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             # The later of two that name one topic begins with what the earlier one makes of it.
@@ -256,6 +338,7 @@ class Admin:
 
         self._commit(decide, validate_only)
 
+    @limited
     def describe_configs(
         self,
         config_resources: Sequence[ConfigResource],
@@ -301,6 +384,7 @@ class Admin:
             }
         return described
 
+    @limited
     def alter_client_quotas(
         self,
         client_quotas: Mapping[str | None, Mapping[str, int | None]],
@@ -338,6 +422,7 @@ class Admin:
         ]
         self.alter_configs(resources, validate_only=validate_only)
 
+    @limited
     def describe_client_quotas(
         self, client_ids: Collection[str | None] | None = None
     ) -> dict[str | None, dict[str, int]]:
@@ -361,6 +446,7 @@ class Admin:
 
     # --- offsets and records ---------------------------------------------------------------------
 
+    @limited
     def list_offsets(
         self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
@@ -377,21 +463,22 @@ class Admin:
 
         Raises:
             UnknownTopicOrPartitionError: one of them does not exist.
-            InvalidTimestampError: a time is negative, or too far away.
+            InvalidTimestampError: a time is negative, or too far away, or no number.
+            InvalidConfigurationError: what is given is no dict by `TopicPartition`.
         """
-        specs = {TopicPartition(*key): int(s) for key, s in topic_partition_specs.items()}
-        for spec in specs.values():
-            check_spec(spec)
+        given = checked_by_partition("topic_partition_specs", topic_partition_specs)
+        specs = {key: check_spec(spec) for key, spec in given.items()}
         image = self._cluster().image()
         logs = {key: self._log(image, key) for key in specs}
         epochs = {
             key: image.topic(key.topic).partitions[key.partition].leader_epoch for key in specs
         }
         found = self._of_each(
-            lambda key: list_offset(logs[key], specs[key], epochs[key]), list(specs)
+            lambda key: list_offset(logs[key], specs[key], epochs[key]), list(specs), image.topic
         )
         return dict(zip(specs, found, strict=True))
 
+    @limited
     def delete_records(
         self, records_to_delete: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, DeletedRecords]:
@@ -413,14 +500,27 @@ class Admin:
             UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was deleted.
             UnknownOutcomeError: whether the last one's were deleted could not be found out.
         """
-        wanted = {TopicPartition(*key): offset for key, offset in records_to_delete.items()}
+        wanted = checked_by_partition("records_to_delete", records_to_delete)
+        for key, offset in wanted.items():
+            if not isinstance(offset, int) or isinstance(offset, bool):
+                raise InvalidConfigurationError(
+                    f"{key}: {offset!r} is a {type(offset).__name__}; give the offset that the "
+                    f"partition shall begin with, a whole number, or -1 for its end"
+                )
         image = self._cluster().image()
         logs = {key: self._log(image, key) for key in wanted}
-        offsets = {
-            key: offset_to_keep(log.observe(), wanted[key], str(key)) for key, log in logs.items()
-        }
-        return {key: DeletedRecords(move_log_start(log, offsets[key])) for key, log in logs.items()}
+        offsets = {}
+        for key, log in logs.items():
+            with self._cluster().telling_deletion(image.topic(key.topic)):
+                offsets[key] = offset_to_keep(log.observe(), wanted[key], str(key))
+        deleted = {}
+        for key, log in logs.items():
+            with self._cluster().telling_deletion(image.topic(key.topic)):
+                start = with_reserve(log.files.store, partial(move_log_start, log, offsets[key]))
+            deleted[key] = DeletedRecords(start)
+        return deleted
 
+    @limited
     def describe_log_dirs(
         self, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None = None
     ) -> list[LogDirDescription]:
@@ -444,11 +544,22 @@ class Admin:
             )
         ]
         logs = {key: self._log(image, key) for key in wanted}
-        views = self._of_each(lambda key: logs[key].observe(), wanted)
+
+        def look(key: TopicPartition) -> LogView | None:
+            try:
+                with self._cluster().telling_deletion(image.topic(key.topic)):
+                    return logs[key].observe()
+            except UnknownTopicOrPartitionError:
+                if topic_partitions is not None:
+                    raise
+                return None  # of all there are, this one is not any more
+
+        views = self._of_each(look, wanted, image.topic)
         root = self._cluster().root
         replicas = [
             describe_replica(key, view, f"{root}/{logs[key].directory}")
             for key, view in zip(wanted, views, strict=True)
+            if view is not None
         ]
         return [LogDirDescription(0, root, tuple(replicas))]
 
@@ -457,9 +568,25 @@ class Admin:
     def _cluster(self, create: bool = False) -> Cluster:
         if self._opened is None:
             self._opened = Cluster(
-                self._root, self._storage_options, clock=self._clock, create=create
+                self._root,
+                self._storage_options,
+                clock=self._clock,
+                create=create,
+                request_timeout_ms=self.config.request_timeout_ms,
             )
         return self._opened
+
+    def _within(self, what: str, call: Callable[[], _Answer]) -> _Answer:
+        if self._is_local is None:
+            self._is_local = open_store(self._root, self._storage_options).is_mapped
+        if self._is_local:
+            return call()
+        return call_within(
+            self.config.default_api_timeout_ms,
+            call,
+            what=what,
+            setting="default.api.timeout.ms",
+        )
 
     def _image_if_any(self) -> MetadataImage:
         """Return the metadata, which is empty where there is no root yet."""
@@ -474,19 +601,32 @@ class Admin:
         if validate_only:
             decide(metadata.image())
         else:
-            metadata.commit(decide)
+            with_reserve(self._cluster().store, lambda: metadata.commit(decide))
 
     def _log(self, image: MetadataImage, key: TopicPartition) -> PartitionLog:
         return self._cluster().partition_log(image.topic(key.topic), key.partition)
 
     def _of_each(
-        self, look: Callable[[TopicPartition], _Answer], partitions: Sequence[TopicPartition]
+        self,
+        look: Callable[[TopicPartition], _Answer],
+        partitions: Sequence[TopicPartition],
+        topic: Callable[[str], TopicImage],
     ) -> list[_Answer]:
-        """Look at partitions: one after the other, where a look costs no request."""
-        if self._cluster().store.is_mapped or len(partitions) < 2:
-            return [look(partition) for partition in partitions]
+        """Look at partitions: one after the other, where a look costs no request.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic of one was deleted meanwhile.
+        """
+        cluster = self._cluster()
+
+        def guarded(partition: TopicPartition) -> _Answer:
+            with cluster.telling_deletion(topic(partition.topic)):
+                return look(partition)
+
+        if cluster.store.is_mapped or len(partitions) < 2:
+            return [guarded(partition) for partition in partitions]
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-admin") as pool:
-            return list(pool.map(look, partitions))
+            return list(pool.map(guarded, partitions))
 
     def _describe(self, topic: TopicImage) -> TopicDescription:
         numbers = sorted(topic.partitions)
@@ -494,5 +634,6 @@ class Admin:
         views = self._of_each(
             lambda key: logs[key.partition].observe(),
             [TopicPartition(topic.name, number) for number in numbers],
+            lambda _: topic,
         )
         return describe_topic(topic, dict(zip(numbers, views, strict=True)))

@@ -8,7 +8,6 @@ group's log moves its own start, and the offsets table is Delta's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
@@ -16,9 +15,23 @@ from spark_log.log import PartitionLog
 from spark_log.log.cleaner import CleanReport, PartitionCleaner
 from spark_log.log.compacted_segment import Step
 from spark_log.log.compactor import DEDUPE_BUFFER_BYTES
+from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
+from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
+
+
+def check_clock(cluster: Cluster) -> None:
+    """Check that this process may delete something of a root, by its clock and the storage's.
+
+    Raises:
+        ClockSkewError: they are more than ``max.clock.skew.ms`` apart.
+        StorageError: the storage does not answer.
+    """
+    max_skew_ms = cluster.image().cluster_config().max_clock_skew_ms
+    now_us = storage_time_us(cluster.store, metadata_log.DIRECTORY)
+    check_clock_skew(cluster.clock, now_us, max_skew_ms)
 
 
 class CleanedPartition(NamedTuple):
@@ -72,6 +85,7 @@ class ClusterCleaner:
         if partitions is not None and not self._logs:
             raise UnknownTopicOrPartitionError(f"no topic has a partition {list(partitions)}")
         self._cluster = cluster
+        self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
         self._is_whole = topics is None and partitions is None
         self._dry_run = dry_run
         self._step = step
@@ -82,15 +96,28 @@ class ClusterCleaner:
         return len(self._logs)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean one partition after the other; those of topics deleted meanwhile are left out."""
+        """Clean one partition after the other; those of topics deleted meanwhile are left out.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from the storage's: from here on nothing
+                is cleaned.
+        """
         for partition, opened in self._logs.items():
             log = opened
-            with suppress(StorageError, CorruptRecordError):  # by the settings of now, if they tell
-                topic = self._cluster.image().find(partition.topic)
+            # By the settings of now, if they can be read.
+            with self._cluster.suppressed.suppress(
+                "reading of settings", log.directory, StorageError, CorruptRecordError
+            ):
+                image = self._cluster.image()
+                self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
+                topic = image.find(partition.topic)
                 if topic is not None and topic.topic_id == opened.files.topic_id:
                     log = self._cluster.partition_log(topic, partition.partition)
             cleaner = PartitionCleaner(
-                log, step=self._step, dedupe_buffer_bytes=self._dedupe_buffer_bytes
+                log,
+                step=self._step,
+                dedupe_buffer_bytes=self._dedupe_buffer_bytes,
+                max_clock_skew_ms=self._max_clock_skew_ms,
             )
             try:
                 report = cleaner.plan() if self._dry_run else cleaner.clean()
@@ -99,6 +126,8 @@ class ClusterCleaner:
                     yield CleanedPartition(partition, None, error)
             else:
                 yield CleanedPartition(partition, report)
+        if not self._dry_run:
+            self._cluster.keep_reserve()
 
     def _is_deleted(self, log: PartitionLog) -> bool:
         """Whether a topic was deleted since it was chosen: its files vanish as they are read."""
@@ -112,7 +141,10 @@ class ClusterCleaner:
         """Remove what is left of deleted topics, where all topics are meant.
 
         Raises:
+            ClockSkewError: this process's clock is too far from the storage's.
             StorageError: the storage does not answer.
         """
         if self._is_whole:
             yield from finish_deletions(self._cluster, dry_run=self._dry_run)
+            if not self._dry_run:
+                self._cluster.keep_reserve()

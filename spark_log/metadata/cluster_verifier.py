@@ -10,6 +10,7 @@ from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.finding import Finding, FindingKind, Severity
 from spark_log.log.verifier import Verifier
+from spark_log.log.witness import WITNESSES
 from spark_log.metadata import metadata_log, topic_deletion
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import MetadataImage
@@ -20,6 +21,7 @@ _INTERNAL = (
     "__consumer_offsets",
     "__consumer_groups",
     topic_deletion.MARKERS,
+    WITNESSES,
 )
 
 Progress = Callable[[int], None]
@@ -76,6 +78,8 @@ class ClusterVerifier:
             progress: called with numbers of bytes that were looked at.
 
         Raises:
+            ClockSkewError: something is to be repaired, and this process's clock is too far from
+                the storage's to remove anything.
             StorageError: the storage does not answer.
         """
         if self._metadata_error is not None:
@@ -86,7 +90,11 @@ class ClusterVerifier:
                 f"which topics there are cannot be told: {self._metadata_error}",
             )
         for log in self._logs:
-            verifier = Verifier(log, repair=self._repair)
+            verifier = Verifier(
+                log,
+                repair=self._repair,
+                max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
+            )
             yield from verifier.findings(progress)
             self.partitions += 1
             self.segments += verifier.segments
@@ -116,6 +124,8 @@ class ClusterVerifier:
                 partition=0,
                 config=TopicConfig(),
                 clock=self._cluster.clock,
+                suppressed=self._cluster.suppressed,
+                has_witness=True,
             )
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)
         is_there = partitions is None

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from spark_log.config import (
     ClientQuotaConfig,
+    ClusterConfig,
     ConfigModel,
-    GroupConfig,
     TopicConfig,
     to_text,
     unknown_key_error,
@@ -87,7 +87,7 @@ class ConfigKind:
 
 
 TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
-CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, GroupConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
+CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
 CLIENT_CONFIGS = ConfigKind(CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA")
 
 _KINDS = {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from spark_log.config import ClientQuotaConfig, ConfigModel, GroupConfig, TopicConfig
+from spark_log.config import ClientQuotaConfig, ClusterConfig, ConfigModel, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
+    InvalidTopicError,
     UnknownTopicOrPartitionError,
     nearest,
 )
@@ -22,6 +22,7 @@ from spark_log.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from spark_log.suppressed import IN_PROCESS
 
 TOPIC_RESOURCE = "topic"
 """``resource_type`` of a topic's `ConfigRecord`."""
@@ -106,9 +107,9 @@ class MetadataImage:
         for name in sorted(self._names):
             yield self._topics[self._names[name]]
 
-    def group_config(self) -> GroupConfig:
+    def cluster_config(self) -> ClusterConfig:
         """Limits of consumer groups: the same for all who join."""
-        return _parsed(GroupConfig, self.cluster_overrides)
+        return _parsed(ClusterConfig, self.cluster_overrides)
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
         """Quotas of a client: of each kind its own, else the one of all clients, else none.
@@ -118,7 +119,7 @@ class MetadataImage:
         default = self.client_overrides.get(DEFAULT_CLIENT, {})
         understood = {}
         for key, value in (default | self.client_overrides.get(client_id, {})).items():
-            with suppress(InvalidConfigurationError):
+            with IN_PROCESS.suppress("quota", client_id, InvalidConfigurationError):
                 ClientQuotaConfig.parse({key: value})
                 understood[key] = value
         return ClientQuotaConfig.parse(understood)
@@ -137,6 +138,8 @@ class MetadataImage:
         found = self.find(name)
         if found is not None:
             return found
+        if not isinstance(name, str):
+            raise InvalidTopicError(f"a topic's name is a text; got {name!r}")
         near = nearest(name, self._names, limit=3)
         if near:
             hint = f"did you mean {' or '.join(near)}?"

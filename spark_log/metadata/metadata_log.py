@@ -3,10 +3,15 @@
 A change is decided on the state after the whole log, and appended at exactly that log's end. If
 another change came first nothing is appended, and the decision is taken again on the new state. So
 no lock and no leader is needed for any number of writers to be safe.
+
+On storage: the log in ``__cluster_metadata-0``, and how far it reached after a change in
+``__witnesses/__cluster_metadata-0``. A log that is shorter, or empty beside topics' directories, is
+not read or begun anew: its files were removed.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 
@@ -15,17 +20,21 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import LogEndOffsetMismatchError
+from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
 from spark_log.log import PartitionLog
+from spark_log.log.witness import Witness
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record.arrays import binary_array, timestamp_array
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from spark_log.storage import Store
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 DIRECTORY = "__cluster_metadata-0"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
+
+_TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
 
@@ -33,7 +42,9 @@ Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
 class MetadataLog:
     """Reads and changes the cluster's metadata. Safe to use from several threads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, suppressed: SuppressedErrors = IN_PROCESS
+    ) -> None:
         self._clock = clock
         self._log = PartitionLog(
             store,
@@ -42,7 +53,12 @@ class MetadataLog:
             partition=0,
             config=TopicConfig(merge_tail_segments=0),
             clock=clock,
+            suppressed=suppressed,
+            has_witness=True,
         )
+        self._store = store
+        self._witness = Witness(DIRECTORY)
+        self._is_checked = False
         self._image = MetadataImage()
         self._offset = 0
         self._lock = threading.Lock()
@@ -79,9 +95,39 @@ class MetadataLog:
                 except LogEndOffsetMismatchError:
                     continue
                 self._replay_to_end()
+                # The change is made; a crash here, or an error, leaves an earlier end told.
+                with self._log.suppressed.suppress("witness", DIRECTORY, SparkLogError):
+                    self._store.put(self._witness.path, b"%d\n" % self._offset)
                 return
 
     def _replay_to_end(self) -> None:
+        self._read_on()
+        if not self._is_checked:
+            self._check_is_whole()
+            self._is_checked = self._offset > 0
+
+    def _check_is_whole(self) -> None:
+        """Check, once, that the log reaches as far as is told beside it.
+
+        Raises:
+            LogTruncatedError: its files were removed, some or all.
+        """
+        try:
+            text = self._store.open_buffer(self._witness.path).to_pybytes().strip()
+            told = int(text or b"1")
+        except NotFoundError:
+            told = 0
+        except ValueError:
+            told = 1
+        if not told and not self._offset:
+            names = self._store.list_directories("")
+            told = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
+        if told > self._offset:
+            self._read_on()  # what was looked at since may have come since
+        if told > self._offset:
+            raise self._log.files.truncated(self._offset, told)
+
+    def _read_on(self) -> None:
         image, offset = None, self._offset
         while True:  # at the log's end this is one look for the next segment's name
             batches, offset = self._log.fetch_from(offset)

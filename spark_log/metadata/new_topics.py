@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from spark_log.config import TopicConfig, to_text
-from spark_log.errors import InvalidPartitionsError, InvalidReplicationFactorError
+from spark_log.errors import (
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+)
 from spark_log.metadata.image import TOPIC_RESOURCE, TopicImage
 from spark_log.metadata.records import (
     ConfigRecord,
@@ -25,6 +29,12 @@ def validate_new_topic(topic: NewTopic) -> None:
         InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError,
         InvalidConfigurationError: says what is wrong with it.
     """
+    if not isinstance(topic, NewTopic):
+        example = repr(topic) if isinstance(topic, str) else "'name'"
+        raise InvalidTopicError(
+            f"{topic!r} is a {type(topic).__name__}; give a list of NewTopic, such as "
+            f"[NewTopic({example}, num_partitions=3)]"
+        )
     validate_topic_name(topic.name)
     if not 1 <= topic.num_partitions <= MAX_PARTITIONS:
         raise InvalidPartitionsError(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from spark_log.errors import InvalidTimestampError, OffsetOutOfRangeError
+from collections.abc import Mapping
+from typing import TypeVar
+
+from spark_log.errors import InvalidConfigurationError, InvalidTimestampError, OffsetOutOfRangeError
 from spark_log.log import LogView, PartitionLog
 from spark_log.log.max_timestamp import offset_of_max_timestamp
-from spark_log.types import OffsetAndTimestamp, OffsetSpec
+from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
+
+_Of = TypeVar("_Of")
 
 ALL_RECORDS = -1
 """Instead of an offset to delete before: the log's end, as in Kafka's requests."""
@@ -31,18 +36,47 @@ def list_offset(log: PartitionLog, spec: int, leader_epoch: int) -> OffsetAndTim
     return OffsetAndTimestamp(offset, timestamp_us // 1000, leader_epoch)
 
 
-def check_spec(spec: int) -> None:
-    """Check what is asked for: an `OffsetSpec`, or milliseconds since the epoch.
+def checked_by_partition(
+    name: str, given: Mapping[TopicPartition, _Of]
+) -> dict[TopicPartition, _Of]:
+    """Return what was given by partition.
+
+    Raises:
+        InvalidConfigurationError: it is no dict, or has other keys.
+    """
+    example = "{TopicPartition('topic', 0): …}"
+    if not isinstance(given, Mapping):
+        raise InvalidConfigurationError(
+            f"{name} is a {type(given).__name__}; give a dict by partition, such as {example}"
+        )
+    for key in given:
+        if not (isinstance(key, tuple) and list(map(type, key)) == [str, int]):
+            raise InvalidConfigurationError(
+                f"{name} has the key {key!r}; give a TopicPartition, such as {example}"
+            )
+    return {TopicPartition(*key): each for key, each in given.items()}
+
+
+def check_spec(spec: object) -> int:
+    """Return what is asked for: an `OffsetSpec`, or milliseconds since the epoch.
 
     Raises:
         InvalidTimestampError: it is neither.
     """
+    if not isinstance(spec, int) or isinstance(spec, bool):
+        word = str(spec).upper().replace("-", "_")
+        hint = f"did you mean OffsetSpec.{word}?" if word in OffsetSpec.__members__ else ""
+        raise InvalidTimestampError(
+            f"{spec!r} is a {type(spec).__name__}; expected an OffsetSpec, or milliseconds since "
+            f"the epoch as a whole number{'; ' if hint else ''}{hint}"
+        )
     if spec not in tuple(OffsetSpec) and not 0 <= spec <= _MAX_MS:
         specs = ", ".join(f"{each.value} ({each.name})" for each in OffsetSpec)
         raise InvalidTimestampError(
             f"{spec} is no time to look up; give milliseconds since the epoch, or {specs}",
             timestamp_us=spec * 1000,
         )
+    return int(spec)
 
 
 def offset_to_keep(view: LogView, offset: int, where: str) -> int:

@@ -8,17 +8,25 @@ from spark_log import Admin, NewTopic
 from spark_log.clock import ManualClock
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
+from tests.coordinator.storage_dates import dated_by
 
 __all__ = ["clock", "cluster", "spark"]
 
 
 @pytest.fixture
 def clock() -> ManualClock:
+    """What processes read, and what the storage dates files by unless a test says otherwise."""
     return ManualClock()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, clock: ManualClock) -> Cluster:
+def storage_clock(clock: ManualClock) -> ManualClock:
+    return clock
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, clock: ManualClock, storage_clock: ManualClock, monkeypatch) -> Cluster:
     url = str(tmp_path / "root")
+    dated_by(storage_clock, monkeypatch)
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     return Cluster(url, clock=clock)

@@ -5,6 +5,7 @@ from itertools import count
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
+from spark_log.suppressed import SuppressedErrors
 from spark_log.types import TopicPartition
 
 SESSION_MS = 6000
@@ -22,7 +23,7 @@ class FakeCluster:
     """
 
     def __init__(self, store, clock, **topics):
-        self.store, self.clock = store, clock
+        self.store, self.clock, self.suppressed = store, clock, SuppressedErrors()
         self.topics = {name: (f"id-{name}", number) for name, number in topics.items()}
         self.limits = {}
         self._ids = count()

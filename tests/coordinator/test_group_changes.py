@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_log.config import GroupConfig
+from spark_log.config import ClusterConfig
 from spark_log.coordinator import group_changes
 from spark_log.coordinator.group import Group, GroupTopic, Member
 from spark_log.coordinator.group_records import GroupRecord, from_json
@@ -17,7 +17,7 @@ from spark_log.errors import (
 from tests.coordinator.group_support import partitions
 
 TOPICS = {"t": GroupTopic("id-t", 4), "u": GroupTopic("id-u", 2)}
-CONFIG = GroupConfig()
+CONFIG = ClusterConfig()
 
 
 def member(name, *topics, **values):
@@ -95,7 +95,7 @@ class TestJoin:
         assert set(group.topics) == {"u"}
 
     def test_there_are_no_more_than_group_max_size(self):
-        config = GroupConfig(group_max_size=1)
+        config = ClusterConfig(group_max_size=1)
         with pytest.raises(GroupMaxSizeReachedError, match=r"group\.max\.size"):
             join(members(member("a")), member("b"), config=config)
         static = members(member("a", instance_id="i"))

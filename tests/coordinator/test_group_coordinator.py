@@ -165,6 +165,24 @@ class TestSilence:
         assert last.describe().members.keys() == {last.member_id}
         assert assigned(last) == ALL
 
+    def test_one_behind_many_dead_ones_expires_them_all_in_two_timeouts(self, cluster, clock):
+        """What a process leaves that is started again and again, and crashes each time."""
+        *_, last = (cluster.member("t") for _ in range(32))
+        live(clock, 2 * SESSION_MS + 1000, last)
+        assert last.describe().members.keys() == {last.member_id}
+
+    def test_where_one_watcher_is_silent_five_watch_and_not_all(self, cluster, clock, store):
+        members = [cluster.member("t") for _ in range(12)]
+        settle(*members)
+        live(clock, SESSION_MS / 2, *members[1:])
+        reads = []
+        for member in members[1:]:
+            clock.advance_ms(250)
+            store.calls.clear()
+            member.heartbeat()
+            reads.append(sum("/members/" in path for path in store.called("open_buffer")))
+        assert reads == [11] * 4 + [5] * 7
+
     def test_only_watchers_read_all_heartbeats(self, cluster, clock, store):
         members = [cluster.member("t") for _ in range(8)]
         settle(*members)

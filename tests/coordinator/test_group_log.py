@@ -5,7 +5,12 @@ import pytest
 from spark_log.config import TopicConfig
 from spark_log.coordinator import group_changes
 from spark_log.coordinator.group_log import GroupLog, group_directory
-from spark_log.errors import CorruptRecordError, StorageError, UnknownOutcomeError
+from spark_log.errors import (
+    CorruptRecordError,
+    LogTruncatedError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from tests.log.support import HookedStore, done_but, failing
 
 LOST = UnknownOutcomeError("no answer")
@@ -141,7 +146,7 @@ class TestReplay:
         log.commit(rise)
         memory_store.delete_directory(group_directory("g"))
         log._log._tail = None  # as after half of file.delete.delay.ms
-        with pytest.raises(StorageError, match="its files are gone"):
+        with pytest.raises(LogTruncatedError, match="files were removed"):
             log.replay()
 
     def test_of_damage_says_so(self, store, log, clock, memory_store):

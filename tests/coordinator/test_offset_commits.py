@@ -295,3 +295,41 @@ def test_a_forked_child_commits_while_its_parent_holds_the_lock(cluster):
     thread.join()
     assert child.exitcode == 0
     assert positions(table, "child") == {P0: 2}
+
+
+@pytest.mark.parametrize("what", ["a data file", "the mark"])
+def test_what_could_not_be_read_of_a_new_version_is_read_later(cluster, monkeypatch, what):
+    """Else the positions that this process keeps would lack it for ever."""
+    table, other = OffsetsTable(cluster), other_process(cluster)
+    other.commit("g", {P0: OffsetAndMetadata(1)})
+    assert positions(table, "g") == {P0: 1}
+    other.commit("g", {P0: OffsetAndMetadata(2)})
+
+    def fail(*_):
+        raise StorageError("down")
+
+    with monkeypatch.context() as patch:
+        if what == "a data file":
+            patch.setattr(table._shared().table.files, "rows_of", fail)
+        else:
+            patch.setattr("spark_log.coordinator.offsets_store.mark", fail)
+        with pytest.raises(StorageError, match="down"):
+            table.commit("g", {P0: OffsetAndMetadata(3)})
+    assert positions(table, "g") == {P0: 2}
+
+
+def test_who_makes_the_table_after_others_did_sees_what_they_committed(cluster, monkeypatch):
+    """It has looked before there was a table, and keeps that the group is nowhere."""
+    table, other = OffsetsTable(cluster), other_process(cluster)
+    assert positions(table, "g") == {}
+    store = table._shared().table.store
+    put = store.put_if_absent
+
+    def come_second(path, source, **options):
+        monkeypatch.undo()
+        other.commit("g", {P0: OffsetAndMetadata(1)})
+        put(path, source, **options)
+
+    monkeypatch.setattr(store, "put_if_absent", come_second)
+    table.commit("h", {P0: OffsetAndMetadata(2)})
+    assert positions(table, "g") == {P0: 1}

@@ -12,7 +12,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.coordinator.group_log import group_directory
 from spark_log.coordinator.offsets_repair import OffsetsRepair
-from spark_log.errors import IllegalGenerationError, StorageError
+from spark_log.errors import IllegalGenerationError, LogTruncatedError, StorageError
 from spark_log.metadata import Cluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -127,7 +127,8 @@ def test_a_group_whose_log_is_lost_goes_on_above_its_fence(cluster, table):
     member = GroupCoordinator(cluster, "g")
     member.join(["t"])
     shutil.rmtree(Path(cluster.store.directory_url(group_directory("g"))))
-    GroupCoordinator(cluster, "g").join(["t"])  # generation 1, below the fence of 3
+    with pytest.raises(LogTruncatedError, match="groups repair --execute"):
+        GroupCoordinator(cluster, "g").join(["t"])  # in generation 1, below the fence of 3
 
     report = OffsetsRepair(cluster).run()
     assert report.lagging_groups == {"g": 3}
@@ -136,3 +137,18 @@ def test_a_group_whose_log_is_lost_goes_on_above_its_fence(cluster, table):
     assert GroupCoordinator(cluster, "g").describe().generation >= 3
     assert OffsetsRepair(cluster).run().is_sound
     assert positions(cluster, "g") == {P0: 6}
+
+
+def test_when_positions_with_wrong_stamps_were_committed_is_saved_too(cluster, table, clock):
+    """Else they would expire at once: their stamps say that they are a week old."""
+    week_ms = 7 * 24 * 3_600_000
+    behind = ManualClock(clock.time_us() - 8 * 24 * 3_600_000_000)
+    OffsetsTable(Cluster(cluster.root, clock=behind)).commit("w", {P0: OffsetAndMetadata(8)})
+    version_file(table, 2).unlink()
+    assert OffsetsRepair(cluster).run(execute=True).is_repaired
+    clock.advance_ms(week_ms - 1)
+    fresh(cluster).maintain()
+    assert positions(cluster, "w") == {P0: 8}
+    clock.advance_ms(2)
+    fresh(cluster).maintain()
+    assert positions(cluster, "w") == {}

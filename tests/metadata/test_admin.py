@@ -24,6 +24,7 @@ from spark_log.errors import (
     InvalidReplicationFactorError,
     InvalidTimestampError,
     InvalidTopicError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     RootNotFoundError,
     SparkLogError,
@@ -270,7 +271,8 @@ class TestDelete:
         assert new_topic.directory != old_topic.directory
         new_log = cluster.partition_log(new_topic, 0)
         assert new_log.log_end_offset() == 0
-        old_log.append(numbered(0, 2, mark="late"))
+        with pytest.raises(LogTruncatedError):
+            old_log.append(numbered(0, 2, mark="late"))
         assert new_log.append(numbered(0, 1)).base_offset == 0
         assert values(new_log) == [(0, b"record:0")], "a late writer of the old one is not seen"
 
@@ -439,6 +441,7 @@ class TestClientQuotas:
         ("quotas", "message"),
         [
             ({"": {"producer_byte_rate": 1}}, "the client id is empty"),
+            ({"b\ud800": {"producer_byte_rate": 1}}, r"the name of a client is 'b\\ud800'"),
             ({"b": {"producer_byte_rate": 0}}, "'producer_byte_rate' is '0', expected int ≥ 1"),
             ({"b": {"producer_byte_rate": -1}}, "is '-1', expected int"),
             ({"b": {"producer_byte_rate": 2**63}}, "expected int"),

@@ -1,5 +1,6 @@
 """A cluster root: made once, whoever comes first, and told apart from what is none."""
 
+import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +9,12 @@ import pytest
 
 from spark_log import Admin, NewTopic
 from spark_log.errors import (
+    CorruptRecordError,
     InvalidRootError,
+    NotFoundError,
+    OffsetOutOfRangeError,
     RootNotFoundError,
+    StorageUnavailableError,
     UnknownTopicOrPartitionError,
     UnsupportedStoreError,
 )
@@ -17,6 +22,8 @@ from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.metadata.records import ConfigRecord
 from spark_log.storage.local import LocalStore
+from spark_log.storage.reserve import RESERVE_NAME
+from spark_log.storage.store import storage_errors
 from tests.record.samples import numbered
 
 
@@ -37,9 +44,9 @@ class TestCreate:
         ids = {Cluster(tmp_path / name, create=True).cluster_id for name in ("a", "b")}
         assert len(ids) == 2
 
-    def test_nothing_but_its_properties_lies_in_a_new_root(self, root):
+    def test_nothing_but_its_properties_and_a_reserve_lies_in_a_new_root(self, root):
         cluster = Cluster(root, create=True)
-        assert os.listdir(root) == [META_PROPERTIES]
+        assert sorted(os.listdir(root)) == [RESERVE_NAME, META_PROPERTIES]
         lines = (root / META_PROPERTIES).read_text().splitlines()
         assert "version=1" in lines
         assert f"cluster.id={cluster.cluster_id}" in lines
@@ -54,7 +61,7 @@ class TestCreate:
         with ThreadPoolExecutor(8) as pool:
             ids = set(pool.map(create, range(8)))
         assert ids == {Cluster(root).cluster_id}
-        assert os.listdir(root) == [META_PROPERTIES]
+        assert sorted(os.listdir(root)) == [RESERVE_NAME, META_PROPERTIES]
 
     def test_in_memory_as_well(self, memory_store):
         created = Cluster(memory_store.url, create=True)
@@ -173,3 +180,76 @@ class TestPartitionLogs:
         topic = Cluster(root).topic("a")
         assert cluster.partition_log(topic, 0).append(numbered(0, 1)).base_offset == 0
         assert topic.config().segment_bytes == 2**20
+
+
+class TestUnreachable:
+    """A root that does not answer may be there in a moment: it is not called invalid."""
+
+    def test_on_an_object_store(self):
+        options = {"key": "k", "secret": "s", "region": "r", "endpoint_url": "http://127.0.0.1:1"}
+        with pytest.raises(
+            StorageUnavailableError, match=r"cannot be reached.*127\.0\.0\.1:1"
+        ) as told:
+            Cluster("s3://bucket/root", options, request_timeout_ms=200)
+        assert told.value.retriable
+
+    @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN])
+    def test_on_a_file_system_whose_server_is_away(self, root, monkeypatch, number):
+        Cluster(root, create=True)
+        monkeypatch.setattr(LocalStore, "open_buffer", failing_with(number))
+        with pytest.raises(StorageUnavailableError, match=os.strerror(number)):
+            Cluster(root)
+
+    def test_what_will_not_pass_is_no_root(self, root, monkeypatch):
+        Cluster(root, create=True)
+        monkeypatch.setattr(LocalStore, "open_buffer", failing_with(errno.EACCES))
+        with pytest.raises(InvalidRootError, match="Permission denied"):
+            Cluster(root)
+
+
+def failing_with(number):
+    def open_buffer(self, path):
+        with storage_errors(path):
+            raise OSError(number, os.strerror(number))
+
+    return open_buffer
+
+
+class TestDeletionOrDamage:
+    """What vanishes under a reader is told as damage only where the topic is still there."""
+
+    @pytest.fixture
+    def cluster(self, root):
+        Admin(root).create_topics([NewTopic("t")])
+        return Cluster(root)
+
+    def read(self, cluster, topic, error):
+        with cluster.telling_deletion(topic):
+            raise error
+
+    @pytest.mark.parametrize(
+        "error", [CorruptRecordError("a hole"), NotFoundError("gone"), OffsetOutOfRangeError("x")]
+    )
+    @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+    def test_a_deleted_topic_is_unknown(self, root, cluster, error, again):
+        topic = cluster.topic("t")
+        with pytest.raises(type(error)):
+            self.read(cluster, topic, error)
+        Admin(root).delete_topics(["t"])
+        if again:
+            Admin(root).create_topics([NewTopic("t")])
+        with pytest.raises(UnknownTopicOrPartitionError, match="deleted") as told:
+            self.read(cluster, topic, error)
+        assert told.value.topic == "t"
+
+    def test_what_may_pass_is_told_as_it_is(self, root, cluster):
+        topic = cluster.topic("t")
+        Admin(root).delete_topics(["t"])
+        with pytest.raises(StorageUnavailableError):
+            self.read(cluster, topic, StorageUnavailableError("away"))
+
+    def test_damage_stays_damage_where_the_metadata_cannot_be_read(self, cluster, monkeypatch):
+        topic = cluster.topic("t")
+        monkeypatch.setattr(cluster, "image", lambda: failing_with(errno.EIO)(None, "x"))
+        with pytest.raises(CorruptRecordError):
+            self.read(cluster, topic, CorruptRecordError("a hole"))

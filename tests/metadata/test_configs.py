@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BeforeValidator, Field
 
-from spark_log.config import GroupConfig, TopicConfig, split_list
+from spark_log.config import ClusterConfig, TopicConfig, split_list
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
 from spark_log.metadata.configs import (
     CLUSTER_CONFIGS,
@@ -160,7 +160,7 @@ class TestCluster:
     def test_has_the_limits_of_groups(self):
         entry = config_entries({"group.max.size": "5"}, None, CLUSTER_CONFIGS)["group.max.size"]
         assert (entry.value, entry.source) == ("5", "DYNAMIC_DEFAULT_BROKER_CONFIG")
-        assert list(config_entries({}, None, CLUSTER_CONFIGS)) == sorted(GroupConfig.keys())
+        assert list(config_entries({}, None, CLUSTER_CONFIGS)) == sorted(ClusterConfig.keys())
         (record,) = alterations("", {}, {"group_max_size": 5}, CLUSTER_CONFIGS)
         assert record == ConfigRecord(
             resource_type="broker", resource_name="", name="group.max.size", value="5"

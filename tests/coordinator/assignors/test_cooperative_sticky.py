@@ -125,9 +125,10 @@ def test_two_steps_reach_the_target_and_no_partition_has_two_owners_on_the_way(d
     assert all(set(target[name]) & owned[name] <= set(step[name]) for name in names)
 
     assert cooperative_step(target, step) == target
-    # And the assignor stays with it when it is asked again.
+    # And the assignor stays with it when it is asked again, or balances better: the sticky
+    # algorithm is a heuristic, which may find one move more from nearer by.
     subscriptions = {name: Subscription(wanted[name], frozenset(step[name]), 2) for name in names}
     again = assign(partitions, subscriptions)
-    assert max(map(len, again.values())) == max(map(len, target.values()))
+    assert max(map(len, again.values())) <= max(map(len, target.values()))
     assert cooperative_step(again, step) == again
     check_valid(partitions, subscriptions, again)

@@ -1,0 +1,42 @@
+"""A local disk whose files are dated by a clock of the test, as a storage's own clock does."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from spark_log.storage.local import LocalStore
+
+
+def dated_by(clock, monkeypatch):
+    """Let every local store show by this clock when files appeared, until the test ends.
+
+    A file is dated when it is first seen to be there, or to be another: those of other programs
+    when they are first looked at.
+    """
+    dates: dict[str, tuple[int, int]] = {}
+
+    def dating(put):
+        def dated(self, path, *given, **options):
+            put(self, path, *given, **options)
+            file = Path(self.directory_url(path))
+            dates[str(file)] = file.stat().st_ino, clock.time_us()
+
+        return dated
+
+    def shown(store, file):
+        path = Path(store.directory_url(file.path))
+        try:
+            inode = path.stat().st_ino
+        except FileNotFoundError:
+            return file
+        if dates.get(str(path), (None,))[0] != inode:
+            dates[str(path)] = inode, clock.time_us()
+        return replace(file, modified_us=dates[str(path)][1])
+
+    for name in ("put", "put_if_absent"):
+        monkeypatch.setattr(LocalStore, name, dating(getattr(LocalStore, name)))
+    look, head = LocalStore.list, LocalStore.head
+    monkeypatch.setattr(
+        LocalStore, "list", lambda self, *where: (shown(self, file) for file in look(self, *where))
+    )
+    monkeypatch.setattr(LocalStore, "head", lambda self, path: shown(self, head(self, path)))
+    return dates
