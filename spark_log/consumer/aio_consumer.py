@@ -139,7 +139,8 @@ class AIOConsumer:
         if self._consumer is None:
             self._consumer = self._open()
         while self._cancelled and self._cancelled[0].done():
-            self._take_back(self._cancelled.pop(0))
+            self._take_back(self._cancelled[0])
+            self._cancelled.pop(0)
         if call.is_cancelled:  # its wakeup may have been forgotten with that of another call
             raise asyncio.CancelledError
         return function(self._consumer)

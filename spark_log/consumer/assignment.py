@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.auto_commit import AutoCommit
@@ -18,6 +18,7 @@ from spark_log.consumer.subscription import AssignedPartition, Subscription
 from spark_log.errors import (
     FencedInstanceIdError,
     IllegalStateError,
+    LogTruncatedError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     StorageError,
@@ -25,6 +26,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
+from spark_log.log.partition_directory import LogView
 from spark_log.metadata import Cluster
 from spark_log.metadata.image import MetadataImage
 from spark_log.types import TopicPartition
@@ -50,6 +52,7 @@ class Assignment:
         committer: Committer | None,
         auto_commit: AutoCommit,
         metrics: CoordinatorMetrics,
+        in_caller: Callable[[Callable[[], object]], object] = lambda function: function(),
     ) -> None:
         """Begin with nothing.
 
@@ -63,7 +66,9 @@ class Assignment:
             committer: of the group; None without one.
             auto_commit: commits what is about to be taken away.
             metrics: told of rebalances, and of what a listener takes.
+            in_caller: runs a listener's method in the thread that polls.
         """
+        self._in_caller = in_caller
         self.subscription = subscription
         self._cluster = cluster
         self._config = config
@@ -130,11 +135,9 @@ class Assignment:
         try:
             if held and listener is not None:
                 if self._membership.is_lost():
-                    with self._metrics.callbacks["lost"].timed():
-                        listener.on_partitions_lost(held)
+                    self._tell("lost", listener.on_partitions_lost, held)
                 else:
-                    with self._metrics.callbacks["revoked"].timed():
-                        listener.on_partitions_revoked(held)
+                    self._tell("revoked", listener.on_partitions_revoked, held)
         finally:
             self._committer.wait(timeout_ms)
             for named in list(self.subscription.partitions):
@@ -144,6 +147,18 @@ class Assignment:
     def request_update(self) -> None:
         """Look at the metadata at the next `update`."""
         self._metadata_due_ms = -math.inf
+
+    def needs_update(self) -> bool:
+        """Return whether `update` has something to do; a sign of life, and reads nothing."""
+        if self._fetcher.take_notice():
+            self.request_update()
+        now_ms = self._cluster.clock.monotonic_ms()
+        return (
+            self._membership.has_news()
+            or now_ms >= self._metadata_due_ms
+            or self._gone is not None
+            or (bool(self._unresolved) and now_ms >= self._resolve_due_ms)
+        )
 
     def update(self) -> None:
         """Bring the assignment in step with metadata and group, if it is time; find positions.
@@ -164,6 +179,8 @@ class Assignment:
         if self._unresolved and now_ms >= self._resolve_due_ms:
             try:
                 self.resolve()
+            except UnknownTopicOrPartitionError:
+                self.request_update()  # by which the partition is given up, or this is raised
             except StorageError as error:
                 if isinstance(error.__cause__, PermissionError):
                     raise
@@ -259,8 +276,7 @@ class Assignment:
         if known != added:  # this image is older than the group's, or a topic was just deleted
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
         if known and self.subscription.listener is not None:
-            with self._metrics.callbacks["assigned"].timed():
-                self.subscription.listener.on_partitions_assigned(known)
+            self._tell("assigned", self.subscription.listener.on_partitions_assigned, known)
         self._metrics.end_rebalance(share.generation, is_settled=share.is_settled)
 
     def _is_not_in(self, share: Share, named: TopicPartition, image: MetadataImage) -> bool:
@@ -277,8 +293,7 @@ class Assignment:
             return
         self._auto_commit.commit_now()
         if self.subscription.listener is not None:
-            with self._metrics.callbacks["revoked"].timed():
-                self.subscription.listener.on_partitions_revoked(set(revoked))
+            self._tell("revoked", self.subscription.listener.on_partitions_revoked, set(revoked))
         self._drop(revoked)
 
     def _lose(self, lost: Collection[TopicPartition]) -> None:
@@ -286,9 +301,22 @@ class Assignment:
         if not lost:
             return
         if self.subscription.listener is not None:
-            with self._metrics.callbacks["lost"].timed():
-                self.subscription.listener.on_partitions_lost(set(lost))
+            self._tell("lost", self.subscription.listener.on_partitions_lost, set(lost))
         self._drop(lost)
+
+    def _tell(
+        self,
+        what: str,
+        method: Callable[[set[TopicPartition]], object],
+        partitions: set[TopicPartition],
+    ) -> None:
+        """Call a method of the listener, in the thread that it belongs to."""
+
+        def call() -> None:
+            with self._metrics.callbacks[what].timed():
+                method(partitions)
+
+        self._in_caller(call)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         if self._committer is not None:
@@ -351,6 +379,7 @@ class Assignment:
         self._lookup.check_root()
         for named, offset in found.items():
             self.seek(named, offset)
+            self.subscription.state(named).is_sought = False
 
     def _begun(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the group's positions, None without one; without what it has taken away."""
@@ -389,6 +418,11 @@ class Assignment:
         if state.position is None:
             self.resolve()
         if state.position is None:
+            if self._is_of_deleted_topic(named):
+                raise UnknownTopicOrPartitionError(
+                    f"topic {named.topic!r} was deleted; poll to see what this consumer has now",
+                    topic=named.topic,
+                )
             raise IllegalStateError(
                 f"the group is just taking {named} away from this consumer; poll to see what it has"
             )
@@ -411,21 +445,37 @@ class Assignment:
     def take(self, max_records: int | None, timeout_ms: float) -> Taken:
         """Return what was fetched; see `Fetcher.take`. Positions stay where they are.
 
-        A partition whose position is out of range goes on by ``auto.offset.reset``.
+        With a failure it is for `recover` to go on.
+        """
+        return self._fetcher.take(max_records, timeout_ms)
+
+    def recover(self, named: TopicPartition, error: Exception) -> None:
+        """Go on with a partition that could not be read.
+
+        One whose position is out of range goes on by ``auto.offset.reset``.
 
         Raises:
             OffsetOutOfRangeError: that is ``none``.
+            LogTruncatedError: what was read or committed lies behind the log's end.
             CorruptRecordError: with file and position.
             StorageError: the storage refuses.
         """
-        taken = self._fetcher.take(max_records, timeout_ms)
-        if taken.failure is not None:
-            named, error = taken.failure
-            if not isinstance(error, OffsetOutOfRangeError):
-                raise error
+        if isinstance(error, OffsetOutOfRangeError | LogTruncatedError):
             self._out_of_range(named, error)
-            return Taken([], taken.positions)
-        return taken
+        elif self._is_of_deleted_topic(named):  # whose files vanish one by one
+            self.request_update()
+            self._fetcher.retry_later(named, error)
+        else:
+            raise error
+
+    def _is_of_deleted_topic(self, named: TopicPartition) -> bool:
+        try:
+            self._lookup.check_root()
+            is_gone = _is_gone(self.subscription.partitions[named], self._cluster.image())
+            self._lookup.check_root()
+        except (StorageError, OffsetOutOfRangeError):
+            return False
+        return is_gone
 
     def advance(self, positions: Mapping[TopicPartition, int]) -> None:
         """Go on behind what was handed out."""
@@ -433,22 +483,35 @@ class Assignment:
         for named, offset in positions.items():
             state = partitions.get(named)
             if state is not None:
-                state.position = offset
+                state.position, state.is_sought = offset, False
 
-    def _out_of_range(self, named: TopicPartition, error: OffsetOutOfRangeError) -> None:
+    def _out_of_range(
+        self, named: TopicPartition, error: OffsetOutOfRangeError | LogTruncatedError
+    ) -> None:
         state = self.subscription.partitions[named]
         try:
             # What is being mounted again was empty a moment ago: so all is looked at once more.
             self._lookup.check_root()
-            view = self._lookup.view(state.topic, named.partition)
             image = self._cluster.image()
+            is_gone = _is_gone(state, image)
+            view = None if is_gone else self._lookup.view(state.topic, named.partition)
             self._lookup.check_root()
+        except UnknownTopicOrPartitionError as deleted:
+            self.request_update()
+            self._fetcher.retry_later(named, deleted)
+            return
         except (StorageError, OffsetOutOfRangeError) as missing:
             self._fetcher.retry_later(named, missing)
             return
-        if _is_gone(state, image):
+        if view is None:
             self.request_update()
             self._fetcher.retry_later(named, error)
+        elif isinstance(error, LogTruncatedError):
+            if view.log_end_offset < error.witnessed_offset or state.position is None:
+                raise error
+            self._fetcher.seek(named, state.position)
+        elif error.offset > view.log_end_offset and not state.is_sought:
+            raise _truncated(named, error.offset, view)
         elif view.log_start_offset <= error.offset <= view.log_end_offset:
             self._fetcher.seek(named, error.offset)
         elif self._policy == "none":
@@ -461,6 +524,17 @@ class Assignment:
                 self._config.auto_offset_reset,
             )
             self.reset(named, self._policy)
+
+
+def _truncated(named: TopicPartition, offset: int, view: LogView) -> LogTruncatedError:
+    return LogTruncatedError(
+        f"{named}: the log ends at offset {view.log_end_offset}, but records before {offset} were "
+        f"read from it, or {offset} was committed: files were removed. Restore them from a copy; "
+        f"or go on with what there is: seek, or set the group's offsets anew",
+        path=str(named),
+        log_end_offset=view.log_end_offset,
+        witnessed_offset=offset,
+    )
 
 
 def _is_gone(state: AssignedPartition, image: MetadataImage) -> bool:

@@ -72,13 +72,13 @@ class AutoCommit:
 
     def note(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what is known of these: they are committed by hand, or by others of the group."""
-        for key in [key for key in self._committed if key[0] in partitions]:
-            del self._committed[key]
+        for key in [key for key in list(self._committed) if key[0] in partitions]:
+            self._committed.pop(key, None)
 
     def _begin(self) -> Future[None] | None:
         assert self._committer is not None
         moved: dict[tuple[TopicPartition, str], int] = {}
-        for named, state in self._subscription.partitions.items():
+        for named, state in list(self._subscription.partitions.items()):
             key = named, state.topic.topic_id
             if state.position is not None and self._committed.get(key) != state.position:
                 moved[key] = state.position

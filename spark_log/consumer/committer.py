@@ -50,6 +50,7 @@ class Committer:
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
         self._opening = threading.Lock()
+        self._submitting = threading.Lock()
         self._latency = latency
 
     def committed(self) -> Offsets:
@@ -78,10 +79,12 @@ class Committer:
             `MemberlessCommits.commit`.
         """
         is_member = self._subscription.is_subscribed
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
-        self._last = self._thread.submit(self._commit, dict(offsets), dict(topic_ids), is_member)
-        return self._last
+        with self._submitting:  # what is taken away is committed on another thread
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
+            submit = self._thread.submit
+            self._last = submit(self._commit, dict(offsets), dict(topic_ids), is_member)
+            return self._last
 
     def wait(self, timeout_ms: float | None = None) -> None:
         """Wait until what was asked for is done, whatever came of it."""

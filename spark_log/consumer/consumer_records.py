@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.consumer.fetched_batch import FetchedRows
-from spark_log.errors import RecordDeserializationError
+from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
 from spark_log.record.arrays import int_array, ints_of, text_scalar
 from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE
 from spark_log.types import ConsumerRecord
@@ -68,6 +68,29 @@ class Deserializer(Protocol):
 
 
 AnyDeserializer = Deserializer | Callable[[bytes], object]
+
+
+def checked_deserializers(
+    key: AnyDeserializer | None, value: AnyDeserializer | None
+) -> tuple[AnyDeserializer | None, AnyDeserializer | None]:
+    """Return deserializers of keys and values.
+
+    Raises:
+        InvalidConfigurationError: one of them cannot be called.
+    """
+    for name, given in (("key_deserializer", key), ("value_deserializer", value)):
+        if given is None or callable(given) or callable(getattr(given, "deserialize", None)):
+            continue
+        example = "lambda data: data.decode()"
+        if isinstance(given, str):
+            example = f"lambda data: data.decode({given!r})"
+        raise InvalidConfigurationError(
+            f"{name} is {given!r}, which cannot be called; give a function of the bytes, such as "
+            f"{example}, or an object with deserialize(topic, data)",
+            key=name,
+        )
+    return key, value
+
 
 # Without the Python function that a NamedTuple's own constructor is.
 _new_record = partial(tuple.__new__, ConsumerRecord)

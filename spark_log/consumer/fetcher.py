@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _IDLE_MS: Final = 10_000.0
 _MOST_BACKOFF_MS: Final = 1_000.0
+_JOIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class Fetcher:
         self._is_closed = False
         self._fatal: BaseException | None = None
         self._thread: threading.Thread | None = None
+        # A thread that waits for an object store cannot be called back: it ends with its request.
+        self._join_s = None if store.is_mapped else _JOIN_S
         self._also_watched = also_watched
         self.fetches = 0
         self._quota = ClientQuota()
@@ -226,7 +229,8 @@ class Fetcher:
 
     def take_notice(self) -> bool:
         """Return whether something appeared in ``also_watched`` since the last call."""
-        noticed, self._is_noticed = self._is_noticed, False
+        with self._changed:  # what is noticed between looking and clearing must not be lost
+            noticed, self._is_noticed = self._is_noticed, False
         return noticed
 
     def close(self) -> None:
@@ -238,7 +242,7 @@ class Fetcher:
         if self._thread is None:
             self._watch.close()
         elif self._thread is not threading.current_thread():  # as a finalizer may be
-            self._thread.join()
+            self._thread.join(self._join_s)
 
     def _held_ms(self, now_ms: float) -> float:
         """Return how long what waits is held back, since it is less than ``fetch.min.bytes``."""

@@ -28,14 +28,16 @@ class LogLookup:
             UnknownTopicOrPartitionError: there is no such topic or partition.
         """
         image = self._cluster.image()
-        return {
-            named: self._log(image.topic(named.topic), named.partition).observe()
-            for named in partitions
-        }
+        return {named: self.view(image.topic(named.topic), named.partition) for named in partitions}
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
-        """Return what a partition holds now."""
-        return self._log(topic, partition).observe()
+        """Return what a partition holds now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+        """
+        with self._cluster.telling_deletion(topic):
+            return self._log(topic, partition).observe()
 
     def offsets_for_times(
         self, times_us: Mapping[TopicPartition, int]
@@ -48,16 +50,24 @@ class LogLookup:
         image = self._cluster.image()
         answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for named, time_us in times_us.items():
-            log = self._log(image.topic(named.topic), named.partition)
-            found = log.offset_for_time(time_us)
-            epoch = image.topic(named.topic).partitions[named.partition].leader_epoch
+            topic = image.topic(named.topic)
+            log = self._log(topic, named.partition)
+            with self._cluster.telling_deletion(topic):
+                found = log.offset_for_time(time_us)
+            epoch = topic.partitions[named.partition].leader_epoch
             answer[named] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
         return answer
 
     def reset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
-        """Return the offset that a reset policy means in a partition now."""
+        """Return the offset that a reset policy means in a partition now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+        """
         assert policy != "none"
-        return reset_offset(self._log(topic, partition), policy, self._cluster.clock.time_us())
+        log = self._log(topic, partition)
+        with self._cluster.telling_deletion(topic):
+            return reset_offset(log, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Let go of what is known of a partition."""

@@ -23,12 +23,14 @@ class AssignedPartition:
         position: the offset of the next record that is handed out; None before that is known.
         reset: where a pending seek goes to; None: to what is committed, else by the policy.
         is_paused: it is left out.
+        is_sought: the user chose the position, and nothing was handed out since.
     """
 
     topic: TopicImage
     position: int | None = None
     reset: ResetPolicy | None = None
     is_paused: bool = False
+    is_sought: bool = False
 
 
 class Subscription:
@@ -143,13 +145,13 @@ class Subscription:
 
     def paused(self) -> set[TopicPartition]:
         """Return what is paused."""
-        return {named for named, state in self.partitions.items() if state.is_paused}
+        return {named for named, state in list(self.partitions.items()) if state.is_paused}
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the positions that are known."""
         return {
             named: state.position
-            for named, state in self.partitions.items()
+            for named, state in list(self.partitions.items())
             if state.position is not None
         }
 

@@ -235,8 +235,10 @@ class Accumulator:
         queue.is_busy = False
         if queue.route.is_gone and queue.delivery is None and self.successor(queue) is not None:
             self.move(queue, ())
-        else:
-            self.schedule(queue)
+            return
+        self.schedule(queue)
+        if queue.heir is not None and queue.delivery is None:
+            self._free_heir(queue)
 
     def successor(self, queue: PartitionQueue) -> PartitionQueue | None:
         """Return the same partition of the topic that has the name now; None if there is none."""
@@ -259,6 +261,7 @@ class Accumulator:
                 self.schedule(queue)  # it will be found that there is no such partition
             elif queue.is_busy:
                 successor.is_busy = True
+                queue.heir = successor
             else:
                 self.move(queue, queue.delivery.batches if queue.delivery is not None else ())
 
@@ -269,7 +272,8 @@ class Accumulator:
             source: a queue of a topic that is gone.
             first: what was taken of it before.
         """
-        queue = self.successor(source)
+        # To the heir even if that is of a topic that is gone, too: its own records come next.
+        queue = source.heir or self.successor(source)
         assert queue is not None
         source.close_open()
         moved = [batch for batch in (*first, *source.closed) if not batch.is_done]
@@ -280,8 +284,17 @@ class Accumulator:
         queue.closed.extendleft(reversed(moved))
         for batch in moved:
             self._unfinished[batch] = queue
-        queue.is_busy = False
-        self.schedule(queue)
+        if source.heir is None:
+            self.schedule(queue)
+        else:
+            self._free_heir(source)
+
+    def _free_heir(self, queue: PartitionQueue) -> None:
+        """Let the queue be taken that waited for this one."""
+        heir, queue.heir = queue.heir, None
+        assert heir is not None
+        heir.is_busy = False
+        self.schedule(heir)
 
     # --- ending ----------------------------------------------------------------------------------
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 from spark_log.config import ProducerConfig
@@ -11,7 +14,16 @@ from spark_log.errors import (
     InvalidRecordError,
     RecordTooLargeError,
     SerializationError,
+    check_unicode,
 )
+
+_LEAST_SECONDS = 1_000_000_000
+"""September 2001 in seconds; in milliseconds 12 January 1970."""
+
+_SECONDS_NS = 2_500_000_000 * 1_000_000
+"""March 2049 in seconds, taken for milliseconds: 29 January 1970."""
+
+_has_warned_of_seconds = False
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -117,7 +129,7 @@ def checked_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], i
     """Return headers as they are kept, and their size.
 
     Raises:
-        InvalidRecordError: they are not pairs of a text and bytes.
+        InvalidRecordError: they are not pairs of a text and bytes, or a text is not Unicode.
     """
     checked = []
     size_bytes = 0
@@ -125,6 +137,7 @@ def checked_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], i
         for name, value in headers:
             if not isinstance(name, str):
                 raise TypeError
+            check_unicode("the name of a header", name, InvalidRecordError)
             content = None if value is None else bytes(memoryview(value))
             size_bytes += len(name.encode()) + len(content or b"")
             checked.append((name, content))
@@ -142,10 +155,33 @@ def checked_timestamp_ns(timestamp_ms: object) -> int:
     Raises:
         InvalidRecordError: it is not milliseconds since the epoch.
     """
-    if isinstance(timestamp_ms, int | float) and not isinstance(timestamp_ms, bool):
-        time_ns = int(timestamp_ms * 1000) * 1000
+    reason = f"it is a {type(timestamp_ms).__name__}"
+    is_number = isinstance(timestamp_ms, int | float) and not isinstance(timestamp_ms, bool)
+    if is_number and math.isfinite(timestamp_ms):  # type: ignore[arg-type]
+        time_ns = int(timestamp_ms * 1000) * 1000  # type: ignore[operator]
         if 0 <= time_ns < 2**63:
+            if time_ns < _SECONDS_NS and timestamp_ms >= _LEAST_SECONDS:  # type: ignore[operator]
+                _warn_of_seconds(timestamp_ms)
             return time_ns
+        reason = "it is negative" if time_ns < 0 else "it is after the year 2262"
+        if time_ns >= 10**23:
+            reason = "it looks like nanoseconds: divide it by 1_000_000"
+        elif time_ns >= 10**20:
+            reason = "it looks like microseconds: divide it by 1_000"
+    elif isinstance(timestamp_ms, datetime):
+        reason = "it is a datetime: give int(time.timestamp() * 1000)"
     raise InvalidRecordError(
-        f"timestamp_ms is {timestamp_ms!r}; expected milliseconds since the epoch, not negative"
+        f"timestamp_ms is {timestamp_ms!r}; expected milliseconds since the epoch, and {reason}"
     )
+
+
+def _warn_of_seconds(timestamp_ms: object) -> None:
+    """Warn, once a process, of a timestamp that was meant in seconds, as `time.time` has it."""
+    global _has_warned_of_seconds  # noqa: PLW0603 - once a process
+    if not _has_warned_of_seconds:
+        _has_warned_of_seconds = True
+        warnings.warn(
+            f"timestamp_ms={timestamp_ms!r} is a time in January 1970; it looks like seconds: "
+            f"multiply it by 1_000",
+            stacklevel=4,
+        )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidRecordError,
+    LogTruncatedError,
     NotFoundError,
     SparkLogError,
     StorageError,
@@ -24,25 +22,7 @@ from spark_log.metadata.client_quota import UNLIMITED
 from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
-
-_PASSING: Final = {
-    errno.EAGAIN,
-    errno.EBUSY,
-    errno.EHOSTDOWN,
-    errno.EHOSTUNREACH,
-    errno.EINTR,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENETDOWN,
-    errno.ENETUNREACH,
-    errno.ENFILE,
-    errno.ENODEV,
-    errno.ENOTCONN,
-    errno.ENXIO,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-}
-"""What a file system says while its server, its disk or its mount is away."""
+from spark_log.storage.store import PASSING_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +74,14 @@ class PartitionAppender:
         """
         self._check_root()
         log = queue.log or self._open(queue)
-        appended = self._append(log, delivery, producer)
+        try:
+            appended = self._append(log, delivery, producer)
+        except (SparkLogError, OSError) as error:
+            if self._is_of_deleted_topic(queue, error):
+                if isinstance(error, LogTruncatedError):
+                    self._remove_made_anew(queue)
+                raise TopicGoneError from error
+            raise
         if appended.info is None:
             return appended
         try:
@@ -106,8 +93,7 @@ class PartitionAppender:
                 f"cannot be seen: {error}"
             ) from error
         if _is_gone(queue, image):
-            with suppress(Exception):  # what the append made anew; nobody can find it
-                self._cluster.store.delete_directory(queue.route.topic.directory)
+            self._remove_made_anew(queue)
             raise TopicGoneError
         if image.topic(queue.topic).overrides != queue.route.topic.overrides:
             delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
@@ -116,7 +102,15 @@ class PartitionAppender:
                     f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
                     f"{delay_ms} while it was appended; whether it is in the log is looked up"
                 )
+        queue.acknowledged_offset = appended.info.last_offset + 1
         return replace(appended, image=image)
+
+    def _remove_made_anew(self, queue: PartitionQueue) -> None:
+        """Remove what an append has made of a deleted topic; nobody can find it."""
+        directory = queue.route.topic.directory
+        suppressed = self._cluster.suppressed
+        with suppressed.suppress("removal of a late append", directory, Exception):
+            self._cluster.store.delete_directory(directory)
 
     def bytes_per_second(self, image: MetadataImage) -> int:
         """Return how much the client may append."""
@@ -140,7 +134,7 @@ class PartitionAppender:
             return True
         if isinstance(error, StorageError):
             cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in _PASSING:
+            if isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS:
                 return True
         # A root that is away looks like a log that is damaged, or not there.
         return self._is_root_away()
@@ -150,6 +144,7 @@ class PartitionAppender:
             raise TopicGoneError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
+        log.files.on_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
             queue.log = None  # its settings were changed meanwhile
@@ -195,6 +190,16 @@ class PartitionAppender:
         except BaseException:
             writer.discard()
             raise
+
+    def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
+        """Whether an append failed since its topic was deleted: files that vanish look damaged."""
+        if isinstance(error, InvalidRecordError | StorageUnavailableError):
+            return False  # what the records are to blame for, and what says nothing of files
+        try:
+            self._check_root()
+            return _is_gone(queue, self._cluster.image())
+        except (SparkLogError, OSError):
+            return False
 
     def _check_root(self) -> None:
         """Check that the root is there; a put would make its directories anew.

@@ -20,7 +20,8 @@ from spark_log.errors import (
     SerializationError,
     SparkLogError,
 )
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
+from spark_log.metadata.cluster import open_cluster
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
 from spark_log.producer.given_arguments import (
@@ -74,7 +75,7 @@ class Producer:
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
         *,
         storage_options: StorageOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -89,7 +90,7 @@ class Producer:
         """Open the root; nothing is written.
 
         Args:
-            root: a path or URL.
+            root: a path or URL; has to be given.
             storage_options: for the file system; never shown.
             clock: for timestamps, lingering, retries and timeouts.
             key_serializer: makes bytes of a key: a function, or an object with kafka-python's
@@ -109,6 +110,8 @@ class Producer:
         Raises:
             InvalidConfigurationError: an unknown key, a bad value, or values that contradict.
             RootNotFoundError, InvalidRootError, UnsupportedStoreError: see `Cluster`.
+            KafkaTimeoutError, StorageUnavailableError: the storage does not answer, or not within
+                ``request.timeout.ms``; try again.
         """
         self._threads: SenderThreads | None = None
         settings = checked_config(config)
@@ -123,7 +126,14 @@ class Producer:
         )
         self._clock = clock
         self._time_ns: Callable[[], int] = getattr(clock, "time_ns", lambda: clock.time_us() * 1000)
-        self._cluster = Cluster(root, storage_options, clock=clock)
+        self._cluster = open_cluster(
+            root,
+            storage_options,
+            clock=clock,
+            timeout_ms=settings.request_timeout_ms,
+            setting="request.timeout.ms",
+            request_timeout_ms=settings.request_timeout_ms,
+        )
         self._accumulator = Accumulator(settings, clock)
         self._lock = self._accumulator.lock
         self._routes = self._accumulator.routes
@@ -147,6 +157,7 @@ class Producer:
             clock,
             refresh=self._router.refresh,
             on_end=self._tell_interceptors,
+            suppressed=self._cluster.suppressed,
         )
         self._state_error: SparkLogError | None = None
         self._is_closed = False
@@ -261,8 +272,10 @@ class Producer:
             RecordTooLargeError: a row is larger than a record may be; nothing was sent.
             SparkLogError: as `send`; nothing was sent.
         """
+        from spark_log.producer.record_arrays import check_is_table
         from spark_log.producer.table_sender import send_table
 
+        check_is_table(table)
         self._check_usable()
         route = self._router.route(topic)
         future = send_table(
@@ -321,7 +334,10 @@ class Producer:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return what was counted: ``{"producer-metrics": {name: value}}``, with Kafka's names.
 
-        Times are in milliseconds, rates per second over the last 30 seconds.
+        Times are in milliseconds, rates per second over the last 30 seconds. The group
+        ``suppressed-errors`` counts failures that kept nothing from being done, such as of an index
+        or a merge behind an append: all of them, and by what failed, what ever did. Each cause was
+        logged once.
         """
         with self._lock:
             values = self._sender.metrics.values(self._clock.monotonic_ms())
@@ -334,7 +350,8 @@ class Producer:
                 "waiting-threads": self._accumulator.waiting_threads,
                 "records-in-flight": self._accumulator.unfinished_records(),
             }
-        return {"producer-metrics": values}
+        suppressed = self._cluster.suppressed.figures()
+        return {"producer-metrics": values, "suppressed-errors": suppressed}
 
     def run_once(self) -> bool:
         """Serve what is due now, in this thread; return whether anything was. For tests."""

@@ -35,6 +35,19 @@ def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
     )
 
 
+def check_is_table(table: object) -> None:
+    """Check that a user gave a table.
+
+    Raises:
+        InvalidRecordError: it is something else.
+    """
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InvalidRecordError(
+            f"a {type(table).__name__} is no table; give a pyarrow Table or RecordBatch, such as "
+            f"pa.table({{'value': [b'one', b'two']}}), or pa.Table.from_pandas(frame)"
+        )
+
+
 def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBatch:
     """Return a user's table as one batch with the columns of `RECORD_SCHEMA`; zero-copy if it can.
 

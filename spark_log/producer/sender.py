@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from spark_log.clock import Clock
@@ -33,6 +32,7 @@ from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.producer_identity import ProducerIdentity
 from spark_log.producer.producer_metrics import ProducerMetrics
 from spark_log.producer.topic_route import PartitionQueue
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Sender:
         *,
         refresh: Callable[[str], None],
         on_end: Callable[[Sequence[ProducerBatch]], None],
+        suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
         """Touches nothing.
 
@@ -80,6 +81,7 @@ class Sender:
             clock: for retries and timeouts.
             refresh: looks a topic up in the metadata log again.
             on_end: is told of batches that have ended, in order; for interceptors.
+            suppressed: counts what fails and is done without.
         """
         self.metrics = ProducerMetrics()
         self.fatal_error: Exception | None = None
@@ -90,6 +92,7 @@ class Sender:
         self._clock = clock
         self._refresh = refresh
         self._on_end = on_end
+        self._suppressed = suppressed
         self._random = random.Random()
         self._quota = ClientQuota()
         self._quota_due_ms = 0.0
@@ -224,7 +227,7 @@ class Sender:
         if isinstance(error, UnknownOutcomeError):
             delivery.is_unknown = True
         if isinstance(error, DelayLoweredError):
-            with suppress(SparkLogError, OSError):
+            with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):
                 self._refresh(queue.topic)
         if isinstance(error, OutOfOrderSequenceError) and not delivery.is_unknown:
             # The log has lost what came before, or forgot it. Nothing of this one is in it: it

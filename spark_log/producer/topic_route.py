@@ -29,17 +29,21 @@ class PartitionQueue:
         closed: the batches before it, in order.
         delivery: what was taken of them and has to be tried again; it goes first.
         is_busy: a thread is appending, or what comes before lies elsewhere still.
+        heir: the queue, of a topic that has the name since, that is busy until this one is not.
         due_ms: when a thread is to take it, on the monotonic clock; `NEVER_MS` without records.
         epoch: producer epoch of the next append, in this partition.
         sequence: sequence number of the next append's first record.
         log: the partition's log, for the next append; None: to be opened.
+        acknowledged_offset: the offset behind what was acknowledged last: the log has to reach it.
     """
 
     __slots__ = (
+        "acknowledged_offset",
         "closed",
         "delivery",
         "due_ms",
         "epoch",
+        "heir",
         "is_busy",
         "log",
         "open",
@@ -55,10 +59,12 @@ class PartitionQueue:
         self.closed: deque[ProducerBatch] = deque()
         self.delivery: Delivery | None = None
         self.is_busy = False
+        self.heir: PartitionQueue | None = None
         self.due_ms = NEVER_MS
         self.epoch = epoch
         self.sequence = 0
         self.log: PartitionLog | None = None
+        self.acknowledged_offset = 0
 
     @property
     def topic(self) -> str:

@@ -12,6 +12,7 @@ from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partitioner import Chooser
 from spark_log.producer.topic_route import TopicRoute
+from spark_log.storage.deadline import call_within
 
 
 class TopicRouter:
@@ -65,9 +66,7 @@ class TopicRouter:
         tries = 0
         while True:
             try:
-                self.refresh(topic)
-                found = self._accumulator.routes.get(topic)
-                return found if found is not None else self._install(self._cluster.topic(topic))
+                return self._look_up(topic, self._clock.monotonic_ms() - began_ms)
             except SparkLogError as error:
                 if not error.retriable:
                     raise
@@ -84,6 +83,23 @@ class TopicRouter:
             )
             rest_ms = self._config.max_block_ms - passed_ms
             self._clock.sleep_ms(min(pause_ms * random.uniform(0.8, 1.2), rest_ms))
+
+    def _look_up(self, topic: str, passed_ms: float) -> TopicRoute:
+        """Look a topic up once, within what is left of ``max.block.ms``."""
+
+        def look() -> TopicRoute:
+            self.refresh(topic)
+            found = self._accumulator.routes.get(topic)
+            return found if found is not None else self._install(self._cluster.topic(topic))
+
+        if self._cluster.store.is_mapped:
+            return look()
+        return call_within(
+            max(0.0, self._config.max_block_ms - passed_ms),
+            look,
+            what=f"looking up topic {topic!r}",
+            setting="max.block.ms",
+        )
 
     def is_old(self, route: TopicRoute) -> bool:
         """Whether a route was looked up longer than ``metadata.max.age.ms`` ago."""

@@ -5,7 +5,14 @@ import inspect
 
 import pytest
 
-from spark_log import AIOConsumer, AIOProducer, Consumer, IllegalStateError, WakeupError
+from spark_log import (
+    AIOConsumer,
+    AIOProducer,
+    Consumer,
+    IllegalStateError,
+    InvalidConfigurationError,
+    WakeupError,
+)
 from tests.consumer.support import PATIENCE_MS, T0, append, numbered, values_of
 
 
@@ -99,7 +106,7 @@ def test_errors_are_raised_where_they_are_awaited(root, tmp_path):
         with pytest.raises(IllegalStateError, match="closed"):
             await consumer.poll()
         await consumer.close()
-        with pytest.raises(TypeError):
+        with pytest.raises(InvalidConfigurationError, match="unknown consumer config 'rot'"):
             await AIOConsumer("t", rot=tmp_path).start()
         producer = AIOProducer(root)
         await producer.close()

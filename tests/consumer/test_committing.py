@@ -7,6 +7,7 @@ import pytest
 from spark_log import (
     Admin,
     CommitFailedError,
+    InvalidConfigurationError,
     InvalidGroupIdError,
     NewTopic,
     OffsetAndMetadata,
@@ -144,6 +145,32 @@ class TestByHand:
     def test_an_empty_group_is_refused(self, open_consumer):
         with pytest.raises(InvalidGroupIdError):
             open_consumer(group_id="")
+
+    def test_a_group_id_is_unicode(self, open_consumer):
+        with pytest.raises(InvalidGroupIdError, match=r"group_id is 'g\\ud800'"):
+            open_consumer(group_id="g\ud800")
+
+    @pytest.mark.parametrize("metadata", ["a\ud800", 5, b"a"])
+    def test_metadata_that_cannot_be_stored_is_refused_and_nothing_is_committed(
+        self, root, open_consumer, metadata
+    ):
+        consumer = open_consumer(group_id="g")
+        offsets = {T0: OffsetAndMetadata(1), THREE[0]: OffsetAndMetadata(1, metadata)}
+        for commit in (consumer.commit, consumer.commit_async):
+            with pytest.raises(InvalidConfigurationError, match="metadata of a position"):
+                commit(offsets)
+        with pytest.raises(InvalidConfigurationError, match="metadata of a position"):
+            Admin(root).alter_group_offsets("g", offsets)
+        assert committed(root) == {}
+        consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # nothing of the refused ones is left
+        assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(1, "ü\0")
+
+    def test_no_metadata_may_be_none_as_in_kafka_python(self, root, open_consumer):
+        consumer = open_consumer(group_id="g")
+        consumer.commit({T0: OffsetAndMetadata(1, None)})
+        assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(1)
+        Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(2, None)})
+        assert committed(root) == {T0: 2}
 
     def test_interceptors_are_told(self, open_consumer):
         told = threading.Event()

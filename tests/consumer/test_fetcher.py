@@ -193,3 +193,46 @@ class TestFaults:
         monkeypatch.setattr(fetcher, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fetcher.take(None, PATIENCE_MS)
+
+
+class NoticedInBetween(Fetcher):
+    """The fetching thread notices something just after `take_notice` looked.
+
+    A thread that needs the lock for it comes at once where the lock is free, and else as soon as it
+    is: that moment is chosen here, where the scheduler would choose it once in many thousand times.
+    """
+
+    is_near = False
+    has_to_wait = False
+
+    @property
+    def _is_noticed(self):
+        seen = self.__dict__["noticed"]
+        if self.is_near:
+            self.is_near, self.has_to_wait = False, self._changed._is_owned()
+            if not self.has_to_wait:
+                self.notice()
+        return seen
+
+    @_is_noticed.setter
+    def _is_noticed(self, noticed):
+        self.__dict__["noticed"] = noticed
+
+    def notice(self):
+        with self._changed:
+            self._is_noticed = True
+
+
+def test_what_is_noticed_while_one_looks_is_not_lost(root):
+    fetcher = NoticedInBetween(
+        Cluster(root).store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms
+    )
+    try:
+        fetcher.is_near = True
+        fetcher.take_notice()
+        if fetcher.has_to_wait:
+            fetcher.notice()
+        assert fetcher.take_notice(), "new partitions would stay unread for metadata.max.age.ms"
+        assert not fetcher.take_notice()
+    finally:
+        fetcher.close()

@@ -11,6 +11,7 @@ from spark_log import (
     CorruptRecordError,
     IllegalStateError,
     RecordDeserializationError,
+    StorageError,
     TopicPartition,
     WakeupError,
 )
@@ -428,6 +429,16 @@ class TestMetrics:
         assert metrics["consumer-coordinator-metrics"]["assigned-partitions"] == 1
         assert consumer.highwater(T0) == 10
         assert consumer.lag() == {T0: 6}
+
+    def test_count_what_failed_and_was_done_without(self, root, open_consumer):
+        consumer = open_consumer("t")
+        assert consumer.metrics()["suppressed-errors"] == {"suppressed-errors-total": 0}
+        log = consumer._cluster.partition_log(consumer._cluster.topic("t"), 0)
+        log.suppressed.add("index", log.directory, StorageError("no"))
+        assert consumer.metrics()["suppressed-errors"] == {
+            "suppressed-errors-total": 1,
+            "index-errors-total": 1,
+        }
 
 
 def test_partitions_and_topics_are_told(open_consumer):

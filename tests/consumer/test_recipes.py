@@ -18,6 +18,7 @@ from spark_log.consumer.dead_letter import DeadLetter
 from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
 from tests.consumer.support import append, numbered
+from tests.docs.blocks import blocks
 
 PAGE = Path(__file__).parents[2] / "docs/recipes.md"
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
@@ -50,23 +51,12 @@ class Crash(BaseException):
 
 def load_recipes():
     """Run the page's code, with the line numbers that it has on the page."""
-    code = "".join(
-        line if inside else "\n"
-        for line, inside in _lines_inside(PAGE.read_text("utf-8").splitlines(keepends=True))
-    )
+    code = ""
+    for each in blocks("docs/recipes.md", "python"):
+        code += "\n" * (each.line - 1 - code.count("\n")) + each.code
     names = {}
     exec(compile(code, str(PAGE), "exec"), names)
     return names
-
-
-def _lines_inside(lines):
-    inside = False
-    for line in lines:
-        if line.startswith("```"):
-            inside = line.startswith("```python")
-            yield line, False
-        else:
-            yield line, inside
 
 
 RECIPES = load_recipes()

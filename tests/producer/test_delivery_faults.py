@@ -8,10 +8,14 @@ import pytest
 
 from spark_log import (
     Admin,
+    CorruptRecordError,
     IllegalStateError,
     InvalidProducerEpochError,
     KafkaTimeoutError,
+    LogTruncatedError,
     NewTopic,
+    NotFoundError,
+    Producer,
     StorageError,
     StorageFullError,
     StorageTimeoutError,
@@ -318,6 +322,72 @@ class TestTopics:
         run(producer, clock)
         assert values(root, "weather") == {0: [b"0", b"1"]}
 
+    def test_topics_that_are_created_again_twice_during_an_append_keep_the_order(
+        self, root, clock, producer
+    ):
+        """What was sent to the one in between waits for the append, and goes on with it."""
+        store = hooked(producer)
+        producer.send("weather", b"old")
+        run(producer, clock)
+        admin, sent = Admin(root), []
+
+        def recreate_twice(path, call):
+            for number in (1, 2):
+                admin.delete_topics(["weather"])
+                admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
+                producer._router.refresh("weather")
+                sent.append(producer.send("weather", b"%d" % number))
+            return call()
+
+        store.once("put_if_absent", recreate_twice)
+        sent.append(producer.send("weather", b"0"))
+        run(producer, clock)
+        assert all(future.succeeded() for future in sent)
+        assert values(root, "weather") == {0: [b"0", b"1", b"2"]}
+
+    def test_what_waited_for_an_append_fails_with_it_when_the_topic_is_gone_for_good(
+        self, root, clock, producer
+    ):
+        store = hooked(producer)
+        producer.send("weather", b"old")
+        run(producer, clock)
+        admin, sent = Admin(root), []
+
+        def recreate_and_delete(path, call):
+            admin.delete_topics(["weather"])
+            admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
+            producer._router.refresh("weather")
+            sent.append(producer.send("weather", b"1"))
+            admin.delete_topics(["weather"])
+            producer._router.refresh("weather")
+            return call()
+
+        store.once("put_if_absent", recreate_and_delete)
+        sent.append(producer.send("weather", b"0"))
+        run(producer, clock)
+        for future in sent:
+            assert isinstance(future.exception(0), UnknownTopicOrPartitionError)
+
+    def test_an_append_that_fails_over_vanished_files_says_that_the_topic_is_gone(
+        self, root, clock, producer
+    ):
+        store = hooked(producer)
+        for error in (
+            FileNotFoundError(errno.ENOENT, "gone"),
+            NotFoundError("gone"),
+            CorruptRecordError("a hole"),
+        ):
+            Admin(root).create_topics([NewTopic("brief", 1, topic_configs=ANY_TIME)])
+
+            def delete_and_fail(path, call, error=error):
+                Admin(root).delete_topics(["brief"])
+                raise error
+
+            store.once("put_if_absent", delete_and_fail)
+            sent = producer.send("brief", b"x")
+            run(producer, clock)
+            assert isinstance(sent.exception(0), UnknownTopicOrPartitionError)
+
     def test_topic_that_is_created_again_long_after_is_found(self, root, clock, producer):
         """What the log's handle remembers of the old one's producers is ahead of what is there."""
         producer.send("weather", b"old")
@@ -429,7 +499,7 @@ class TestFencing:
         assert values(root, "weather") == {0: [b"old", b"new", b"new too"]}
 
     def test_log_that_forgot_what_came_before_is_gone_on_with(self, root, clock, producer):
-        """A gap that is not this producer's: the log was restored from a copy, say."""
+        """A gap that is not this producer's: another wrote on after a restore from a copy, say."""
         producer.send("weather", b"0")
         run(producer, clock)
         topic = producer._cluster.topic("weather")
@@ -439,10 +509,29 @@ class TestFencing:
         shutil.rmtree(root / topic.partition_directory(0))
         (root / "copy").rename(root / topic.partition_directory(0))
         producer._routes["weather"].queues[0].log = None
+        with Producer(root) as other:
+            other.send("weather", b"another's").result(60)
         sent = producer.send("weather", b"2")
         run(producer, clock)
-        assert sent.result(0).offset == 1
-        assert values(root, "weather") == {0: [b"0", b"2"]}
+        assert sent.result(0).offset == 2
+        assert values(root, "weather") == {0: [b"0", b"another's", b"2"]}
+
+    def test_log_that_ends_before_what_it_acknowledged_is_not_gone_on_with(
+        self, root, clock, producer
+    ):
+        producer.send("weather", b"0")
+        run(producer, clock)
+        topic = producer._cluster.topic("weather")
+        shutil.copytree(root / topic.partition_directory(0), root / "copy")
+        producer.send("weather", b"1")
+        run(producer, clock)
+        shutil.rmtree(root / topic.partition_directory(0))
+        (root / "copy").rename(root / topic.partition_directory(0))
+        for _ in range(2):
+            sent = producer.send("weather", b"2")
+            run(producer, clock)
+            assert isinstance(sent.exception(0), LogTruncatedError)
+        assert values(root, "weather") == {0: [b"0"]}
 
     def test_epochs_that_are_used_up_are_followed_by_another_producer_id(
         self, root, clock, producer

@@ -19,9 +19,11 @@ from spark_log import (
     RecordTooLargeError,
     RootNotFoundError,
     SerializationError,
+    StorageError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import Cluster
+from tests.log.support import failing
 from tests.producer.support import by_hand, hooked, new_root, rows, run, values
 
 START_MS = 1_700_000_000_000
@@ -211,6 +213,10 @@ class TestBadInput:
     def test_headers_are_pairs_of_text_and_bytes(self, root, headers):
         with Producer(root) as producer, pytest.raises(InvalidRecordError, match="pairs"):
             producer.send("weather", b"x", headers=headers)
+
+    def test_names_of_headers_are_unicode(self, root):
+        with Producer(root) as producer, pytest.raises(InvalidRecordError, match=r"'a\\udcff'"):
+            producer.send("weather", b"x", headers=[("a\udcff", b"1")])
 
     @pytest.mark.parametrize("timestamp_ms", [-1, "now", 2**63, True])
     def test_timestamp_is_milliseconds_since_the_epoch(self, root, timestamp_ms):
@@ -450,3 +456,16 @@ class TestMetadata:
         assert metrics["record-send-total"] == 30
         assert metrics["records-per-request-avg"] == 30
         assert metrics["request-total"] == 1
+
+    def test_metrics_count_what_failed_behind_an_append(self, tmp_path, clock):
+        root = new_root(tmp_path, "weather", **{"snapshot.interval.segments": 1})
+        producer = by_hand(root, clock)
+        store = hooked(producer)
+        assert producer.metrics()["suppressed-errors"] == {"suppressed-errors-total": 0}
+        store.on("put", failing(StorageError("no room")))
+        for offset in range(4):
+            sent = producer.send("weather", b"x")
+            run(producer, clock)
+            assert sent.result(0).offset == offset
+        figures = producer.metrics()["suppressed-errors"]
+        assert figures["snapshot-errors-total"] == figures["suppressed-errors-total"] >= 1
