@@ -22,12 +22,14 @@ from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.cluster_cleaning import CleanWork, run_tasks
 from spark_log.datasource.job import Report, job_session, spark_progress
+from spark_log.errors import ClockSkewError
 from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.metadata.cluster_cleaner import check_clock
 from spark_log.metadata.topic_deletion import finish_deletions
 from spark_log.types import TopicPartition
 
 _FAILED = 1
-"""Exit status: a partition could not be cleaned."""
+"""Exit status: a partition could not be cleaned, or nothing by the clock of this machine."""
 
 _SUMS = (
     "expired_segments",
@@ -81,6 +83,13 @@ def main(
         for topic in chosen
         for number in sorted(topic.partitions)
     ]
+    try:
+        check_clock(cluster)
+    except ClockSkewError as error:
+        if output.is_json:
+            report.add(dry_run=dry_run, partitions=len(partitions), error=str(error))
+            report.print(as_json=True)
+        raise
     spark = job_session("clean")
     started = time.perf_counter()
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
@@ -103,6 +112,8 @@ def main(
         with spark_progress(spark, "Cleaning"):
             results |= zip(dirty, run_tasks(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
+    if not dry_run:
+        cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
     failed = {str(named): each["error"] for named, each in results.items() if "error" in each}

@@ -26,6 +26,7 @@ from spark_log.datasource.group_job import GroupJob, Work
 from spark_log.datasource.group_share import GroupShare
 from spark_log.datasource.group_work import DeltaWork, DestinationWork
 from spark_log.datasource.job import (
+    Counts,
     Destination,
     Report,
     Sink,
@@ -136,7 +137,7 @@ def main(
             share, work, cluster.clock, stop=stop,
             max_poll_interval_ms=config.max_poll_interval_ms, interval_s=interval if follow else 0,
         ).run()  # fmt: skip
-    report.add_rate(tally.records, time.perf_counter() - started)
+    report.add_counts(Counts(tally.records, tally.written), time.perf_counter() - started)
     if tally.skipped:
         report.add(in_the_table_before=tally.skipped)
     if tally.lost:

@@ -9,10 +9,13 @@ chosen as Kafka's clients choose it.
 
 from __future__ import annotations
 
+import json
+import tempfile
 import time
 from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -21,12 +24,21 @@ from pyspark.sql import functions as F
 from spark_log import NewTopic
 from spark_log.cli.errors import run
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output
+from spark_log.cli.output import Output, print_note
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource import by_partition
-from spark_log.datasource.job import Report, connection_options, job_session, spark_progress
+from spark_log.datasource.job import (
+    Counts,
+    Report,
+    connection_options,
+    job_session,
+    spark_progress,
+)
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
+
+_TRIED_ROWS: Final = 100
+"""So many rows are read before a topic is created for them."""
 
 
 class Format(StrEnum):
@@ -82,38 +94,79 @@ def main(
 ) -> None:
     """Write files or a Delta table into a topic: one record per row."""
     report = Report("produced")
-    if partitions is not None:
-        _create(root, topic, partitions, parse_pairs("--topic-config", topic_config or []))
-    root.cluster().topic(topic)  # no such topic: say so before anything is read
+    new = _new_topic(root, topic, partitions, parse_pairs("--topic-config", topic_config or []))
+    if new is None:
+        root.cluster().topic(topic)  # no such topic: say so before anything is read
     spark = job_session("produce")
     options = parse_pairs("--source-option", source_option or [])
+    counted = Observation("produced")
     with spark_progress(spark, f"Reading {source}"):
         rows = _read(spark, source, source_format, options)
-    counted = Observation("produced")
-    records = _records(rows, key, value, timestamp, header or []).observe(
-        counted, F.count(F.lit(1)).alias("records")
-    )
+        records = _records(rows, key, value, timestamp, header or [])
+        if new is not None:
+            records.limit(_TRIED_ROWS).collect()  # a wrong source leaves no empty topic behind
+    records = records.observe(counted, F.count(F.lit(1)).alias("rows"))
+    if new is not None:
+        _create(root, new)
     if shuffle:
         records = by_partition(records, root.url, topic, root.storage_options)
     started = time.perf_counter()
-    with spark_progress(spark, f"Writing to {topic}"):
-        options = connection_options(root.url, root.storage_options) | {"topic": topic}
-        records.write.format("spark_log").mode("append").options(**options).save()
+    options = connection_options(root.url, root.storage_options) | {"topic": topic}
+    try:
+        with spark_progress(spark, f"Writing to {topic}"):
+            written = _write(records, options)
+    except Exception:
+        if new is not None:
+            print_note(
+                f"The topic {topic} was created before this failed: spark-log topics delete "
+                f"{topic} --root {root.url} removes it."
+            )
+        raise
+    counts = Counts(int(counted.get["rows"]), written)
     seconds = time.perf_counter() - started
     described = root.admin().describe_topics([topic])[0]
     report.add(topic=topic, root=root.url)
-    report.add_rate(int(counted.get["records"]), seconds)
+    report.add_counts(counts, seconds)
     report.add(
         partitions=len(described.partitions),
         segments=sum(partition.segments for partition in described.partitions),
         size_bytes=sum(partition.size_bytes for partition in described.partitions),
     )
+    if not counts.read:
+        report.warn(f"no record was written: {source} has no rows")
     report.print(as_json=output.is_json)
 
 
-def _create(root: Root, topic: str, partitions: int, configs: dict[str, str]) -> None:
-    with suppress(TopicAlreadyExistsError):  # stays as it is: --partitions is for a new one
-        root.admin().create_topics([NewTopic(topic, partitions, topic_configs=configs)])
+def _new_topic(
+    root: Root, name: str, partitions: int | None, configs: dict[str, str]
+) -> NewTopic | None:
+    """Return the topic that is to be created; None where it exists, or none was asked for.
+
+    Raises:
+        InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: it cannot be created.
+    """
+    if partitions is None:
+        return None
+    topic = NewTopic(name, partitions, topic_configs=configs)
+    try:
+        root.admin().create_topics([topic], validate_only=True)
+    except TopicAlreadyExistsError:  # stays as it is: --partitions is for a new one
+        return None
+    return topic
+
+
+def _create(root: Root, topic: NewTopic) -> None:
+    with suppress(TopicAlreadyExistsError):  # another process was first
+        root.admin().create_topics([topic])
+
+
+def _write(records: DataFrame, options: dict[str, str]) -> int:
+    """Append the records to the topic, and return how many the log took."""
+    with tempfile.TemporaryDirectory(prefix="spark-log-") as folder:
+        summary = Path(folder, "summary.json")
+        writer = records.write.format("spark_log").mode("append").options(**options)
+        writer.option("summaryPath", str(summary)).save()
+        return int(json.loads(summary.read_text("utf-8"))["records"])
 
 
 def _read(

@@ -81,10 +81,24 @@ def main(
         df = df.where(F.col("timestamp") < F.lit(end))
     started = time.perf_counter()
     with spark_progress(spark, f"Replaying {topic}"):
-        records = destination.write(df)
+        counts = destination.write(df)
     report.add(topic=topic, to=str(destination))
-    report.add_rate(records, time.perf_counter() - started)
+    report.add_counts(counts, time.perf_counter() - started)
+    if not counts.read:
+        report.warn(_nothing_read(topic, from_time, to_time))
     report.print(as_json=output.is_json)
+
+
+def _nothing_read(topic: str, from_time: str | None, to_time: str | None) -> str:
+    if from_time is None and to_time is None:
+        return f"no record was read: these offsets of {topic} hold none"
+    since = "" if from_time is None else f" from {from_time} on"
+    until = "" if to_time is None else f" before {to_time}"
+    return (
+        f"no record was read: {topic} holds none with a timestamp{since}{until}. Times are UTC "
+        f"unless they name a zone, and count by the records' timestamps, not by when they were "
+        f"written"
+    )
 
 
 def _partitions(topic: TopicImage, partition: int | None) -> list[int]:

@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -30,6 +31,7 @@ from spark_log.cli.output import Output
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource.job import (
+    Counts,
     Report,
     SinkOption,
     connection_options,
@@ -133,22 +135,22 @@ def main(
         name,
         settings,
         parse_read_options(reads | whole_range, is_stream=False),
-        cluster.clock,
     )
     spark = job_session("reprocess")
+    read = written = 0
 
     def results_of(starts: Offsets, ends: Offsets) -> DataFrame:
         ranges = {
             "startingOffsets": format_offsets(starts),
             "endingOffsets": format_offsets(ends),
         }
-        records = spark.read.format("spark_log").options(**(reads | ranges)).load()
-        if begin is not None:
-            records = records.where(F.col("timestamp") >= F.lit(begin))
-        if end is not None:
-            # Timestamps may go backwards, so that the end of the range is no offset.
-            records = records.where(F.col("timestamp") < F.lit(end))
-        results = function(records)
+        nonlocal read
+        reader = spark.read.format("spark_log").options(**(reads | ranges))
+        # A query of its own, of one column: an observation within the function's query would count
+        # what that takes, which may be less, or be taken by another query of the function.
+        read += _in_time(reader.schema("timestamp timestamp").load(), begin, end).count()
+        reader = spark.read.format("spark_log").options(**(reads | ranges))
+        results = function(_in_time(reader.load(), begin, end))
         if not isinstance(results, DataFrame):
             raise InvalidOptionError(
                 f"--transform {transform} gave {type(results).__name__}, expected a DataFrame",
@@ -163,12 +165,39 @@ def main(
         done = count_offsets(first.starts, work.progress.reached)
         title = f"Step {work.progress.step + 2}, {done / total:.0%} done"
         with spark_progress(spark, title):
-            work.run_step(results_of, step_records)
+            written += work.run_step(results_of, step_records)
     report.add(name=name, to=path or to_topic, resumed=work.is_resumed)
     report.add(steps=work.progress.step - first.step)
-    report.add_rate(count_offsets(first.reached, first.ends), time.perf_counter() - started)
+    report.add_counts(Counts(read, written), time.perf_counter() - started)
     report.add(starts=format_offsets(first.starts), ends=format_offsets(first.ends))
+    if warning := _warning(work, first.is_done, transform, Counts(read, written)):
+        report.warn(warning)
     report.print(as_json=output.is_json)
+
+
+def _in_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+    """Return the records of a range of event time; its start belongs to it, its end does not."""
+    if begin is not None:
+        records = records.where(F.col("timestamp") >= F.lit(begin))
+    if end is not None:
+        # Timestamps may go backwards, so that the end of the range is no offset.
+        records = records.where(F.col("timestamp") < F.lit(end))
+    return records
+
+
+def _warning(work: Reprocessing, was_done: bool, transform: str, counts: Counts) -> str | None:
+    """Return what is to be said about a run that wrote nothing."""
+    if counts.written:
+        return None
+    if work.is_resumed and was_done:
+        return "nothing was left to do: the run had reached its end before"
+    if not counts.read:
+        return "no record was read: the range of offsets or of time holds none"
+    return (
+        f"{counts.read:,} records were read, and no row was written: {transform} returned none. "
+        f"Where it filters by a field, look whether the field is null: from_json gives null for a "
+        f"value that is not of the type that it is told, such as a quoted number for a double"
+    )
 
 
 def _transform(text: str) -> Transform:

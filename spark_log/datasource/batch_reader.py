@@ -17,6 +17,12 @@ from spark_log.datasource.read_schema import check_columns
 from spark_log.datasource.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.split_reader import read_split
 from spark_log.datasource.splits import plan_splits
+from spark_log.datasource.worker_process import (
+    end_quietly,
+    errors_in_one_line,
+    in_one_line,
+    warn_of_shown_secrets,
+)
 
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -38,6 +44,7 @@ class LogBatchReader(DataSourceReader):
         self._options = options
         self._where = EVERYTHING
 
+    @in_one_line
     def partitions(self) -> Sequence[InputPartition]:
         """See `plan_splits`, and with ``partition.assignment.strategy`` `PartitionOwners`."""
         splits = plan_splits(self._options, self._where)
@@ -49,15 +56,18 @@ class LogBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the split's records."""
-        for split in splits_in(partition):
-            yield from read_split(split, self._columns, self._options)
+        end_quietly()
+        warn_of_shown_secrets(self._options.storage_options)
+        with errors_in_one_line():
+            for split in splits_in(partition):
+                yield from read_split(split, self._columns, self._options)
 
 
 class FilteringBatchReader(LogBatchReader):
     """Takes over filters on ``topic``, ``partition``, ``offset`` and ``timestamp``.
 
     Spark refuses a reader that can do so unless ``spark.sql.python.filterPushdown.enabled`` is
-    true: see `batch_reader_class`.
+    true, and some versions of it mix up what such readers plan: see `batch_reader_class`.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -69,9 +79,18 @@ class FilteringBatchReader(LogBatchReader):
 def batch_reader_class() -> type[LogBatchReader]:
     """Return the reader for this query.
 
+    Spark 4.2.0 and 4.3.0 keep what a reader planned with filters in the DataFrame's *source*
+    (``PythonDataSourceV2.setReadInfo``), where every other scan of it finds that too: after
+    ``df.where("partition = 1").count()``, ``df.count()`` would count partition 1 alone, and a union
+    of two filtered reads would read one of them twice. So no filter is taken over there, and Spark
+    applies them all. The version that keeps it with the scan is known by ``pushLimit``, which came
+    with that.
+
     No setting of the session reaches the process that plans a query. Which of Spark's two modules
     runs in it tells: the one that pushes filters down is started only when that is switched on.
     """
+    if not hasattr(DataSourceReader, "pushLimit"):
+        return LogBatchReader
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     pushes = _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", "") == _PUSHDOWN_WORKER
     return FilteringBatchReader if pushes else LogBatchReader

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from spark_log.datasource.kafka_options import warn_of_ignored
 from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.task_writer import TaskWriter, TaskWritten
+from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
 from spark_log.datasource.write_columns import check_columns
 from spark_log.datasource.write_identity import WriteIdentity
 from spark_log.errors import InvalidOptionError
@@ -40,8 +41,8 @@ class LogBatchWriter(DataSourceArrowWriter):
             RootNotFoundError: nor does the root.
             InvalidOptionError: there is no directory for the summary.
         """
-        check_columns(schema, options.topic)
-        warn_of_ignored(options.ignored)
+        passed_over = check_columns(schema, options.topic)
+        warn_of_ignored(options.ignored, [*options.warnings, *passed_over])
         if options.summary_path and not Path(options.summary_path).absolute().parent.is_dir():
             raise InvalidOptionError(
                 f"option 'summaryPath' is {options.summary_path!r}, expected a file in a directory "
@@ -55,8 +56,10 @@ class LogBatchWriter(DataSourceArrowWriter):
         if options.topic is not None:
             cluster.topic(options.topic)
 
+    @in_one_line
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
+        warn_of_shown_secrets(self._options.storage_options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         identity = WriteIdentity(self._write_id, self._number, task, is_stream=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_log.errors import CorruptRecordError, StorageError
+from spark_log.errors import ClockSkewError, CorruptRecordError, StorageError
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.throttle import Throttle
 from spark_log.metadata import Cluster
@@ -52,16 +53,20 @@ class CleanWork:
         self, partition: TopicPartition, action: Callable[[PartitionCleaner], Any]
     ) -> dict[str, Any]:
         cluster = Cluster(self.root, self.storage_options)
-        topic = cluster.image().find(partition.topic)
+        image = cluster.image()
+        topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return _NOTHING
         cleaner = PartitionCleaner(
             cluster.partition_log(topic, partition.partition),
             step=Throttle(self.bytes_per_second),
             dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+            max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
         )
         try:
             report = action(cleaner)
+        except ClockSkewError as error:  # of the machine that this task runs on
+            return {"error": f"on {socket.gethostname()}, {error}"}
         except (StorageError, CorruptRecordError) as error:
             now = cluster.image().find(partition.topic)
             if now is None or now.topic_id != topic.topic_id:

@@ -15,7 +15,7 @@ from spark_log.datasource.offsets import (
     parse_offsets,
     parse_times,
 )
-from spark_log.errors import InvalidOptionError, nearest
+from spark_log.errors import InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
@@ -48,6 +48,7 @@ class GivenOptions:
         Raises:
             InvalidOptionError: one is unknown (names the nearest), or refused.
         """
+        _check_for_a_table(options)
         self._known = known
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, str] = {}
@@ -58,6 +59,7 @@ class GivenOptions:
             if name.lower().startswith(STORAGE_PREFIX):
                 self.storage_options[name[len(STORAGE_PREFIX) :]] = value
             elif name.lower() in by_lower:
+                check_unicode(f"option {name!r}", value, InvalidOptionError)
                 self._values[by_lower[name.lower()]] = value
             elif name not in foreign and name.lower() not in kafka.taken_over:
                 close = nearest(name, known)
@@ -166,6 +168,22 @@ class GivenOptions:
                 f"option {name!r} is {text!r}, expected a time such as 30s, 15m or 1h", key=name
             )
         return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
+
+
+def _check_for_a_table(options: Mapping[str, str]) -> None:
+    """Refuse ``CREATE TABLE … USING spark_log``.
+
+    Spark 4.2.0 passes the table's properties beside its options: ``owner``, ``provider`` and
+    ``location``, and each option again as ``option.<name>``. When the table is read, it passes a
+    source in Python no options at all.
+    """
+    if {"owner", "provider"} <= {name.lower() for name in options}:
+        raise InvalidOptionError(
+            "a table USING spark_log could not be read: Spark passes none of a table's options to "
+            "a source in Python. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
+            "(path '…', subscribe '…')",
+            key="provider",
+        )
 
 
 def _partition_number(value: object) -> int:

@@ -37,12 +37,14 @@ class Done:
 
     Attributes:
         reached: the next offset, of each partition that was worked on.
-        records: how many were written.
+        records: how many were read.
+        written: how many of them were written, or shown on the console.
         skipped: offsets that had been written before.
     """
 
     reached: Mapping[TopicPartition, int]
     records: int
+    written: int
     skipped: int = 0
 
 
@@ -72,7 +74,8 @@ class Tally:
 
     Attributes:
         batches: with records in them.
-        records: written.
+        records: read, of batches whose offsets were committed.
+        written: of these records, or shown on the console.
         skipped: offsets that had been written before, as the sink knew.
         committed: positions that were committed last.
         lost: partitions that went to others before their batch was committed.
@@ -80,6 +83,7 @@ class Tally:
 
     batches: int = 0
     records: int = 0
+    written: int = 0
     skipped: int = 0
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
@@ -183,7 +187,7 @@ class GroupJob:
                 seen, alive_ms = progress, now_ms
                 if not self._share.show_life():
                     self._give_up(future)
-                    return Done({}, 0)
+                    return Done({}, 0, 0)
             elif now_ms - alive_ms > self._max_poll_interval_ms:
                 self._give_up(future)
                 raise KafkaTimeoutError(
@@ -206,6 +210,7 @@ class GroupJob:
         lost = self._share.commit(batch, done.reached)
         tally.batches += done.records > 0
         tally.records += done.records
+        tally.written += done.written
         tally.skipped += done.skipped
         tally.lost |= lost
         tally.committed |= {named: at for named, at in done.reached.items() if named not in lost}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from spark_log.datasource.options import ReadOptions, parse_read_options
 from spark_log.datasource.split_reader import read_split
 from spark_log.datasource.splits import LogSplit, splits_of
 from spark_log.errors import StorageError
+from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _ANSWER: Final = "topic string, partition int, reached long, skipped long, records long"
@@ -84,13 +85,15 @@ class SparkWork:
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             done = [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage]
             return done, _sql_metrics(spark)
-        except Exception:  # py4j's, of several kinds: Java is gone, or about to go
+        except Exception as error:  # py4j's, of several kinds: Java is gone, or about to go
+            IN_PROCESS.add("progress of a batch", self._job_group, error)
             return None
 
     def give_up(self) -> None:
         """See `Work.give_up`."""
         if self._spark is not None:
-            with suppress(Exception):  # py4j's: where Java is gone, so is the job
+            # py4j's: where Java is gone, so is the job.
+            with IN_PROCESS.suppress("cancelling of a batch", self._job_group, Exception):
                 self._spark.sparkContext.cancelJobGroup(self._job_group)
 
     def _write(self, spark: SparkSession, batch: Batch) -> Done:
@@ -123,7 +126,8 @@ class DestinationWork(SparkWork):
 
     def _write(self, spark: SparkSession, batch: Batch) -> Done:
         records = spark.read.format("spark_log").options(**self._options(batch)).load()
-        return Done(batch.ends, self._destination.write(records))
+        counts = self._destination.write(records)
+        return Done(batch.ends, counts.read, counts.written)
 
 
 class DeltaWork(SparkWork):
@@ -142,7 +146,8 @@ class DeltaWork(SparkWork):
 
     def progress(self) -> object:
         """Add the table's version: tasks commit as they go."""
-        with suppress(StorageError):  # for the tasks to tell, where it lasts
+        # For the tasks to tell, where it lasts.
+        with IN_PROCESS.suppress("progress of a batch", self._sink.url, StorageError):
             self._version = self._sink.version()
         return super().progress(), self._version
 
@@ -156,11 +161,8 @@ class DeltaWork(SparkWork):
         tasks = spark.range(0, len(shares), 1, len(shares))
         rows = tasks.mapInArrow(_appending(self._sink, shares, options), _ANSWER).collect()
         reached = {TopicPartition(row.topic, row.partition): row.reached for row in rows}
-        return Done(
-            dict(batch.ends) | reached,
-            sum(row.records for row in rows),
-            sum(row.skipped for row in rows),
-        )
+        written = sum(row.records for row in rows)
+        return Done(dict(batch.ends) | reached, written, written, sum(row.skipped for row in rows))
 
 
 def _appending(

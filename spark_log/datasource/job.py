@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from spark_log.datasource.options import STORAGE_PREFIX
+from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
 from spark_log.errors import InvalidOptionError
+from spark_log.printable import printable
 from spark_log.storage import StorageOptions
 
 _POLL_S = 0.2
@@ -47,9 +51,18 @@ class Sink(StrEnum):
 
 
 def job_session(name: str) -> SparkSession:
-    """Return the session that ``spark-submit`` prepared, or a new one."""
+    """Return the session that ``spark-submit`` prepared, or a new one.
+
+    Unless ``PYSPARK_PYTHON`` says otherwise, tasks run the Python of this process: Spark would take
+    the ``python3`` on the ``PATH``, another one where an environment is not activated. Unless
+    ``spark.redaction.regex`` is set, the session shows no options for the file system.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName(f"spark-log {name}").getOrCreate()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    if spark.conf.get(REDACTION_SETTING, None) is None:
+        # `spark.conf.set` refuses settings of Spark's core; the builder sets them for the session.
+        SparkSession.builder.config(REDACTION_SETTING, REDACTION).getOrCreate()
     return spark
 
 
@@ -84,14 +97,19 @@ def instant(text: str | None, flag: str) -> datetime | None:
 @contextmanager
 def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
     """Show on the terminal, if any, how many tasks of the running stages are done."""
-    terminal = _terminal()
-    if terminal is None:
-        yield
-        return
-    console = Console(file=terminal)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with _terminal() as terminal:
+        if terminal is None:
+            yield
+        else:
+            with _task_progress(spark, title, Console(file=terminal)):
+                yield
+
+
+@contextmanager
+def _task_progress(spark: SparkSession, title: str, console: Console) -> Iterator[None]:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TextColumn("tasks"), TimeElapsedColumn(), console=console) as progress:
-        shown = progress.add_task(title, total=None)
+        shown = progress.add_task(printable(title), total=None)
         done = threading.Event()
 
         def watch() -> None:
@@ -110,6 +128,19 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
         finally:
             done.set()
             watcher.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a job did with records.
+
+    Attributes:
+        read: how many it read.
+        written: how many it wrote, or showed on the console.
+    """
+
+    read: int
+    written: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +179,8 @@ class Destination:
     def __str__(self) -> str:
         return self.path or self.sink.value
 
-    def write(self, records: DataFrame) -> int:
-        """Write records, and return how many there were."""
+    def write(self, records: DataFrame) -> Counts:
+        """Write records, and return how many were read and how many of them were written."""
         if not self.binary:
             records = records.withColumns(
                 {name: F.col(name).cast("string") for name in ("key", "value")}
@@ -157,15 +188,27 @@ class Destination:
         counted = Observation("records")
         observed = records.observe(counted, F.count(F.lit(1)).alias("records"))
         if self.sink is Sink.CONSOLE:
-            for row in records.limit(self.show).collect() if self.show else []:
-                print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
-            observed.write.format("noop").mode("overwrite").save()
-        elif self.sink is Sink.DELTA:
+            shown = self._print(observed)
+            return Counts(int(counted.get["records"]), shown)
+        if self.sink is Sink.DELTA:
             observed.write.format("delta").mode("append").save(self.path)
         else:
             assert self.path is not None
             _append_files(observed, "json" if self.sink is Sink.JSONL else "parquet", self.path)
-        return int(counted.get["records"])
+        written = int(counted.get["records"])
+        return Counts(written, written)
+
+    def _print(self, records: DataFrame) -> int:
+        """Print the first records of each topic and partition; all of them are read."""
+        if not self.show:
+            records.write.format("noop").mode("overwrite").save()
+            return 0
+        # Without an order Spark stops reading at the limit, and Python workers that still write
+        # print BrokenPipeError; and the rest would have to be counted by another query.
+        rows = records.orderBy("topic", "partition", "offset").limit(self.show).collect()
+        for row in rows:
+            print(json.dumps(row.asDict(recursive=True), default=_as_json))  # noqa: T201
+        return len(rows)
 
 
 def _append_files(records: DataFrame, spark_format: str, path: str) -> None:
@@ -190,7 +233,7 @@ def _remove_staged(spark: SparkSession, path: str, attempt: int) -> None:
     staging = jvm.org.apache.hadoop.fs.Path(path, "_temporary")
     files = staging.getFileSystem(spark._jsc.hadoopConfiguration())
     files.delete(jvm.org.apache.hadoop.fs.Path(staging, str(attempt)), True)
-    with suppress(Exception):  # py4j's: others stage there
+    with suppress(Exception):  # py4j's: others stage there, or nobody did
         files.delete(staging, False)
 
 
@@ -205,13 +248,18 @@ class Report:
         """Add entries, shown in order."""
         self._entries.update(entries)
 
-    def add_rate(self, records: int, seconds: float) -> None:
-        """Add how many records were handled, in how long, and so at what rate."""
+    def add_counts(self, counts: Counts, seconds: float) -> None:
+        """Add how many records were read and written, in how long, and so at what rate."""
         self.add(
-            records=records,
+            records_read=counts.read,
+            records_written=counts.written,
             seconds=round(seconds, 3),
-            records_per_second=round(records / seconds) if seconds else 0,
+            records_per_second=round(counts.read / seconds) if seconds else 0,
         )
+
+    def warn(self, text: str) -> None:
+        """Add a sentence about something that is probably not as it was meant."""
+        self.add(warning=text)
 
     def print(self, *, as_json: bool) -> None:
         """Print it to stdout: a table, or one JSON document on one line."""
@@ -219,27 +267,49 @@ class Report:
             print(json.dumps(self._entries, default=_as_json))  # noqa: T201
             sys.stdout.flush()
             return
+        # Nothing is cut: long values go on in the next line.
         table = Table(title=self._title, show_header=False, title_justify="left")
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
         for name, value in self._entries.items():
-            text = f"{value:,}" if isinstance(value, int) else str(value)
-            table.add_row(name.replace("_", " "), text)
-        Console().print(table)
+            text = f"{value:,}" if type(value) is int else printable(str(value))  # not of a bool
+            table.add_row(Text(name.replace("_", " ")), Text(text))
+        console = Console()
+        with console.capture() as printed:
+            console.print(table)
+        print(printed.get(), end="", flush=True)  # noqa: T201
 
 
-def _terminal() -> TextIO | None:
-    """Return the terminal that the user watches.
+@contextmanager
+def _terminal() -> Iterator[TextIO | None]:
+    """Yield the terminal that the user watches; None where there is none.
 
     ``spark-submit`` joins its Python's stdout and stderr in a pipe: what a terminal may be is its
     own stderr.
     """
-    if sys.stderr.isatty():
-        return sys.stderr
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        with suppress(OSError):
-            parents = open(f"/proc/{os.getppid()}/fd/2", "w")  # noqa: SIM115 - the console's
-            if parents.isatty():
-                return parents
-            parents.close()
+    opened = None
+    if "PYSPARK_GATEWAY_PORT" in os.environ and not sys.stderr.isatty():
+        opened = _open_terminal(f"/proc/{os.getppid()}/fd/2")
+    if opened is None:
+        yield sys.stderr if sys.stderr.isatty() else None
+        return
+    with opened:
+        yield opened
+
+
+def _open_terminal(path: str) -> TextIO | None:
+    """Open a terminal for writing; None for anything else.
+
+    A file that the user redirects stderr to is not opened at all. Nothing is ever truncated: mode
+    "w" of `open` would empty such a file.
+    """
+    with suppress(OSError):
+        if not stat.S_ISCHR(os.stat(path).st_mode):
+            return None
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        if os.isatty(descriptor):
+            return os.fdopen(descriptor, "w", encoding="utf-8")
+        os.close(descriptor)
     return None
 
 

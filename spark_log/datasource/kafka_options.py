@@ -18,7 +18,7 @@ _PREFIX: Final = "kafka."
 
 
 class IgnoredOptionWarning(UserWarning):
-    """Options were given that mean nothing to ``format("spark_log")``."""
+    """Something was given that ``format("spark_log")`` ignores, or takes for something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,37 @@ WRITE_TRANSLATION: Final = Translation(
         "kafka.interceptor.classes": "interceptors are code of Kafka's clients and could change "
         "records unseen; use DataFrame operations",
     },
-    names=frozenset(),
+    names=frozenset({"includeheaders"}),
 )
 
 
-def warn_of_ignored(names: Sequence[str]) -> None:
-    """Warn once, naming all of them, if there are any."""
-    if names:
-        warnings.warn(
-            f"format spark_log has no use for {', '.join(names)}; ignored",
-            IgnoredOptionWarning,
-            stacklevel=2,
-        )
+_INSTEAD: Final = {"gzip": "zstd", "snappy": "lz4"}
+"""Of Kafka's codecs that Arrow's files cannot carry, the one that comes nearest."""
+
+
+def compression_instead(options: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the codec to use instead of one of Kafka's that Arrow lacks, and a warning; else None.
+
+    Args:
+        options: of a write, as given. ``compression.type``, which is ours, goes first.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    codec = given.get("kafka.compression.type", "").strip().lower()
+    if "compression.type" in given or codec not in _INSTEAD:
+        return None
+    return _INSTEAD[codec], (
+        f"Arrow's files have no {codec}, which option kafka.compression.type asks for; "
+        f"{_INSTEAD[codec]} is used instead (there are none, lz4 and zstd)"
+    )
+
+
+def warn_of_ignored(names: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Warn once of options that mean nothing, if there are any, and of each other thing.
+
+    Args:
+        names: of the options.
+        others: what else there is to say, a sentence each.
+    """
+    said = [f"format spark_log has no use for {', '.join(names)}; ignored"] if names else []
+    for sentence in [*said, *others]:
+        warnings.warn(sentence, IgnoredOptionWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Looking at the log for a streaming query: often enough, and no more often than is worth it."""
+"""Looking at the log for a streaming query: before each answer, at a pace that costs little."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from spark_log.datasource.topic_history import TopicHistory
 from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPartitionError
 from spark_log.types import TopicPartition
 
-LOOK_INTERVAL_MS = 100
-"""Spark asks every 11 ms for the latest offsets; the log is looked at no more often than this."""
+LOOK_INTERVAL_MS = 125
+"""On an object store looks begin no closer together than this: each costs requests.
 
-METADATA_INTERVAL_MS = 1_000
-"""New partitions, and topics that were created again, are found as soon as this."""
+Spark asks an idle query again 10 ms after each answer. On a local root nothing but `_LOOKING_PART`
+holds looks back.
+"""
 
 _LOOKING_PART = 0.2
-"""Looking at very many partitions takes time; so much of it at most."""
+"""The part of the time that looks take, at most, however many partitions there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sight:
-    """What one look showed: where partitions end, and until when that will do (monotonic)."""
+    """What one look showed.
+
+    Attributes:
+        latest: where partitions end.
+        until_ms: when it is time for another look (monotonic).
+    """
 
     latest: StreamOffset
     until_ms: float
@@ -40,10 +46,12 @@ class Sight:
 
 
 class LogWatch:
-    """Watches where partitions end.
+    """Watches where partitions end, no more often than is worth it.
 
-    The log is looked at every `LOOK_INTERVAL_MS` at most, by one probe for each partition, and
-    metadata every `METADATA_INTERVAL_MS`, however often one asks.
+    A look is one probe for new metadata and one for each partition. What it shows holds whatever
+    was acknowledged before it began. Where it is too early for another look, `look` waits rather
+    than answer with what an earlier one showed: ``processAllAvailable`` returns as soon as Spark is
+    told that there is nothing new, and records that were acknowledged before must not be missing.
 
     Attributes:
         last: what the last look showed; None before the first one.
@@ -55,46 +63,56 @@ class LogWatch:
         self._reader = reader
         self._history = history
         self._clock = clock
+        self._interval_ms = 0 if reader.is_local else LOOK_INTERVAL_MS
         self._partitions: list[TopicPartition] = []
-        self._partitions_ms = float("-inf")
+
+    def recent(self) -> Sight:
+        """Return what the last look showed while it is too early for another, else look."""
+        if self.last is not None and self._clock.monotonic_ms() < self.last.until_ms:
+            return self.last
+        return self.look()
 
     def look(self) -> Sight:
-        """Return where partitions end, as of now or a moment ago.
+        """Look, once it is time for that; return where partitions end.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, and did not before in this run.
         """
-        now_ms = self._clock.monotonic_ms()
-        if self.last is not None and now_ms < self.last.until_ms:
-            return self.last
-        if now_ms - self._partitions_ms >= METADATA_INTERVAL_MS:
-            self._find_partitions(now_ms)
+        if self.last is not None:
+            early_ms = self.last.until_ms - self._clock.monotonic_ms()
+            if early_ms > 0:
+                self._clock.sleep_ms(early_ms)
+        return self.look_at_once()
+
+    def look_at_once(self) -> Sight:
+        """Look without waiting; see `look`."""
+        began_ms = self._clock.monotonic_ms()
+        self._find_partitions()
         try:
             ends = self._reader.latest(self._partitions)
         except (CorruptRecordError, NotFoundError):
             # It may be a topic that is being deleted just now.
             before = self._reader.topic_ids()
-            self._find_partitions(now_ms)
+            self._find_partitions()
             if self._reader.topic_ids() == before:
                 raise
             ends = self._reader.latest(self._partitions)
-        took_ms = self._clock.monotonic_ms() - now_ms
-        until_ms = now_ms + max(LOOK_INTERVAL_MS, took_ms / _LOOKING_PART)
-        self.last = Sight(StreamOffset(ends, self.topic_ids_of(ends)), until_ms)
-        self._history.remember(self.last.latest)
+        took_ms = self._clock.monotonic_ms() - began_ms
+        until_ms = began_ms + max(self._interval_ms, took_ms / _LOOKING_PART)
+        latest = StreamOffset(ends, self.topic_ids_of(ends))
+        if self.last is not None and self.last.latest == latest:
+            latest = self.last.latest  # so that what follows from it need not be worked out again
+        else:
+            self._history.remember(latest)
+        self.last = Sight(latest, until_ms)
         return self.last
-
-    def forget(self) -> None:
-        """Look anew, at metadata too, when asked next."""
-        self.last = None
-        self._partitions_ms = float("-inf")
 
     def topic_ids_of(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
         """Return the ids of these partitions' topics."""
         ids = self._reader.topic_ids()
         return {topic: ids[topic] for topic in sorted({named.topic for named in offsets})}
 
-    def _find_partitions(self, now_ms: float) -> None:
+    def _find_partitions(self) -> None:
         try:
             self._partitions = self._reader.partitions()
         except UnknownTopicOrPartitionError as error:
@@ -102,4 +120,3 @@ class LogWatch:
                 raise  # a query cannot start on what does not exist
             # Deleted while the query runs, and perhaps about to be created again.
             self._history.warn(str(error), error.topic, once="missing")
-        self._partitions_ms = now_ms

@@ -6,15 +6,17 @@ Driver side; needs no Spark session. Everything that Spark asks a stream reader 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.datasource.kafka_checkpoint import initial_offsets
 from spark_log.datasource.log_watch import LogWatch, Sight
 from spark_log.datasource.member_splits import PartitionOwners, by_member
 from spark_log.datasource.offset_reader import OffsetReader
-from spark_log.datasource.offsets import LATEST, AtOffsets
+from spark_log.datasource.offsets import LATEST, AtOffsets, format_offsets
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_limits import TriggerDelay, count_offsets, limit_rate
 from spark_log.datasource.splits import splits_of
@@ -28,7 +30,8 @@ from spark_log.types import TopicPartition
 class MicroBatches:
     """Decides where micro-batches begin and end.
 
-    Safe to be asked as often as one likes: see `LogWatch`.
+    Safe to be asked as often as one likes: `LogWatch` sets the pace. When the answer is that there
+    is nothing new, it holds for whatever was acknowledged before the question.
 
     What happens to a topic behind the query's back:
 
@@ -55,10 +58,9 @@ class MicroBatches:
         self._watch = LogWatch(self._reader, self._history, clock)
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
-        self._writes_down_initial = False
         self._end: StreamOffset | None = None
-        self._idle: tuple[Sight, StreamOffset] | None = None
-        self._reported: tuple[Sight, StreamOffset | None, OffsetDocument] | None = None
+        self._idle: tuple[StreamOffset, StreamOffset] | None = None
+        self._reported: tuple[StreamOffset, StreamOffset | None, OffsetDocument] | None = None
         self._owners: PartitionOwners | None = None
         if options.assignor is not None:
             self._owners = PartitionOwners(options.assignor, options.min_partitions)
@@ -71,16 +73,23 @@ class MicroBatches:
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """Ids of the topics that are read, as of the last look."""
-        return self._watch.look().latest.topic_ids
+        return self._watch.recent().latest.topic_ids
 
     def is_initial(self, offset: StreamOffset) -> bool:
-        """Whether the query started there, in this run: nothing has been processed then."""
-        return offset == self._initial
+        """Whether the query started there, in this run: nothing has been processed then.
+
+        An offset that notes where it begins is the end of a batch, an empty one perhaps.
+        """
+        return offset.begins is None and offset == self._initial
 
     # --- what Spark asks -------------------------------------------------------------------------
 
     def initial(self) -> StreamOffset:
         """Return where a query starts that has no checkpoint; the same for the whole run.
+
+        Spark does not keep it. So the end of the first batch, which it does keep before anything is
+        read, notes where that batch begins (`StreamOffset.begins`), and it is run again from there
+        wherever this method starts after a restart.
 
         Raises:
             InvalidOptionError, UnknownTopicOrPartitionError: see `OffsetReader.starting_offsets`.
@@ -88,15 +97,11 @@ class MicroBatches:
         if self._initial is None:
             offsets = self._reader.starting_offsets(is_batch=False)
             self._initial = StreamOffset(offsets, self._watch.topic_ids_of(offsets))
-            # Where the end was that it starts at, nobody could find out after a crash: the first
-            # batch is empty, so that the checkpoint holds it before anything is read.
-            self._writes_down_initial = self._starts_late()
         return self._initial
 
     def stop_at_end(self) -> None:
         """Read up to where the log ends now, and no further (``Trigger.AvailableNow``)."""
-        self._watch.forget()
-        self._target = self._watch.look().latest
+        self._target = self._watch.look_at_once().latest
 
     def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Return where the batch that begins at ``start`` ends; ``start`` itself for none.
@@ -108,18 +113,15 @@ class MicroBatches:
         Raises:
             DataLossError: records are gone that should have been read.
         """
-        if self._writes_down_initial and start == self._initial:
-            self._writes_down_initial = False
-            self._end = start
-            return start
-        sight = self._watch.look()
-        if self._idle is None or self._idle[0] is not sight or self._idle[1] != start:
-            end = self._next_end(start, sight, limit)
-            is_idle = end == start
-            self._end = start if is_idle else end
-            self._idle = (sight, start) if is_idle and self._delay is None else None
-        assert self._end is not None
-        return self._end
+        before = self._watch.last
+        sight = self._watch.recent()
+        end = self._end_seen(start, sight, limit)
+        if end is start and sight is before and self._target is None:
+            end = self._end_seen(start, self._watch.look(), limit)
+        if self.is_initial(start):
+            end = replace(end, begins=start.offsets)
+        self._end = end
+        return end
 
     def splits(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """Return what the tasks of a batch read.
@@ -130,9 +132,10 @@ class MicroBatches:
         Raises:
             DataLossError: records of the batch are gone.
         """
-        if start == self._initial:
-            self._writes_down_initial = False
-        sight = self._watch.look()
+        is_initial = self.is_initial(start)
+        if is_initial:
+            start = self._first_begin(start, end)
+        sight = self._watch.recent()
         readable = end.of_same_topics(sight.ends, sight.topic_id)
         begins = start.of_same_topics(end.offsets, end.topic_ids.get)
         begins |= self._beginnings(sorted(readable.keys() - begins.keys()))
@@ -141,7 +144,7 @@ class MicroBatches:
         for named, stop in sorted(end.offsets.items()):
             begin = begins.get(named, 0)
             if begin >= stop:
-                self._check_order(named, begin, stop, is_first=start == self._initial)
+                self._check_order(named, begin, stop, is_first=is_initial)
             elif named not in readable:
                 self._history.lose(
                     f"{named} was deleted: offsets {begin} to {stop - 1} of this batch are gone",
@@ -159,15 +162,27 @@ class MicroBatches:
         sight = self._watch.last
         if sight is None:
             return None
-        if self._reported is not None and self._reported[:2] == (sight, self._end):
-            return self._reported[2]
         latest = self._target or sight.latest
+        if self._reported is not None and self._reported[:2] == (latest, self._end):
+            return self._reported[2]
         lag_ms = {} if self._end is None else self._age.lag_ms(self._end, latest)
         document = latest_document(latest, lag_ms)
-        self._reported = sight, self._end, document
+        # What is unread grows older, so that nothing is kept where there is something.
+        self._reported = None if lag_ms else (latest, self._end, document)
         return document
 
     # --- ends and beginnings ---------------------------------------------------------------------
+
+    def _end_seen(self, start: StreamOffset, sight: Sight, limit: ReadLimit) -> StreamOffset:
+        """Return where the batch ends by what a look showed; ``start`` itself for none."""
+        if self._idle is not None and self._idle[0] is sight.latest and self._idle[1] == start:
+            return start
+        end = self._next_end(start, sight, limit)
+        is_idle = end == start
+        self._idle = None
+        if is_idle and self._delay is None and self._watch.last is not None:
+            self._idle = self._watch.last.latest, start
+        return start if is_idle else end
 
     def _next_end(self, start: StreamOffset, sight: Sight, limit: ReadLimit) -> StreamOffset:
         kept = self._check_topics(start, sight)
@@ -175,8 +190,7 @@ class MicroBatches:
         begins = self._begins(start, ends, sight)
         if any(begin > ends[named] for named, begin in begins.items()) and self._target is None:
             # An end that went back: rather than lost, the topic may just have been deleted.
-            self._watch.forget()
-            sight = self._watch.look()
+            sight = self._watch.look_at_once()
             kept = self._check_topics(start, sight)
             ends = self._ends_without_limit(sight)
             begins = self._begins(start, ends, sight)
@@ -243,6 +257,51 @@ class MicroBatches:
             )
         return min(max(begin, earliest), end)
 
+    def _first_begin(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """Return where a query's first batch begins.
+
+        Args:
+            initial: where the query starts by its options, as the log is now.
+            end: where the batch ends, as planned by this run or, after a restart, by a former one.
+
+        Raises:
+            DataLossError: Kafka's source planned it, and where it began cannot be found.
+        """
+        if end.begins is not None:
+            return StreamOffset(end.begins, end.topic_ids)
+        if end.topic_ids or not end.offsets or self._starts_at_numbers():
+            return initial  # the latter two cannot differ; the first: of a version without the note
+        topics = {named.topic for named in end.offsets}
+        location = self._options.checkpoint_location
+        begins = None
+        if location:
+            begins = initial_offsets(location, self._options.storage_options, topics)
+        if begins is not None:
+            return StreamOffset(begins)
+        found = (
+            f"option 'checkpointLocation' is {location!r}, where no sources/<n>/0 names its topics"
+            if location
+            else "give the query's checkpointLocation to readStream as well: Spark does not tell it"
+        )
+        self._history.lose(
+            f"the first batch, up to {format_offsets(end.offsets)}, was planned by a query on "
+            f"format kafka and not finished. Where it begins is in sources/<n>/0 of the "
+            f"checkpoint; {found}. Or say where in startingOffsets, with a number for each "
+            f"partition. Records may be missed from where the options start now, "
+            f"{format_offsets(initial.offsets)}",
+            ", ".join(sorted(topics)),
+        )
+        return initial
+
+    def _starts_at_numbers(self) -> bool:
+        """Whether options say for each partition at which offset to start."""
+        starting = self._options.starting
+        return (
+            isinstance(starting, AtOffsets)
+            and isinstance(starting.offsets, Mapping)
+            and min(starting.offsets.values(), default=0) >= 0
+        )
+
     def _starts_late(self) -> bool:
         starting = self._options.starting
         if starting is None:
@@ -255,8 +314,9 @@ class MicroBatches:
     def _check_order(self, named: TopicPartition, begin: int, stop: int, *, is_first: bool) -> None:
         """Check a range that is empty, or the wrong way round.
 
-        The first batch of a query that starts at the end is empty; run again after a crash it
-        begins where the log ends by now, and there is nothing wrong with that.
+        The first batch of a query that starts at the end, planned by a version that did not note
+        where it begins, was empty; run again after a crash it begins where the log ends by now, and
+        there is nothing wrong with that.
         """
         if begin > stop and not (is_first and self._starts_late()):
             self._history.lose(

@@ -29,8 +29,8 @@ class OffsetReader:
 
     Nothing is remembered that could change an answer: `partitions`, `earliest` and `latest` look
     anew each time. `latest` costs one look for the next segment's name per partition once the
-    reader has seen it; whoever asks more often than that is worth limits it itself. One thread at
-    a time.
+    reader has seen it; a caller that asks often sets its own pace (`LogWatch`). One thread at a
+    time.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -45,6 +45,11 @@ class OffsetReader:
         self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
         self._views: dict[TopicPartition, LogView] = {}
         self._tails: dict[TopicPartition, TailView] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a look is a call of the operating system, and no request over the network."""
+        return self._cluster.store.is_mapped
 
     # --- which partitions ------------------------------------------------------------------------
 
@@ -237,7 +242,7 @@ class OffsetReader:
         wanted = list(wanted)
         for named in wanted:
             self.log(named)  # the tables of handles are changed by one thread alone
-        if self._cluster.store.is_mapped or len(wanted) < 2:
+        if self.is_local or len(wanted) < 2:
             return {named: look(named) for named in wanted}
         with ThreadPoolExecutor(min(_THREADS, len(wanted)), "spark-log-look") as threads:
             return dict(zip(wanted, threads.map(look, wanted), strict=True))

@@ -14,7 +14,11 @@ from typing import Final, Literal
 
 from spark_log.config import ConsumerConfig, ProducerConfig
 from spark_log.datasource.given_options import STORAGE_PREFIX, GivenOptions
-from spark_log.datasource.kafka_options import READ_TRANSLATION, WRITE_TRANSLATION
+from spark_log.datasource.kafka_options import (
+    READ_TRANSLATION,
+    WRITE_TRANSLATION,
+    compression_instead,
+)
 from spark_log.datasource.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
@@ -40,6 +44,8 @@ STREAM_OPTIONS = {
     "maxOffsetsPerTrigger": "most offsets that a micro-batch takes, of all partitions together",
     "minOffsetsPerTrigger": "a micro-batch waits for so many new offsets",
     "maxTriggerDelay": "but no longer than this: 30s, 15m, 1h (default 15m)",
+    "checkpointLocation": "the query's checkpoint, given to readStream as well: needed only to go "
+    "on with a first batch that a query on format kafka planned and did not finish",
 }
 READ_OPTIONS = (
     COMMON_OPTIONS
@@ -101,6 +107,7 @@ class ReadOptions:
         min_partitions: about how many tasks at least.
         max_records_per_partition: how many offsets a task reads at most.
         max_trigger_delay_ms: how long `min_offsets_per_trigger` may hold records back.
+        checkpoint_location: of a stream's query; empty where it was not given.
         group_id: of the group in whose name progress is reported; None for none.
         assignor: name of the one by which tasks own whole partitions; None: they read splits.
         ignored: options given that mean nothing here.
@@ -120,6 +127,7 @@ class ReadOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    checkpoint_location: str
     group_id: str | None
     assignor: str | None
     isolation_level: Literal["read_uncommitted", "read_committed"]
@@ -139,6 +147,7 @@ class WriteOptions:
         transaction: name and number of a batch write that may run again; None: it is drawn.
         summary_path: of the file that a batch write leaves its summary in; None for none.
         ignored: options given that mean nothing here.
+        warnings: what else to tell the user, a sentence each.
     """
 
     root: str
@@ -149,6 +158,7 @@ class WriteOptions:
     transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
@@ -195,6 +205,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", "15m"),
+        checkpoint_location=given.get("checkpointLocation"),
         group_id=given.get("group.id") or None,
         assignor=_assignor(given),
         isolation_level="read_committed"
@@ -214,16 +225,22 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         InvalidOptionError: an option is unknown (names the nearest), missing, or has a bad value.
     """
     given = GivenOptions(options, WRITE_OPTIONS, WRITE_TRANSLATION)
-    producer = ProducerConfig.parse(given.subset("compression.type"))
+    instead = compression_instead(options)
+    compression = (
+        ProducerConfig.parse(given.subset("compression.type")).compression_type
+        if instead is None
+        else instead[0]
+    )
     return WriteOptions(
         root=given.root(),
         storage_options=given.storage_options,
         topic=given.get("topic").strip() or None,
-        compression=producer.compression_type,
+        compression=compression,
         idempotent=given.boolean("idempotent", default=True),
         transaction=_transaction(given),
         summary_path=given.get("summaryPath") or None,
         ignored=given.ignored,
+        warnings=() if instead is None else (instead[1],),
     )
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol, Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
-from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.memberless_commits import MemberlessCommits
 from spark_log.datasource.delta_rows import open_table
@@ -24,8 +24,8 @@ from spark_log.datasource.offsets import format_offsets, parse_offsets
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read_limits import count_offsets, limit_rate
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster
-from spark_log.storage import StorageOptions, open_store
+from spark_log.metadata import Cluster, metadata_log
+from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _KEY: Final = "spark_log.reprocess"
@@ -46,7 +46,8 @@ class Progress:
         ends: the one after its last.
         step: number of the last step that is done, -1 before the first.
         token: drawn by who wrote that step.
-        written_us: when, microseconds since the epoch, by that one's clock.
+        written_us: when that one began to write it, microseconds since the epoch, by the clock of
+            the root's storage; 0 where nothing depends on it.
     """
 
     name: str
@@ -101,8 +102,12 @@ class Target(Protocol):
     def begin(self, progress: Progress) -> None:
         """Keep what a run begins with."""
 
-    def write(self, results: DataFrame, progress: Progress) -> None:
-        """Write a step's results and the progress behind it, if that step is not there yet."""
+    def write(self, results: DataFrame, progress: Progress) -> int:
+        """Write a step's results and the progress behind it, if that step is not there yet.
+
+        Returns:
+            How many rows were written.
+        """
 
 
 class Reprocessing:
@@ -114,7 +119,6 @@ class Reprocessing:
         name: str,
         settings: Mapping[str, str | None],
         options: ReadOptions,
-        clock: Clock,
     ) -> None:
         """Begin a run, or go on with it.
 
@@ -123,14 +127,12 @@ class Reprocessing:
             name: of the run.
             settings: what must be the same when it goes on.
             options: of the read: what a run that begins is about.
-            clock: dates steps.
 
         Raises:
             InvalidOptionError: a run of this name was begun with other settings.
             UnknownTopicOrPartitionError, OffsetOutOfRangeError: a range is not there.
         """
         self._target = target
-        self._clock = clock
         found = target.progress(name)
         self.is_resumed = found is not None
         if found is None:
@@ -146,27 +148,25 @@ class Reprocessing:
 
     def run_step(
         self, results_of: Callable[[Offsets, Offsets], DataFrame], most: int | None
-    ) -> None:
+    ) -> int:
         """Do the next step.
 
         Args:
             results_of: makes results of the records from the first offsets to before the second.
             most: about how many offsets it takes; None: all that are left.
 
+        Returns:
+            How many rows were written.
+
         Raises:
             InvalidOptionError: another run of this name did it at the same time.
         """
         before = self.progress
         reached = before.next_ends(most)
-        after = replace(
-            before,
-            reached=reached,
-            step=before.step + 1,
-            token=uuid.uuid4().hex,
-            written_us=self._clock.time_us(),
-        )
-        self._target.write(results_of(before.reached, reached), after)
+        after = replace(before, reached=reached, step=before.step + 1, token=uuid.uuid4().hex)
+        written = self._target.write(results_of(before.reached, reached), after)
         self.progress = after
+        return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,9 @@ class DeltaTarget:
     def begin(self, progress: Progress) -> None:
         """See `Target.begin`: the first step's commit will tell."""
 
-    def write(self, results: DataFrame, progress: Progress) -> None:
+    def write(self, results: DataFrame, progress: Progress) -> int:
         """See `Target.write`."""
+        counted, results = _counted(results)
         (
             results.write.format("delta")
             .mode("append")
@@ -218,12 +219,16 @@ class DeltaTarget:
         found = self.progress(progress.name)
         if found is None or found.token != progress.token:
             raise _other_run(progress.name)
+        # Not before: Delta leaves out the write of a step that the table has, and counts nothing.
+        return int(counted.get["rows"])
 
 
 class TopicTarget:
     """A topic: a step that is written again appends nothing twice; progress is a group's offsets.
 
-    For results that are the same when they are made again, in the same tasks (ADR 8).
+    For results that are the same when they are made again, in the same tasks (ADR 8). How long a
+    run has rested is told by the storage's clock, as the log forgets by that: drivers on machines
+    whose clocks are days apart may take turns.
     """
 
     def __init__(self, cluster: Cluster, topic: str, connection: Mapping[str, str]) -> None:
@@ -257,8 +262,8 @@ class TopicTarget:
             )
         reached = {named: committed[named].offset for named in found.ends}
         found = replace(found, reached=reached)
-        rested_us = self._cluster.clock.time_us() - found.written_us
-        if not found.is_done and rested_us >= self._remembered_us:
+        rested_us = 0 if found.is_done else self._time_us() - found.written_us
+        if rested_us >= self._remembered_us and not found.is_done:
             raise InvalidOptionError(
                 f"the run {name!r} has rested for {rested_us // 3_600_000_000} hours: whether the "
                 f"results of step {found.step + 1} are in the topic cannot be told any more "
@@ -270,10 +275,13 @@ class TopicTarget:
 
     def begin(self, progress: Progress) -> None:
         """See `Target.begin`."""
-        self._commit(replace(progress, written_us=self._cluster.clock.time_us()))
+        self._commit(replace(progress, written_us=self._time_us()))
 
-    def write(self, results: DataFrame, progress: Progress) -> None:
+    def write(self, results: DataFrame, progress: Progress) -> int:
         """See `Target.write`."""
+        # Before the results: the next step's are not older than this.
+        progress = replace(progress, written_us=self._time_us())
+        counted, results = _counted(results)
         (
             results.write.format("spark_log")
             .options(**self._connection)
@@ -284,6 +292,10 @@ class TopicTarget:
             .save()
         )
         self._commit(progress)
+        return int(counted.get["rows"])
+
+    def _time_us(self) -> int:
+        return storage_time_us(self._cluster.store, metadata_log.DIRECTORY)
 
     def _commit(self, progress: Progress) -> None:
         positions = {named: OffsetAndMetadata(at) for named, at in progress.reached.items()}
@@ -300,6 +312,12 @@ def group_of(name: str) -> str:
 
 def _app_id(name: str) -> str:
     return f"spark-log/reprocess/{name}"
+
+
+def _counted(results: DataFrame) -> tuple[Observation, DataFrame]:
+    """Return the same results, and what tells how many there were once they are written."""
+    counted = Observation()
+    return counted, results.observe(counted, F.count(F.lit(1)).alias("rows"))
 
 
 def _check_settings(found: Progress, settings: Mapping[str, str | None]) -> None:

@@ -18,6 +18,7 @@ from spark_log.datasource.options import parse_read_options, parse_write_options
 from spark_log.datasource.read_schema import read_schema
 from spark_log.datasource.stream_reader import LogStreamReader
 from spark_log.datasource.stream_writer import LogStreamWriter
+from spark_log.datasource.worker_process import in_one_line
 from spark_log.errors import InvalidOptionError
 
 
@@ -32,22 +33,27 @@ class SparkLogDataSource(DataSource):
         """The format's name."""
         return "spark_log"
 
+    @in_one_line
     def schema(self) -> StructType:
         """The connector's columns, with ``headers`` when ``includeHeaders`` says so."""
         return read_schema(parse_read_options(self.options).include_headers)
 
+    @in_one_line
     def reader(self, schema: StructType) -> DataSourceReader:
         """Batch reads."""
         options = parse_read_options(self.options, is_stream=False)
         warn_of_ignored(options.ignored)
         return batch_reader_class()(schema, options)
 
+    # Not `in_one_line`: Spark 4.2.0 meets an error of its own when this one fails, and tells that
+    # one; what we said stands in the traceback alone.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Streaming reads, as micro-batches."""
         options = parse_read_options(self.options, is_stream=True)
         warn_of_ignored(options.ignored)
         return LogStreamReader(schema, options)
 
+    @in_one_line
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Batch writes."""
         if overwrite:
@@ -58,6 +64,7 @@ class SparkLogDataSource(DataSource):
             )
         return LogBatchWriter(schema, parse_write_options(self.options))
 
+    @in_one_line
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Streaming writes. Output mode complete comes as ``overwrite``; it appends too."""
         return LogStreamWriter(schema, parse_write_options(self.options))

@@ -88,6 +88,7 @@ def _read(
             offset = _after_loss(view, split, offset, options)
             continue
         end_offset = min(split.end_offset, view.log_end_offset)
+        log.expect_segments(view)
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset):
                 stop = min(end_offset, reader.end_offset)
@@ -164,7 +165,8 @@ def _wanted(
         yield found[0], end  # to look first would fetch everything twice
         return
     low = high = found[0]
-    for batch in reader.read(found[0], end, columns=["timestamp"], check_crcs=False):
+    # Checked whatever the query says of checksums: they tell which records are read at all.
+    for batch in reader.read(found[0], end, columns=["timestamp"]):
         if not _mask(batch.records, times_us).any():
             continue
         if high < batch.base_offset and low < high:

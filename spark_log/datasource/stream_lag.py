@@ -11,7 +11,8 @@ it can report the latest offset, which Spark puts into the progress as it is::
 
 Records behind are its difference from ``endOffset``, as with the connector. Time behind is how old
 the first record is that the batch leaves unread; it is noted like a topic's id is (`StreamOffset`),
-for the partitions that lag at all, and never comes into the checkpoint. `lag_of` reads both.
+for the partitions that lag at all, and never comes into the checkpoint. `lag_of` reads both, and
+`metrics_of` sums records up under the names of the connector's metrics.
 """
 
 from __future__ import annotations
@@ -64,6 +65,28 @@ def latest_document(latest: StreamOffset, lag_ms: Mapping[TopicPartition, int]) 
     for topic, noted in by_topic.items():
         document[f"{topic}{MARK}lag_ms[{','.join(noted)}]"] = {}
     return document
+
+
+def metrics_of(source: SourceProgress) -> dict[str, str]:
+    """Return what a query on format kafka shows as ``sources[0].metrics`` in its progress.
+
+    Spark leaves that empty for sources in Python, whatever they do.
+
+    Args:
+        source: see `lag_of`.
+
+    Returns:
+        ``minOffsetsBehindLatest``, ``maxOffsetsBehindLatest``, ``avgOffsetsBehindLatest``, over all
+        partitions, as text; empty where `lag_of` is.
+    """
+    behind = [lag.records for lag in lag_of(source).values()]
+    if not behind:
+        return {}
+    return {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+    }
 
 
 def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:

@@ -4,6 +4,10 @@ The connector's JSON, ``{"flights": {"0": 23, "1": 345}}``, and beside each topi
 and nothing under it: ``"flights@7sYJIPNEQJG7V6uYl0hVvQ": {}``. No topic can have an ``@`` in its
 name, and a topic without partitions is nothing to whoever reads the connector's JSON: Kafka's
 source, ``startingOffsets``, a program that sums up lags. Why there: docs/adr/0007.
+
+Where a query's first batch ends, where it begins is noted in the same way, for each topic:
+``"flights@from[0:0,1:300]": {}``. Kafka's source keeps that in ``sources/0/0`` of the checkpoint; a
+Python source is not told where the checkpoint is, but Spark keeps this document in ``offsets/0``.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ MARK = "@"
 """Stands between a topic and what is noted of it; not allowed in a topic's name."""
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_BEGINS = re.compile(r"from\[([0-9:,]*)\]")
 
 OffsetDocument = dict[str, dict[str, int]]
 """What Spark is given and gives back: it makes JSON of it, and compares the text."""
@@ -32,10 +37,14 @@ class StreamOffset:
     Attributes:
         offsets: by partition.
         topic_ids: by topic; those of a checkpoint that Kafka's source wrote are missing.
+        begins: where the batch that ends here begins, when it is the first batch of its query; a
+            partition that is missing was found later. None for any other batch. Two offsets that
+            differ in nothing else are equal.
     """
 
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, int] | None = field(default=None, compare=False)
 
     @classmethod
     def from_document(cls, document: object) -> StreamOffset:
@@ -46,12 +55,15 @@ class StreamOffset:
         """
         offsets: dict[TopicPartition, int] = {}
         topic_ids: dict[str, str] = {}
+        begins: dict[TopicPartition, int] | None = None
         try:
             for name, partitions in _items(document):
                 topic, mark, note = name.partition(MARK)
                 if mark and not partitions:
                     if _TOPIC_ID.fullmatch(note):
                         topic_ids[topic] = note
+                    elif found := _BEGINS.fullmatch(note):
+                        begins = (begins or {}) | _begins(topic, found[1])
                     continue
                 for partition, offset in _items(partitions):
                     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
@@ -64,7 +76,7 @@ class StreamOffset:
                 f"written by a query on another source? Then take another checkpointLocation",
                 key="checkpointLocation",
             ) from None
-        return cls(offsets, topic_ids)
+        return cls(offsets, topic_ids, begins)
 
     def to_document(self) -> OffsetDocument:
         """Return it as Spark is given it; equal offsets give equal text."""
@@ -73,6 +85,14 @@ class StreamOffset:
             document.setdefault(topic, {})[str(partition)] = offset
         for topic, topic_id in sorted(self.topic_ids.items()):
             document[f"{topic}{MARK}{topic_id}"] = {}
+        if self.begins is not None:
+            for topic in self.by_topic():
+                pairs = (
+                    f"{partition}:{offset}"
+                    for (name, partition), offset in sorted(self.begins.items())
+                    if name == topic
+                )
+                document[f"{topic}{MARK}from[{','.join(pairs)}]"] = {}
         return document
 
     def by_topic(self) -> dict[str, dict[TopicPartition, int]]:
@@ -101,6 +121,11 @@ class StreamOffset:
         """Whether the topic of this name is another one than that of these offsets."""
         own = self.topic_ids.get(topic)
         return own is not None and topic_id is not None and own != topic_id
+
+
+def _begins(topic: str, text: str) -> dict[TopicPartition, int]:
+    pairs = (pair.split(":") for pair in text.split(",") if pair)
+    return {TopicPartition(topic, int(partition)): int(offset) for partition, offset in pairs}
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:

@@ -22,6 +22,12 @@ from spark_log.datasource.read_limits import default_read_limit
 from spark_log.datasource.read_schema import check_columns
 from spark_log.datasource.split_reader import read_split
 from spark_log.datasource.stream_offset import OffsetDocument, StreamOffset
+from spark_log.datasource.worker_process import (
+    end_quietly,
+    errors_in_one_line,
+    in_one_line,
+    warn_of_shown_secrets,
+)
 from spark_log.metadata import Cluster
 
 if TYPE_CHECKING:
@@ -50,6 +56,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress: GroupProgress | None = None
         self._start: tuple[dict[str, Any], StreamOffset, OffsetDocument] | None = None
 
+    @in_one_line
     def initialOffset(self) -> OffsetDocument:
         """See `MicroBatches.initial`."""
         return self._driver().initial().to_document()
@@ -58,10 +65,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `default_read_limit`."""
         return default_read_limit(self._options)
 
+    @in_one_line
     def prepareForTriggerAvailableNow(self) -> None:
         """See `MicroBatches.stop_at_end`."""
         self._driver().stop_at_end()
 
+    @in_one_line
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetDocument:
         """See `MicroBatches.next_end`. What lies before ``start`` has been processed."""
         if self._start is None or self._start[0] != start:
@@ -73,10 +82,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # While nothing comes Spark asks for this all the time, however many partitions there are.
         return document if end is begin else end.to_document()
 
+    @in_one_line
     def reportLatestOffset(self) -> OffsetDocument | None:
         """See `MicroBatches.latest`."""
         return self._driver().latest()
 
+    @in_one_line
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `MicroBatches.splits`."""
         return self._driver().splits(
@@ -85,9 +96,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's records; in a task."""
-        for split in splits_in(partition):
-            yield from read_split(split, self._columns, self._options)
+        end_quietly()
+        warn_of_shown_secrets(self._options.storage_options)
+        with errors_in_one_line():
+            for split in splits_in(partition):
+                yield from read_split(split, self._columns, self._options)
 
+    @in_one_line
     def commit(self, end: dict[str, Any]) -> None:
         """Report it, where it was not: the batch that ends here is done."""
         self._report(StreamOffset.from_document(end))

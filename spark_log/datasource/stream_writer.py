@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from spark_log.datasource.kafka_options import warn_of_ignored
 from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.task_writer import TaskWriter
+from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
 from spark_log.datasource.write_columns import check_columns
 from spark_log.datasource.write_identity import WriteIdentity
 from spark_log.errors import InvalidOptionError
@@ -39,7 +40,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             UnknownTopicOrPartitionError: the topic does not exist.
             RootNotFoundError: nor does the root.
         """
-        check_columns(schema, options.topic)
+        passed_over = check_columns(schema, options.topic)
+        self._warnings = [*options.warnings, *passed_over]
         if options.summary_path is not None:
             raise InvalidOptionError(
                 "option 'summaryPath' is for batch writes; what a streaming query did is in its "
@@ -51,11 +53,13 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         if options.topic is not None:
             cluster.topic(options.topic)
 
+    @in_one_line
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
+        warn_of_shown_secrets(self._options.storage_options)
         identity = _identity()
         if identity.batch_id == 0 and identity.task == 0:
-            warn_of_ignored(self._options.ignored)
+            warn_of_ignored(self._options.ignored, self._warnings)
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 

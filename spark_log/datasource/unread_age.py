@@ -7,6 +7,7 @@ from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.stream_offset import StreamOffset
 from spark_log.errors import SparkLogError
 from spark_log.log.unread_record import first_unread_us
+from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _MOST_PARTITIONS = 64
@@ -52,6 +53,7 @@ class UnreadAge:
         """Return the timestamp of the first record from an offset on; None if it is not there."""
         try:
             log = self._reader.log(named)
-        except SparkLogError:
+        except SparkLogError as error:
+            IN_PROCESS.add("lag in time", str(named), error)
             return None  # a figure in the progress must not fail the query
         return first_unread_us(log, offset)

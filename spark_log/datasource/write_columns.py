@@ -22,12 +22,17 @@ _COLUMN_TYPES: Final = {
 """As Spark's Kafka connector takes them. A double counts seconds since the epoch."""
 
 
-def check_columns(schema: StructType, topic: str | None) -> None:
+def check_columns(schema: StructType, topic: str | None) -> list[str]:
     """Check a DataFrame's columns; those of other names are passed over, as by the connector.
+
+    A ``timestamp`` of another type is passed over too.
 
     Args:
         schema: the DataFrame's.
         topic: the topic that the option names, if it does.
+
+    Returns:
+        What to warn of, a sentence each.
 
     Raises:
         InvalidRecordError: a column is missing or has a type that the log does not take.
@@ -42,20 +47,27 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise InvalidRecordError(
             "no topic: give the option 'topic', or a column 'topic' of type string"
         )
+    warnings: list[str] = []
     for name, allowed in _COLUMN_TYPES.items():
         if name == "topic" and topic is not None:
             continue  # the option wins, whatever the column is
-        if name in types and types[name].simpleString() not in allowed:
-            raise InvalidRecordError(
-                f"column {name!r} is of type {types[name].simpleString()}, expected "
-                f"{' or '.join(allowed)}; cast it"
-            )
+        if name not in types or types[name].simpleString() in allowed:
+            continue
+        wrong = (
+            f"column {name!r} is of type {types[name].simpleString()}, expected "
+            f"{' or '.join(allowed)}"
+        )
+        if name != "timestamp":
+            raise InvalidRecordError(f"{wrong}; cast it")
+        warnings.append(f"{wrong}; ignored, the records get the time of writing. Cast it")
+    return warnings
 
 
 def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
     """Return Spark's columns as those of `RECORD_SCHEMA`.
 
-    Missing ones are null, missing timestamps ``now_us`` (microseconds since the epoch).
+    Missing ones are null, missing timestamps ``now_us`` (microseconds since the epoch), also where
+    the column is of a type that `check_columns` passes over.
     """
     names = batch.schema.names
     rows = batch.num_rows
@@ -63,11 +75,13 @@ def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         return batch.column(name).cast(kind) if name in names else pa.nulls(rows, kind)
 
-    timestamps = (
-        _from_seconds(batch.column("timestamp"))
-        if "timestamp" in names and pa.types.is_floating(batch.schema.field("timestamp").type)
-        else column("timestamp", TIMESTAMP_TYPE)
-    )
+    given = batch.schema.field("timestamp").type if "timestamp" in names else None
+    if given == pa.float64():
+        timestamps = _from_seconds(batch.column("timestamp"))
+    elif given is not None and pa.types.is_timestamp(given) and given.tz is not None:
+        timestamps = column("timestamp", TIMESTAMP_TYPE)
+    else:  # of another type: `check_columns` warned of it
+        timestamps = pa.nulls(rows, TIMESTAMP_TYPE)
     if timestamps.null_count:
         timestamps = pc.fill_null(timestamps, pa.scalar(now_us, TIMESTAMP_TYPE))
     arrays = [

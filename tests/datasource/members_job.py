@@ -28,7 +28,7 @@ class DyingSink:
 
     def __init__(self, sink, directory):
         self._sink, self._directory = sink, directory
-        self.version = sink.version
+        self.version, self.url = sink.version, sink.url
 
     def append(self, splits, read):
         def dying(split):

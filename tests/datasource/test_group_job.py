@@ -64,7 +64,7 @@ class Work:
         assert self.may_end.wait(LIMIT_S)
         if self.error or self.is_given_up:
             raise self.error or RuntimeError("cancelled")
-        return Done(batch.ends, batch.size, 1)
+        return Done(batch.ends, batch.size, batch.size, 1)
 
     def progress(self):
         self.asked += 1

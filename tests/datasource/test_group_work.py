@@ -176,7 +176,7 @@ def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
 
             rows = spark.read.format("spark_log").options(**self._options(batch)).load()
             rows.mapInArrow(slowly, rows.schema).write.format("noop").mode("overwrite").save()
-            return Done(batch.ends, batch.size)
+            return Done(batch.ends, batch.size, batch.size)
 
     counted = []
 

@@ -40,7 +40,7 @@ def test_a_writer_that_ends_first_leaves_alone_what_another_has_staged(spark, tm
         while not Path(began).exists():
             assert thread.is_alive()
             time.sleep(0.01)
-        assert destination.write(records) == 10
+        assert destination.write(records).written == 10
         Path(go).touch()
         thread.join()
     finally:

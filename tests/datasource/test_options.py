@@ -13,6 +13,7 @@ from spark_log.datasource.options import (
     parse_read_options,
     parse_write_options,
 )
+from spark_log.errors import UnsupportedCompressionTypeError
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -47,6 +48,11 @@ def test_names_are_case_insensitive_and_storage_options_keep_their_case():
     assert options.topics == ("a", "b")
     assert options.include_headers
     assert options.storage_options == {"Key": "v"}
+
+
+@pytest.mark.parametrize("option", ["group.id", "subscribe"])
+def test_text_that_cannot_be_stored_is_refused(option):
+    assert r"'g\ud800'" in message_of(**{"subscribe": None, option: "g\ud800"})
 
 
 def test_what_is_left_out_has_the_connectors_defaults():
@@ -351,6 +357,23 @@ class TestOptionsForKafka:
     def test_compression_of_writes_is_taken_over(self):
         options = parse_write_options({"path": "/r", "kafka.compression.type": "zstd"})
         assert options.compression == "zstd"
+
+    @pytest.mark.parametrize(("asked", "used"), [("gzip", "zstd"), ("Snappy", "lz4")])
+    def test_compression_that_arrow_lacks_gives_way_with_a_warning(self, asked, used):
+        options = parse_write_options({"path": "/r", "kafka.compression.type": asked})
+        assert options.compression == used
+        assert options.warnings == (
+            f"Arrow's files have no {asked.lower()}, which option kafka.compression.type asks for; "
+            f"{used} is used instead (there are none, lz4 and zstd)",
+        )
+        ours = {"path": "/r", "kafka.compression.type": asked, "compression.type": "none"}
+        assert parse_write_options(ours).compression == "none"
+        with pytest.raises(UnsupportedCompressionTypeError, match="use one of none, lz4, zstd"):
+            parse_write_options({"path": "/r", "compression.type": asked.lower()})
+
+    def test_headers_of_writes_need_no_option(self):
+        options = parse_write_options({"path": "/r", "includeHeaders": "true"})
+        assert options.ignored == ("includeHeaders",)
 
     def test_servers_are_no_root(self):
         message = message_of(path=None, **{"kafka.bootstrap.servers": "host:9092"})

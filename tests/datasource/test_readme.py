@@ -1,7 +1,8 @@
-"""The README's Python and SQL; its shell commands are run in ``tests/jobs/test_demo.py``."""
+"""Python and SQL of README and docs; the README's commands: ``tests/jobs/test_demo.py``."""
 
-import re
+import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,27 +10,34 @@ from pyspark.sql import SparkSession
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.metadata import Cluster
-
-README = (Path(__file__).parents[2] / "README.md").read_text()
+from tests.docs.blocks import block
 
 pytestmark = pytest.mark.spark
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def exec_lines(code: str, names: dict[str, Any]) -> list[Any]:
+    """Run code as a notebook does; return what its expressions gave."""
+    given = []
+    for part in ast.parse(code).body:
+        if isinstance(part, ast.Expr):
+            given.append(eval(compile(ast.Expression(part.value), "README", "eval"), names))
+        else:
+            exec(compile(ast.Module([part], []), "README", "exec"), names)
+    return given
 
 
 def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
-    (code,) = (block for block in blocks("python") if "df.write" in block)
+    code = block("README.md", "df.write")
     Admin(root).create_topics([NewTopic("flights")])
 
-    exec(code.replace("/data/log", root), {"df": spark.sql("SELECT 'a' AS value"), "spark": spark})
+    names = {"df": spark.sql("SELECT 'a' AS value"), "spark": spark}
+    *_, read = exec_lines(code.replace("/data/log", root), names)
 
-    assert Admin(root).describe_topics(["flights"])[0].partitions[0].log_end_offset == 1
+    assert [(row.value, row.offset) for row in read.collect()] == [(b"a", 0)]
 
 
 def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path) -> None:
-    (code,) = (block for block in blocks("python") if "readStream" in block)
+    code = block("README.md", "readStream")
     admin = Admin(root)
     admin.create_topics([NewTopic("flights"), NewTopic("copy")])
     rows = spark.sql("SELECT 'k' AS key, 'a' AS value")
@@ -44,7 +52,7 @@ def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path
 
 
 def test_its_clients_work(root: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = (block for block in blocks("python") if "Producer" in block)
+    code = block("README.md", "Producer(root)")
 
     exec(code.replace("/data/log", root), {})
 
@@ -53,9 +61,26 @@ def test_its_clients_work(root: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_its_sql_works(spark: SparkSession, root: str) -> None:
-    (query,) = blocks("sql")
+    query = block("README.md", "max_by(offset")
     OffsetsTable(Cluster(root)).commit("demo", {TopicPartition("t", 1): OffsetAndMetadata(5)})
 
-    rows = spark.sql(query.replace(".demo/log", root)).collect()
+    rows = spark.sql(query.replace("/data/log", root)).collect()
 
     assert [tuple(row) for row in rows] == [("t", 1, 5)]
+
+
+def test_the_lag_in_the_progress_of_a_query(spark: SparkSession, root: str, tmp_path: Path) -> None:
+    code = block("docs/kafka-connector-parity.md", "lag_of(query")
+    Admin(root).create_topics([NewTopic("flights")])
+    spark.range(30).selectExpr("string(id) AS value").write.format("spark_log").mode(
+        "append"
+    ).option("topic", "flights").save(root)
+    stream = spark.readStream.format("spark_log").option("subscribe", "flights")
+    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 10)
+    writer = stream.load(root).writeStream.format("noop").trigger(once=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.awaitTermination()
+
+    (lag,) = exec_lines(code, {"query": query})
+
+    assert {each: found.records for each, found in lag.items()} == {TopicPartition("flights", 0): 0}

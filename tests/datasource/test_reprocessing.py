@@ -7,12 +7,14 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic
+from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.offsets import format_offsets
 from spark_log.datasource.options import parse_read_options
 from spark_log.datasource.reprocessing import DeltaTarget, Reprocessing, TopicTarget
 from spark_log.errors import InvalidOptionError
 from spark_log.metadata import Cluster
 from tests.datasource.reading import create, fill, log_of
+from tests.log.support import ShiftedClock
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +42,7 @@ def a_run(root, target, *, name="r", settings=None, **options):
     read = {"path": root, "subscribe": "t"} | options
     settings = {"--transform": "m:f"} if settings is None else settings
     parsed = parse_read_options(read, is_stream=False)
-    return Reprocessing(target, name, settings, parsed, Cluster(root).clock)
+    return Reprocessing(target, name, settings, parsed)
 
 
 def steps(run, spark, root, most=50):
@@ -162,6 +164,21 @@ class TestIntoATopic:
         target._remembered_us = 0
         with pytest.raises(InvalidOptionError, match=r"producer\.id\.expiration\.ms"):
             a_run(root, target)
+
+    @pytest.mark.parametrize("days", [30, -30])
+    def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
+        """How long a run has rested is not told by the clock of who goes on with it."""
+        wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+        wrong, right = (
+            TopicTarget(each, "results", {"path": root}) for each in (wrong, Cluster(root))
+        )
+        next(steps(a_run(root, wrong), spark, root))
+        next(steps(a_run(root, right), spark, root))
+        assert a_run(root, wrong).progress.step == 1
+        for each in (wrong, right):
+            each._remembered_us = 1
+            with pytest.raises(InvalidOptionError, match="has rested for 0 hours"):
+                a_run(root, each)
 
 
 def dying(*args, **kwargs):

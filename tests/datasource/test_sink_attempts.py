@@ -5,9 +5,12 @@ import threading
 
 import pytest
 
-from spark_log import Admin, NewTopic, NotRepeatableError, StorageError
-from spark_log.errors import InvalidProducerEpochError
+from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.errors import ClockSkewError, InvalidProducerEpochError
 from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from tests.datasource.sink_support import (
     RecordBuffers,
     attempt,
@@ -17,6 +20,7 @@ from tests.datasource.sink_support import (
     segment_sizes,
     task,
 )
+from tests.log.support import ShiftedClock
 
 MIB = 1 << 20
 
@@ -300,6 +304,28 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
     attempt(root, [rows([1])], topic="short")
 
     assert numbers(root, "short") == [[1, 1]]
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
+    """Its snapshot drops nobody who is remembered by the storage's time."""
+    settings = {"merge.tail.segments": "0", "snapshot.interval.segments": "1"}
+    admin = Admin(root)
+    admin.create_topics([NewTopic("cleaned", topic_configs=settings)])
+    for batch_id in range(9):
+        attempt(root, [rows([batch_id])], topic="cleaned", batch_id=batch_id)
+    wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+
+    with pytest.raises(ClockSkewError):
+        list(ClusterCleaner(wrong, ["cleaned"]).clean())
+    attempt(root, [rows([8])], topic="cleaned", batch_id=8)
+    assert numbers(root, "cleaned") == [list(range(9))]
+
+    admin.alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})])
+    (cleaned,) = ClusterCleaner(wrong, ["cleaned"]).clean()
+    assert cleaned.report.merged_segments == 9, "it has written a snapshot"
+    attempt(root, [rows([8])], topic="cleaned", batch_id=8)
+    assert numbers(root, "cleaned") == [list(range(9))]
 
 
 def test_without_idempotence_every_attempt_appends(root):

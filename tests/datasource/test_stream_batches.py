@@ -1,13 +1,23 @@
 """Where micro-batches begin and end, without Spark: every question that it asks is asked here."""
 
+import json
 import logging
 import shutil
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from spark_log import Admin, DataLossError, NewTopic, TopicPartition, UnknownTopicOrPartitionError
-from spark_log.datasource.log_watch import LOOK_INTERVAL_MS, METADATA_INTERVAL_MS
+from spark_log import (
+    Admin,
+    DataLossError,
+    InvalidOptionError,
+    NewTopic,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.clock import ManualClock
+from spark_log.datasource.log_watch import LOOK_INTERVAL_MS
+from spark_log.datasource.offset_reader import OffsetReader
 from spark_log.datasource.stream_offset import StreamOffset
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
@@ -25,6 +35,18 @@ from tests.datasource.streams import (
 ALL = ReadAllAvailable()
 
 
+class ClockThatSleeps(ManualClock):
+    """A clock that a sleep moves on."""
+
+    def __init__(self):
+        super().__init__()
+        self.slept_ms = 0.0
+
+    def sleep_ms(self, duration_ms):
+        self.slept_ms += duration_ms
+        self.advance_ms(duration_ms)
+
+
 @pytest.fixture
 def root(tmp_path):
     """A root with the topic ``t`` of two partitions."""
@@ -35,8 +57,8 @@ def root(tmp_path):
 
 @pytest.fixture
 def later(clock):
-    """Let so much time pass that everything is looked at again."""
-    return lambda: clock.advance_ms(METADATA_INTERVAL_MS)
+    """Let so much time pass that everything is looked at again, wherever it lies."""
+    return lambda: clock.advance_ms(LOOK_INTERVAL_MS)
 
 
 def forgetful(root, clock, limit=ALL):
@@ -69,8 +91,7 @@ class TestAQueryStarts:
         append(root, "t", 0, range(5))
         later()
         assert planned.initial() == start == at(root, 5, 0)
-        assert planned.next_end(start, ALL) == start, "the first batch puts it into the checkpoint"
-        assert planned.next_end(start, ALL) == at(root, 10, 0), "and the second one reads"
+        assert planned.next_end(start, ALL) == at(root, 10, 0)
 
     def test_at_the_end_by_default(self, root, clock):
         append(root, "t", 0, range(5))
@@ -125,6 +146,66 @@ class TestAQueryStarts:
         start = planned.initial()
         assert planned.splits(start, start) == []
         assert planned.next_end(start, ALL) == at(root, 0, 3)
+
+
+class TestTheFirstBatchRunAgainByAnotherProcess:
+    """A crash between the first entry in the checkpoint and its commit."""
+
+    def crashed(self, root, clock, **options):
+        """Plan a first batch; return its end as Spark kept it."""
+        planned = batches(root, clock, **options)
+        end = planned.next_end(planned.initial(), ALL)
+        return StreamOffset.from_document(json.loads(json.dumps(end.to_document())))
+
+    def test_begins_where_it_began(self, root, clock, later):
+        append(root, "t", 0, range(5))
+        before = batches(root, clock, startingOffsets="latest")
+        before.initial()
+        append(root, "t", 0, range(3))
+        later()
+        end = before.next_end(before.initial(), ALL)
+        append(root, "t", 0, range(2))
+        planned = batches(root, clock, startingOffsets="latest")
+        assert planned.initial() == at(root, 10, 0)
+        assert ranges(planned.splits(planned.initial(), end)) == [("t", 0, 5, 8)]
+        assert planned.next_end(end, ALL) == at(root, 10, 0)
+
+    def test_raises_the_alarm_where_its_records_are_gone(self, root, clock):
+        append(root, "t", 0, range(10))
+        end = self.crashed(root, clock)
+        delete_records(root, "t", 0, 5, 0)
+        planned = batches(root, clock)
+        assert planned.initial() == at(root, 5, 0), "which would hide it"
+        with pytest.raises(DataLossError, match="offsets 0 to 4 are not retained any more"):
+            planned.splits(planned.initial(), end)
+
+    def test_or_reads_what_there_is_and_says_so(self, root, clock, caplog):
+        append(root, "t", 0, range(10))
+        end = self.crashed(root, clock)
+        delete_records(root, "t", 0, 5, 0)
+        planned = batches(root, clock, failOnDataLoss="false")
+        assert ranges(planned.splits(planned.initial(), end)) == [("t", 0, 5, 10)]
+        assert "offsets 0 to 4 are not retained any more" in caplog.text
+
+    def test_reads_a_topic_from_its_beginning_that_was_not_there_at_the_start(self, root, clock):
+        before = batches(root, clock, subscribePattern="u.*", startingOffsets="latest")
+        start = before.initial()
+        Admin(root).create_topics([NewTopic("u1")])
+        append(root, "u1", 0, range(3))
+        end = StreamOffset.from_document(before.next_end(start, ALL).to_document())
+        planned = batches(root, clock, subscribePattern="u.*", startingOffsets="latest")
+        assert planned.initial() == at(root, 3, topic="u1")
+        assert ranges(planned.splits(planned.initial(), end)) == [("u1", 0, 0, 3)]
+
+    def test_is_not_mistaken_for_the_second_one(self, root, clock):
+        end = self.crashed(root, clock)  # an empty batch, which ends where it begins
+        append(root, "t", 0, range(4))
+        planned = batches(root, clock)
+        assert planned.splits(planned.initial(), end) == []
+        second = planned.next_end(end, ALL)
+        assert second.begins is None
+        assert ranges(planned.splits(end, second)) == [("t", 0, 0, 4)]
+        assert not planned.is_initial(end)
 
 
 class TestABatch:
@@ -198,9 +279,6 @@ class TestNewPartitions:
         start = planned.next_end(planned.initial(), ALL)
         add_partitions(root, "t", 3)
         append(root, "t", 2, range(7))
-        clock.advance_ms(LOOK_INTERVAL_MS)
-        assert planned.next_end(start, ALL) == start, "metadata is not looked at as often"
-        later()
         end = planned.next_end(start, ALL)
         assert end == at(root, 5, 0, 7)
         assert ranges(planned.splits(start, end)) == [("t", 2, 0, 7)]
@@ -252,36 +330,90 @@ class TestAssignedPartitions:
             batches(root, clock, assign='{"t":[1]}').next_end(at(root, 5, 0), ALL)
 
 
-class TestIdlePolling:
-    def test_costs_one_probe_for_each_partition_in_a_tenth_of_a_second(self, root, clock):
+class TestALook:
+    """Spark asks again 10 ms after each answer, and ``processAllAvailable`` goes by the answer."""
+
+    @pytest.fixture
+    def far_away(self, monkeypatch):
+        """Make the root pass for one on an object store, where looks are requests."""
+        monkeypatch.setattr(OffsetReader, "is_local", False)
+
+    @pytest.fixture
+    def clock(self):
+        return ClockThatSleeps()
+
+    def test_sees_whatever_was_acknowledged_before_it_was_asked_for(self, root, clock):
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        for number in range(1, 50):  # no time passes
+            append(root, "t", 1, [number])
+            start = planned.next_end(start, ALL)
+            assert start == at(root, 0, number)
+            assert planned.next_end(start, ALL) is start
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(3))
+        assert planned.next_end(start, ALL) == at(root, 0, 49, 3)
+
+    def test_waits_where_looks_cost_and_sees_as_much(self, root, clock, far_away):
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        assert clock.slept_ms == 0
+        for number in range(1, 5):
+            append(root, "t", 1, [number])
+            start = planned.next_end(start, ALL)
+            assert start == at(root, 0, number)
+            assert clock.slept_ms == number * LOOK_INTERVAL_MS
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(3))
+        assert planned.next_end(start, ALL) == at(root, 0, 4, 3)
+
+    def test_is_not_waited_for_while_there_is_something_to_read(self, root, clock, far_away):
+        append(root, "t", 0, range(20))
+        planned = batches(root, clock, maxOffsetsPerTrigger="5")
+        end = planned.initial()
+        for _ in range(4):
+            end = planned.next_end(end, ReadMaxRows(5))
+        assert end == at(root, 20, 0)
+        assert clock.slept_ms == 0
+        assert planned.next_end(end, ReadMaxRows(5)) is end
+        assert clock.slept_ms == LOOK_INTERVAL_MS, "before it is said that there is no more"
+
+    def test_takes_a_fifth_of_the_time_at_most(self, root, clock, monkeypatch):
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        latest = OffsetReader.latest
+        monkeypatch.setattr(
+            OffsetReader, "latest", lambda *args: (clock.advance_ms(40), latest(*args))[1]
+        )
+        for _ in range(11):
+            planned.next_end(start, ALL)
+        assert clock.slept_ms == pytest.approx(10 * 160)
+
+    @pytest.mark.parametrize("where", ["here", "far away"])
+    def test_costs_one_probe_for_metadata_and_each_partition(self, root, clock, request, where):
+        if where == "far away":
+            request.getfixturevalue("far_away")
         append(root, "t", 0, range(5))
         planned = batches(root, clock)
         start = planned.next_end(planned.initial(), ALL)
+        began_ms = clock.monotonic_ms()
         directories = [Cluster(root).topic("t").partition_directory(number) for number in (0, 1)]
+        questions = 0
         with counted_calls() as calls:
-            for _ in range(1_000):  # as Spark does: about every 11 ms, for 11 seconds
+            while clock.monotonic_ms() < began_ms + 11_000:
                 clock.advance_ms(11)
-                assert planned.next_end(start, ALL) == start
+                assert planned.next_end(start, ALL) is start
                 planned.latest()
+                questions += 1
+        looks = 1_000 if where == "here" else 88  # 8 a second
+        assert questions == pytest.approx(looks, abs=1)
         for directory in directories:
-            asked = sum(count for (_, where), count in calls.items() if where == directory)
-            assert 90 <= asked <= 110
+            asked = sum(count for (_, place), count in calls.items() if place == directory)
+            assert asked == pytest.approx(looks, abs=2)
             assert not calls["list", directory]
-        metadata = sum(count for (_, where), count in calls.items() if "metadata" in where)
-        assert metadata <= 11 * 3
-        assert sum(calls.values()) == sum(
-            count for (_, where), count in calls.items()
-            if where in directories or "metadata" in where
-        )  # fmt: skip
-
-    def test_finds_a_record_within_that_time(self, root, clock):
-        planned = batches(root, clock)
-        start = planned.next_end(planned.initial(), ALL)
-        append(root, "t", 1, range(3))
-        clock.advance_ms(LOOK_INTERVAL_MS - 1)
-        assert planned.next_end(start, ALL) == start
-        clock.advance_ms(1)
-        assert planned.next_end(start, ALL) == at(root, 0, 3)
+        metadata = sum(count for (_, place), count in calls.items() if "metadata" in place)
+        assert metadata == pytest.approx(looks, abs=2)
+        assert sum(calls.values()) <= 3 * looks + 6
 
 
 class TestAvailableNow:
@@ -553,6 +685,49 @@ class TestACheckpointOfKafkasSource:
         end = StreamOffset.from_document({"t": {"0": 4, "1": 0}})
         assert ranges(batches(root, clock).splits(start, end)) == [("t", 0, 2, 4)]
 
+    @pytest.fixture
+    def end(self):
+        """Where a first batch ends that Kafka's source planned: nothing tells its beginning."""
+        return StreamOffset.from_document({"t": {"0": 4, "1": 0}})
+
+    def first_splits(self, root, clock, end, **options):
+        planned = batches(root, clock, **options)
+        return ranges(planned.splits(planned.initial(), end))
+
+    def test_whose_first_batch_was_not_finished_begins_where_sources_says(
+        self, root, clock, end, tmp_path
+    ):
+        append(root, "t", 0, range(5))
+        for number, text in enumerate(['v1\n{"u":{"0":3}}', 'v1\n{"t":{"0":1,"1":0}}']):
+            (tmp_path / "checkpoint" / "sources" / str(number)).mkdir(parents=True)
+            file = tmp_path / "checkpoint" / "sources" / str(number) / "0"
+            file.write_bytes(b"\0" + text.encode())
+        options = {"startingOffsets": "latest", "checkpointLocation": str(tmp_path / "checkpoint")}
+        assert self.first_splits(root, clock, end, **options) == [("t", 0, 1, 4)]
+        delete_records(root, "t", 0, 2, 0)
+        with pytest.raises(DataLossError, match="offsets 1 to 1 are not retained any more"):
+            self.first_splits(root, clock, end, **options)
+        file.write_bytes(b'\0{"t":{"0":2,"1":0}}')
+        assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], "Spark 2.1.0's"
+        file.write_bytes(b"\0v2\nwhat is to come")
+        with pytest.raises(InvalidOptionError, match="sources/1/0 is not a file of starting"):
+            self.first_splits(root, clock, end, **options)
+
+    def test_whose_beginning_nobody_knows_is_not_guessed(self, root, clock, end, tmp_path, caplog):
+        append(root, "t", 0, range(5))
+        with pytest.raises(DataLossError, match="give the query's checkpointLocation to readStr"):
+            self.first_splits(root, clock, end)
+        with pytest.raises(DataLossError, match="where no sources/<n>/0 names its topics"):
+            self.first_splits(root, clock, end, checkpointLocation=str(tmp_path))
+        options = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
+        assert self.first_splits(root, clock, end, **options) == [("t", 0, 0, 4)]
+        assert "records may be missed" in caplog.text.lower()
+
+    def test_whose_beginning_the_options_say_is_run_again_from_there(self, root, clock, end):
+        append(root, "t", 0, range(5))
+        numbers = '{"t":{"0":3,"1":0}}'
+        assert self.first_splits(root, clock, end, startingOffsets=numbers) == [("t", 0, 3, 4)]
+
 
 class TestLag:
     def test_is_how_old_the_first_unread_record_is(self, root, clock):
@@ -576,7 +751,7 @@ class TestLag:
             for _ in range(100):
                 assert planned.next_end(start, ReadMaxRows(4)) == start
                 planned.latest()
-        assert not calls
+        assert sum(calls.values()) == 3 * 100, "one probe each, and no look into a segment"
 
     def test_is_nothing_where_all_is_read(self, root, clock):
         append(root, "t", 0, range(10))

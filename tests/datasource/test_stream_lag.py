@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 from spark_log import TopicPartition
-from spark_log.datasource.stream_lag import PartitionLag, lag_of, latest_document
+from spark_log.datasource.stream_lag import PartitionLag, lag_of, latest_document, metrics_of
 from spark_log.datasource.stream_offset import StreamOffset
 
 P0, P1, P12 = (TopicPartition("t", number) for number in (0, 1, 12))
@@ -21,6 +21,16 @@ def test_is_read_from_what_the_progress_shows():
     assert lag_of(shown) == {
         P0: PartitionLag(20, 1500), P1: PartitionLag(0, 0), P12: PartitionLag(5, 20),
     }  # fmt: skip
+
+
+def test_is_summed_up_under_the_names_of_the_connectors_metrics():
+    shown = progress(END.to_document(), latest_document(LATEST, {P0: 1500, P12: 20}))
+    assert metrics_of(shown) == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "20",
+        "avgOffsetsBehindLatest": str(25 / 3),
+    }
+    assert metrics_of(SimpleNamespace(endOffset=None, latestOffset=None)) == {}
 
 
 def test_in_time_is_not_known_where_it_was_not_looked_at():

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import uuid
 from pathlib import Path
 
@@ -136,12 +137,71 @@ def test_a_running_query_finds_records_new_partitions_and_a_topic_created_again(
 
 
 def reads(query: StreamingQuery, found: list[int], expected: list[int]) -> None:
-    """Let the query look until it has read these: metadata is cached for a while."""
-    for _ in range(200):
+    """Let the query read all that was acknowledged before this call."""
+    query.processAllAvailable()
+    assert sorted(found) == expected
+
+
+def test_process_all_available_returns_when_all_that_was_acknowledged_is_processed(
+    spark: SparkSession, root: str, checkpoint: Path
+) -> None:
+    df = stream(spark, root)
+    query, found = start(df, checkpoint, processingTime="0 seconds")
+    try:
         query.processAllAvailable()
-        if sorted(found) == expected:
-            return
-    raise AssertionError(f"{found} was read, not {expected}")
+        for count in range(10, 110, 10):
+            for number in range(count - 10, count):
+                append(root, "t", number % 2, [number])
+            query.processAllAvailable()
+            assert sorted(found) == list(range(count))
+    finally:
+        query.stop()
+
+
+def fails_on_its_first_batch(df: DataFrame, checkpoint: Path) -> None:
+    """Run a query that fails once its first batch is planned, as a crash would end it."""
+
+    def fail(batch: DataFrame, _: int) -> None:
+        raise RuntimeError("the sink is away")
+
+    writer = df.writeStream.foreachBatch(fail).option("checkpointLocation", str(checkpoint))
+    with pytest.raises(PySparkException, match="the sink is away"):
+        writer.trigger(availableNow=True).start().awaitTermination(TIMEOUT_S)
+    assert (checkpoint / "offsets" / "0").exists()
+    assert not (checkpoint / "commits" / "0").exists()
+
+
+def test_a_first_batch_that_failed_is_run_again_from_where_it_began(
+    spark: SparkSession, root: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    append(root, "t", 0, range(10))
+    df = stream(spark, root)
+    fails_on_its_first_batch(df, checkpoint)
+    shutil.copytree(checkpoint, tmp_path / "lenient")
+    append(root, "t", 0, range(10, 12))
+    delete_records(root, "t", 0, 4, 0)
+    with pytest.raises(PySparkException, match="offsets 0 to 3 are not retained any more"):
+        run(df, checkpoint, availableNow=True)
+    lenient = stream(spark, root, failOnDataLoss="false")
+    assert run(lenient, tmp_path / "lenient", availableNow=True)[1] == list(range(4, 12))
+
+
+def test_a_first_batch_that_a_query_on_kafka_left_unfinished_begins_where_that_says(
+    spark: SparkSession, root: str, checkpoint: Path
+) -> None:
+    append(root, "t", 0, range(10))
+    kafkas_batch(checkpoint, 0, '{"t":{"0":6,"1":0}}', is_committed=False)
+    (checkpoint / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "sources" / "0" / "0").write_bytes(b'\0v1\n{"t":{"0":2,"1":0}}')
+    with pytest.raises(PySparkException, match="give the query's checkpointLocation to readStream"):
+        run(stream(spark, root), checkpoint, availableNow=True)
+
+    df = stream(spark, root, checkpointLocation=str(checkpoint))
+    query, found = run(df, checkpoint, availableNow=True)
+
+    assert found == list(range(2, 10))
+    assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [4, 4]
 
 
 def test_a_checkpoint_that_a_query_on_kafka_wrote_is_read_on_from(

@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic
+from spark_log.datasource.batch_writer import LogBatchWriter
+from spark_log.datasource.kafka_options import IgnoredOptionWarning
+from spark_log.datasource.options import parse_write_options
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
 
@@ -247,6 +250,40 @@ def test_timestamps_may_be_doubles(spark: SparkSession, root: str) -> None:
     assert found["b"] == datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC)
     assert found["c"] >= before
     assert found["d"] >= before
+
+
+@pytest.mark.parametrize("type_", ["bigint", "string", "timestamp_ntz", "float", "date"])
+def test_a_timestamp_of_another_type_is_ignored_with_a_warning(
+    spark: SparkSession, root: str, type_: str
+) -> None:
+    df = spark.sql(f"SELECT 'a' AS value, cast(NULL AS {type_}) AS timestamp").unionAll(
+        spark.sql(f"SELECT 'b' AS value, cast(timestamp'2013-07-04' AS {type_}) AS timestamp")
+    )
+    with pytest.warns(IgnoredOptionWarning, match=f"'timestamp' is of type {type_}, expected"):
+        LogBatchWriter(df.schema, parse_write_options({"path": root, "topic": "t"}))
+    before = datetime.now(UTC)
+
+    write(df, root, topic="t")
+
+    rows = [row for log in logs(root) for batch in log.scan(0) for row in batch.records.to_pylist()]
+    assert sorted(row["value"] for row in rows) == [b"a", b"b"]
+    assert all(row["timestamp"] >= before for row in rows)
+
+
+def test_options_of_a_program_for_kafka_do_not_fail_a_write(spark: SparkSession, root: str) -> None:
+    options = {"kafka.compression.type": "gzip", "includeHeaders": "true", "kafka.acks": "all"}
+    write(spark.sql("SELECT 'a' AS value"), root, topic="t", **options)
+    assert [value for each in values(root) for value in each] == [b"a"]
+    with pytest.warns(IgnoredOptionWarning) as caught:
+        LogBatchWriter(
+            spark.sql("SELECT 'a' AS value").schema,
+            parse_write_options({"path": root, "topic": "t", **options}),
+        )
+    assert [str(each.message) for each in caught] == [
+        "format spark_log has no use for includeHeaders, kafka.acks; ignored",
+        "Arrow's files have no gzip, which option kafka.compression.type asks for; zstd is used "
+        "instead (there are none, lz4 and zstd)",
+    ]
 
 
 def test_large_values_go_through(spark: SparkSession, root: str) -> None:

@@ -1,12 +1,15 @@
 """clean through Spark: what there is to do in each partition, once, and told."""
 
+import json
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
+from spark_log.datasource.cluster_cleaning import CleanWork
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from tests.datasource.reading import fill, log_of, records
@@ -80,6 +83,29 @@ def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tm
     assert done.returncode == 1
     assert '"small-0"' in done.stdout
     assert log_of(root, "old").log_start_offset() == 10
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, arguments):
+    """No two clocks are as near as nothing: so this machine's is too far by that setting."""
+    Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
+    command = [sys.executable, HOME / "jobs/clean.py", "--root", root, "--json", *arguments]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "max.clock.skew.ms (0 ms)" in json.loads(done.stdout)["error"]
+    assert done.stderr.count("\n") == 1
+    assert "max.clock.skew.ms (0 ms)" in done.stderr
+    assert segments(root, "small") == 20
+    assert segments(root, "old") == 2
+
+
+def test_the_clock_of_a_machine_that_runs_tasks_counts_as_well(root):
+    Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
+    work = CleanWork(root, {}, 2**20)
+    for answer in (work.plan(TopicPartition("old", 0)), work.clean(TopicPartition("old", 0))):
+        assert socket.gethostname() in answer["error"]
+        assert "max.clock.skew.ms (0 ms)" in answer["error"]
+    assert segments(root, "old") == 2
 
 
 def test_mistakes_are_one_line_before_spark_starts(root):

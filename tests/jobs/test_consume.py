@@ -163,7 +163,9 @@ def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
         running.wait()
 
     assert running.returncode == 128 + signal.SIGINT
-    assert json.loads(said.splitlines()[-1])["records"] in (17, 22), "the last may be given up"
+    assert json.loads(said.splitlines()[-1])["records_written"] in (17, 22), (
+        "the last may be given up"
+    )
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     times = Counter((row["partition"], row["offset"]) for row in rows)
     assert times == Counter([*((0, at) for at in range(3, 10)), *((1, at) for at in range(15))])

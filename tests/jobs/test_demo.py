@@ -10,7 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from tests.docs.blocks import block, blocks, cells
+from tests.docs.notebooks import plotted_lag
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 
 pytestmark = pytest.mark.spark
@@ -89,9 +92,68 @@ def test_the_commands_to_try_next_work(demo: tuple[Path, str]) -> None:
 
 
 def readme_commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", (HOME / "README.md").read_text(), re.DOTALL)
-    text = "\n".join(blocks).replace("\\\n", " ")
+    text = "".join(each.code for each in blocks("README.md", "sh")).replace("\\\n", " ")
     return [line for line in text.splitlines() if line.strip()]
+
+
+def delayed_flights_of_summer(directory: Path) -> int:
+    """What ``by_carrier`` of the README finds: late by more than an hour, from June to August."""
+    missing = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+    flights = pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=missing)
+    month = pc.strftime(flights["time_hour"], "%Y-%m")
+    is_summer = pc.and_(pc.greater_equal(month, "2013-06"), pc.less(month, "2013-09"))
+    return int(pc.sum(pc.and_(is_summer, pc.greater(flights["dep_delay"], 60))).as_py())
+
+
+def flights_of_summer(directory: Path) -> int:
+    month = pc.strftime(pyarrow.csv.read_csv(directory / ".demo/flights.csv")["time_hour"], "%Y-%m")
+    return int(
+        pc.sum(pc.and_(pc.greater_equal(month, "2013-06"), pc.less(month, "2013-09"))).as_py()
+    )
+
+
+def counts(read: object, written: object) -> str:
+    """The report of a job that read and wrote so many records."""
+    numbers = [f"{each:,}" if isinstance(each, int) else str(each) for each in (read, written)]
+    rows = r".*records read +│ {} +│\n.*records written +│ {} +│\n".format(*numbers)
+    return rf"(.*\n)*{rows}(.*\n)*"
+
+
+BOTH_ALL = counts(336_776, 336_776)
+FOUR_PARTITIONS = "".join(rf".*\bflights +{number}\b.*\n" for number in range(4))
+EXPECTED = {
+    "topics create events": r"Created topic events with 4 partitions in \.demo/log\.\n",
+    "topics list": r"events\nflights\n",
+    "topics describe flights": r"Topic: flights .*PartitionCount: 4 .*retention\.ms=-1\n(.*\n){5}",
+    "console-producer events": "",
+    "console-consumer events": r"(alice\t1\nbob\t2|bob\t2\nalice\t1)\n",
+    "console-consumer flights --partition": r'(\{"year":2013,.*"dep_delay":-?\d+,.*\}\n){3}',
+    "console-consumer flights --from-time": r'(.*"time_hour":"2013-12-25T12:00:00\.000Z"\}\n){46}',
+    "topics alter events": r"Topic events has 6 partitions\.\n",
+    "configs alter events": r"Altered events\.\n",
+    "configs describe events": r"(.*\n)*events +compression\.type +zstd (.*\n)*",
+    "offsets list flights": rf".*OFFSET.*\n{FOUR_PARTITIONS}",
+    "delete-records events": r"TOPIC +PARTITION +LOW WATERMARK\nevents +0 +\d+\n",
+    "producer-perf": r"(.*\n)*100000 records sent, .*\n",
+    "consumer-perf": r"start\.time, .*\n.*, 100\d{3}, .*\n",
+    "groups describe demo": r"GROUP .* LAG .*\n(demo +flights +[0-3] +(\d+) +\2 +0 .*\n){4}",
+    "groups reset-offsets demo": r"GROUP .*\n(demo +flights +[0-3] +\d+\n){4}",
+    "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 10, .*\n",
+    "clean --all-topics": r"(.*\n)*.*\bflights\b.*\n(.*\n)*",
+    "verify": r"(.*\n)*Verified 11 partitions: .*\n",
+    "version": r"spark-log +\d.*\n(.*\n)*",
+    "jobs/produce.py": BOTH_ALL,
+    "jobs/consume.py": BOTH_ALL,
+    "jobs/replay.py": r'(\{"key": .*2013-07-04T12:00:00.*\}\n){5}' + counts(56, 5),
+    "jobs/clean.py": r"cleaned +\n.*\n.*dry run +│ False .*\n.*partitions +│ 14 .*\n(.*\n)*",
+    "jobs/reprocess.py": counts("{read}", "{written}"),
+}
+"""What each command of the README prints: its beginning, and the whole of stdout."""
+
+
+def expected(command: str) -> str:
+    (pattern,) = (EXPECTED[each] for each in EXPECTED if each in command)
+    return pattern
 
 
 @pytest.mark.parametrize("command", readme_commands())
@@ -100,10 +162,7 @@ def test_the_readmes_commands_work(demo: tuple[Path, str], command: str) -> None
     for name in ("jobs", "conf"):
         if not (directory / name).exists():
             (directory / name).symlink_to(HOME / name)
-    (function,) = re.findall(
-        r"```python\n([^`]*def by_carrier.*?)```", (HOME / "README.md").read_text(), re.DOTALL
-    )
-    (directory / "delays.py").write_text(function)
+    (directory / "delays.py").write_text(block("README.md", "def by_carrier"))
     pipeline = f"set -o pipefail; {command}"
     done = subprocess.run(
         ["bash", "-c", pipeline],
@@ -115,7 +174,36 @@ def test_the_readmes_commands_work(demo: tuple[Path, str], command: str) -> None
         check=False,
     )
     assert done.returncode == 0, shlex.join([command]) + done.stderr
+    pattern = expected(command)
+    if "{read}" in pattern:
+        read, written = flights_of_summer(directory), delayed_flights_of_summer(directory)
+        pattern = counts(read, written)
+        rows = DeltaTable(directory / ".demo/delays").to_pyarrow_table()
+        assert rows.num_rows == written > 0
+        assert min(rows["dep_delay"].to_pylist()) > 60
+    assert re.fullmatch(pattern, done.stdout), done.stdout
 
 
-def test_the_readme_has_commands() -> None:
-    assert len(readme_commands()) >= 6
+def test_each_command_of_the_readme_has_an_expectation_and_each_expectation_a_command() -> None:
+    commands = readme_commands()
+    for command in commands:
+        expected(command)
+    for beginning in EXPECTED:
+        assert any(beginning in command for command in commands), beginning
+
+
+def test_the_notebook_shows_the_lag_of_the_demos_group(
+    demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, _ = demo
+    monkeypatch.chdir(directory)
+    for name in ("SPARK_LOG_ROOT", "SPARK_LOG_GROUP"):
+        monkeypatch.delenv(name, raising=False)
+
+    lag = plotted_lag(cells("notebooks/group_lag.ipynb"))
+
+    assert sorted(lag) == [f"flights-{number}" for number in range(4)]
+    for behind in lag.values():
+        assert behind[0] > 0
+        assert behind == sorted(behind, reverse=True)
+        assert behind[-1] == 0

@@ -1,0 +1,37 @@
+"""A named batch write that comes again, after a machine whose clock is wrong has cleaned."""
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from tests.datasource.sink_support import numbers
+from tests.log.support import ShiftedClock
+
+pytestmark = pytest.mark.spark
+
+
+def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
+    """A clean on a machine two days ahead made the log forget the write, and doubled it."""
+    admin = Admin(root)
+    admin.create_topics([NewTopic("named", topic_configs={"merge.tail.segments": "0"})])
+    allowed = ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})
+    admin.alter_configs([allowed])
+
+    def write(version: int) -> None:
+        df = spark.range(3 * version, 3 * version + 3, 1, 1)
+        df = df.select(F.col("id").cast("string").alias("value"))
+        named = {"topic": "named", "txnAppId": "nightly", "txnVersion": str(version)}
+        df.write.format("spark_log").mode("append").options(**named).save(root)
+
+    for version in range(8):
+        write(version)
+    ahead = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=2))
+    (cleaned,) = ClusterCleaner(ahead, ["named"]).clean()
+    assert cleaned.report is not None
+    assert cleaned.report.merged_segments == 8, "it has written a snapshot"
+    write(7)
+    assert numbers(root, "named") == [list(range(24))]

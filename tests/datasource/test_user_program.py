@@ -1,0 +1,102 @@
+"""What a user's program prints: run unactivated, by a Python of its own environment."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_log import Admin, NewTopic
+
+pytestmark = pytest.mark.spark
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program's event log is."""
+    return tmp_path_factory.mktemp("program") / "events"
+
+
+@pytest.fixture(scope="module")
+def printed(events: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """What ``user_program.py`` printed to stdout and to stderr, by section."""
+    root = str(events.with_name("root"))
+    Admin(root).create_topics([NewTopic("t", topic_configs={"flush.on.append": "false"})])
+    keep = {"HOME", "JAVA_HOME", "LANG", "TMPDIR", "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("user_program.py"), root, str(events)],
+        env={name: value for name, value in os.environ.items() if name in keep}
+        | {"PATH": "/usr/bin:/bin", "SPARK_CONF_DIR": str(PROJECT / "conf")},
+        cwd=events.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sections(done.stdout), sections(done.stderr)
+
+
+def sections(text: str) -> dict[str, str]:
+    found = re.split(r"^--- (.*)\n", text, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def test_a_python_that_is_not_on_the_path_finds_the_format(printed) -> None:
+    out, _ = printed
+    assert out["show"].count("3 1 rows") == 4
+    assert out["shown"].strip() == "300000"
+
+
+def test_a_read_that_spark_ends_early_prints_nothing(printed) -> None:
+    _, errors = printed
+    assert errors["show"] == errors["explain"] == ""
+    assert not re.search("BrokenPipe|Connection reset|Traceback", "".join(errors.values()))
+
+
+def test_one_bad_record_is_one_cause_and_told_last(printed) -> None:
+    out, errors = printed
+    cause = "column 'partition' holds 7, but topic 't' has 1 partitions"
+    assert cause in out["bad record"].strip().splitlines()[-1]
+    assert out["bad record"].count("Traceback") == 1, "the program's own"
+    assert "spark_log/datasource" not in out["bad record"] + errors["bad record"]
+    assert len(errors["bad record"].splitlines()) <= 15
+    assert "Traceback" not in errors["bad record"]
+
+
+def test_one_bad_option_is_one_line(printed) -> None:
+    out, errors = printed
+    assert out["bad option"].count("Traceback") == 1, "the program's own"
+    assert "did you mean 'startingOffsets'?" in out["bad option"]
+    assert errors["bad option"] == ""
+
+
+def test_a_write_without_a_mode_is_told_which_there_are(printed) -> None:
+    out, _ = printed
+    assert 'use either the "Append" or "Overwrite" mode' in out["mode"]
+
+
+def test_a_table_is_refused_with_what_to_do_instead(printed) -> None:
+    out, _ = printed
+    assert out["table"].count("CREATE TEMPORARY VIEW") == 2
+    assert "unknown option" not in out["table"]
+
+
+def test_options_for_the_file_system_are_shown_nowhere(printed, events: Path) -> None:
+    out, errors = printed
+    logged = "".join(file.read_text() for file in events.rglob("events_*"))
+    for plan in ("CreateTempViewUsing", "AppendData"):
+        assert re.search(rf"{plan}.*?storage\.account_key(=| -> )\*+\(redacted", logged), plan
+    assert "unseen-" not in logged + "".join(out.values()) + "".join(errors.values())
+
+
+def test_options_that_the_session_would_show_are_warned_of(printed) -> None:
+    _, errors = printed
+    assert errors["shown"].count("ShownSecretWarning") == 1
+    assert "storage.account_key, storage.connection_string, storage.key in plans" in errors["shown"]
+    for name in ("write", "show", "explain"):
+        assert "ShownSecretWarning" not in errors[name]

@@ -1,0 +1,116 @@
+"""What is said to the Python processes that Spark runs the source in."""
+
+import importlib
+import io
+import sys
+import traceback
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from spark_log.datasource import worker_process
+from spark_log.datasource.job import job_session
+from spark_log.datasource.source import SparkLogDataSource
+from spark_log.datasource.worker_process import (
+    REDACTION,
+    REDACTION_SETTING,
+    end_quietly,
+    shown_secrets,
+)
+from spark_log.errors import InvalidOptionError
+
+NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
+SPARKS = "(?i)secret|password|token|access[.]?key"
+
+
+def test_secrets_are_those_that_the_sessions_pattern_leaves_out():
+    shown = ["storage.account_key", "storage.connection_string", "storage.key"]
+    assert shown_secrets(NAMES, SPARKS) == shown
+    assert shown_secrets(NAMES, REDACTION) == []
+    assert shown_secrets(NAMES, "key$") == [
+        "storage.connection_string", "storage.sas_token", "storage.secret",
+    ]  # fmt: skip
+    assert shown_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "only Java understands it"
+
+
+def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeypatch, recwarn):
+    def task(number, pattern):
+        properties = {worker_process.REDACTION_SETTING: pattern}
+        context = SimpleNamespace(partitionId=lambda: number, getLocalProperty=properties.get)
+        monkeypatch.setattr(worker_process.TaskContext, "get", lambda: context)
+
+    task(1, None)
+    worker_process.warn_of_shown_secrets(NAMES)
+    task(0, REDACTION)
+    worker_process.warn_of_shown_secrets(NAMES)
+    assert not recwarn.list
+    task(0, None)
+    with pytest.warns(worker_process.ShownSecretWarning, match=r"set spark\.redaction\.regex to"):
+        worker_process.warn_of_shown_secrets(NAMES)
+
+
+@pytest.mark.spark
+def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what_to_hide(spark):
+    settings = spark._jsparkSession.sessionState().conf()
+    settings.unsetConf(REDACTION_SETTING)
+    try:
+        assert job_session("test").conf.get(REDACTION_SETTING) == REDACTION
+        settings.setConfString(REDACTION_SETTING, "mine")
+        assert job_session("test").conf.get(REDACTION_SETTING) == "mine"
+    finally:
+        settings.setConfString(REDACTION_SETTING, REDACTION)
+
+
+@pytest.mark.parametrize(("runtime", "hidden"), [("PYTHON_WORKER", "1"), ("", None)])
+def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, runtime, hidden):
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", runtime)
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # put back in the end
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
+    with pytest.raises(InvalidOptionError):
+        SparkLogDataSource({"path": "/r", "startingOffset": "earliest"}).schema()
+    assert worker_process.os.environ.get("SPARK_HIDE_TRACEBACK") == hidden
+
+
+def test_any_other_error_keeps_its_traceback(monkeypatch):
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    with pytest.raises(ZeroDivisionError), worker_process.errors_in_one_line():
+        raise ZeroDivisionError
+    assert "SPARK_HIDE_TRACEBACK" not in worker_process.os.environ
+
+
+def printed(daemon, error):
+    stderr = io.StringIO()
+    try:
+        raise error
+    except Exception:
+        daemon.traceback.print_exc(file=stderr)
+    return stderr.getvalue()
+
+
+def test_the_daemon_prints_no_closed_pipe_and_everything_else(monkeypatch):
+    daemon = ModuleType("__main__")
+    daemon.__spec__ = SimpleNamespace(name="pyspark.daemon")
+    daemon.traceback = traceback
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    assert "BrokenPipeError" in printed(daemon, BrokenPipeError(32, "Broken pipe"))
+    end_quietly()
+    end_quietly()
+    assert printed(daemon, BrokenPipeError(32, "Broken pipe")) == ""
+    assert printed(daemon, ConnectionResetError(104, "reset")) == ""
+    assert "ValueError: another" in printed(daemon, ValueError("another"))
+    assert daemon.traceback.format_exc is traceback.format_exc
+    assert traceback.print_exc is importlib.import_module("traceback").print_exc
+
+
+def test_sparks_daemon_prints_through_the_module_that_is_replaced():
+    daemon = importlib.import_module("pyspark.daemon")
+    assert isinstance(daemon.traceback, ModuleType)
+    assert "traceback.print_exc()" in importlib.import_module("inspect").getsource(daemon.manager)
+
+
+def test_another_program_is_left_alone(monkeypatch):
+    program = ModuleType("__main__")
+    program.traceback = traceback
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    end_quietly()
+    assert program.traceback is traceback
