@@ -106,6 +106,27 @@ class InvalidRootError(StorageError):
     """The URL names something that is not, and cannot become, a root of this version."""
 
 
+class ClockSkewError(SparkLogError):
+    """This process's clock is too far from the storage's clock to delete or expire anything.
+
+    Nothing was deleted. Set the machine's clock (NTP), then run the same again; or raise
+    ``max.clock.skew.ms`` if the difference is meant.
+
+    Attributes:
+        clock_us: what this process's clock showed, in microseconds since the epoch.
+        storage_us: what the storage's clock showed at that moment, likewise.
+        max_skew_ms: ``max.clock.skew.ms``.
+    """
+
+    def __init__(
+        self, message: str, *, clock_us: int = 0, storage_us: int = 0, max_skew_ms: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.clock_us = clock_us
+        self.storage_us = storage_us
+        self.max_skew_ms = max_skew_ms
+
+
 # --- configuration and arguments -----------------------------------------------------------------
 
 
@@ -218,6 +239,31 @@ class CorruptRecordError(SparkLogError):
         super().__init__(message)
         self.path = path
         self.position = position
+
+
+class LogTruncatedError(CorruptRecordError):
+    """A log ends before an offset that it had reached: files of it were removed (docs/adr/0019).
+
+    Nothing is appended or read then: offsets would be used again for other records.
+
+    Attributes:
+        path: the log's directory, relative to the root.
+        log_end_offset: where the log ends now.
+        witnessed_offset: an end that it had; not always the last one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        position: int = -1,
+        log_end_offset: int = 0,
+        witnessed_offset: int = 0,
+    ) -> None:
+        super().__init__(message, path=path, position=position)
+        self.log_end_offset = log_end_offset
+        self.witnessed_offset = witnessed_offset
 
 
 class OffsetOutOfRangeError(SparkLogError):
@@ -544,6 +590,31 @@ class GroupSubscribedToTopicError(GroupNotEmptyError):
 
 class InvalidSessionTimeoutError(SparkLogError):
     """``session.timeout.ms`` is not within what groups allow; nobody joined."""
+
+
+def check_unicode(
+    what: str, text: str, error: type[SparkLogError] = InvalidConfigurationError
+) -> None:
+    """Check that a text can be stored: as UTF-8, as everything is.
+
+    A Python string may hold lone surrogates: halves of characters, as bytes that are no UTF-8
+    become in arguments of a command and in names of files. No log and no table takes them.
+
+    Args:
+        what: names the text in the error, such as ``config 'client.id'``.
+        text: which.
+        error: what is raised; takes a message.
+
+    Raises:
+        SparkLogError: it has a lone surrogate; the message shows it escaped.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as found:
+        raise error(
+            f"{what} is {text!a}: {text[found.start]!a} at {found.start} is half a "
+            f"character (a lone surrogate), and cannot be stored; give Unicode text"
+        ) from None
 
 
 def nearest(word: str, known: Iterable[str], limit: int = 1) -> tuple[str, ...]:

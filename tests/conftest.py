@@ -11,13 +11,17 @@ from hypothesis import settings
 # What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
+from spark_log import suppressed
 from spark_log.clock import ManualClock
-from spark_log.storage import memory
+from spark_log.storage import memory, reserve
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.s3_server import s3_server, server_name
 
 __all__ = ["s3_server"]
+
+# Thousands of roots are made, and the newest runs' are kept.
+reserve.RESERVE_BYTES = 16_384
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so whatever that starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -43,6 +47,12 @@ def _uses_spark(item):
 
 def pytest_report_header():
     return f"S3 server: {server_name()}"
+
+
+@pytest.fixture(autouse=True)
+def _forget_causes():
+    """What one test logged another one logs again."""
+    suppressed._logged.clear()
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from spark_log.config import (
     MODELS,
+    AdminConfig,
     ClientQuotaConfig,
+    ClusterConfig,
     ConsumerConfig,
-    GroupConfig,
     ProducerConfig,
     ToolConfig,
     TopicConfig,
@@ -76,6 +77,7 @@ class TestTable:
             "max.request.size": 1_048_576,
             "metadata.max.age.ms": 300_000,
             "partitioner.ignore.keys": False,
+            "request.timeout.ms": 30_000,
             "retries": 2_147_483_647,
             "retry.backoff.max.ms": 1_000,
             "retry.backoff.ms": 100,
@@ -96,6 +98,8 @@ class TestTable:
             "check.crcs": True,
             "metadata.max.age.ms": 300_000,
             "retry.backoff.ms": 100,
+            "request.timeout.ms": 30_000,
+            "default.api.timeout.ms": 60_000,
             "group.instance.id": None,
             "client.rack": "",
             "session.timeout.ms": 45_000,
@@ -103,10 +107,15 @@ class TestTable:
             "max.poll.interval.ms": 300_000,
             "partition.assignment.strategy": ("range", "cooperative-sticky"),
         }
-        assert GroupConfig.parse({}).dotted() == {
+        assert AdminConfig.parse({}).dotted() == {
+            "request.timeout.ms": 30_000,
+            "default.api.timeout.ms": 60_000,
+        }
+        assert ClusterConfig.parse({}).dotted() == {
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
+            "max.clock.skew.ms": 600_000,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,
@@ -171,6 +180,24 @@ class TestParse:
         assert caught.value.message == (
             f"unknown {model.title.lower()} config {key!r}; did you mean {nearest!r}?"
         )
+
+    @pytest.mark.parametrize(
+        ("model", "key"),
+        [(model, key.name) for model, key in KEYS if key.type in ("string", "list")],
+        ids=lambda part: part if isinstance(part, str) else part.title,
+    )
+    def test_text_that_cannot_be_stored_is_refused_in_every_key(self, model, key):
+        values = ["web\ud83d", ["web\ud83d"]] if model.keys()[key].type == "list" else ["web\ud83d"]
+        for value in values:
+            with pytest.raises(InvalidConfigurationError, match=r"'web\\ud83d'") as caught:
+                model.parse({key: value})
+            assert f"config {key!r} is" in caught.value.message
+            assert "lone surrogate" in caught.value.message
+            caught.value.message.encode()
+
+    def test_a_key_that_is_not_unicode_is_refused(self):
+        with pytest.raises(InvalidConfigurationError, match="lone surrogate"):
+            ConsumerConfig.parse({"client\ud800": "a"})
 
     def test_an_unknown_key_that_looks_like_none_is_refused_with_all_of_them(self):
         with pytest.raises(InvalidConfigurationError) as caught:

@@ -16,6 +16,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
+    check_unicode,
     nearest,
 )
 
@@ -139,3 +140,17 @@ class TestNearest:
 
     def test_of_words_that_differ_in_case_alone_all_are_known(self):
         assert set(nearest("flight", ["Flights", "flights"], limit=2)) == {"Flights", "flights"}
+
+
+class TestUnicode:
+    @pytest.mark.parametrize("text", ["", "a", "ü", "\U0001f600", "\0", "\ufffe"])
+    def test_whatever_utf_8_can_say_is_taken(self, text):
+        check_unicode("it", text)
+
+    def test_half_a_character_is_named_with_its_place_and_escaped(self):
+        with pytest.raises(StorageError) as caught:
+            check_unicode("the name", "aü\udcff\x1b", StorageError)
+        assert caught.value.message == (
+            r"the name is 'a\xfc\udcff\x1b': '\udcff' at 2 is half a character (a lone surrogate), "
+            r"and cannot be stored; give Unicode text"
+        )

@@ -11,14 +11,15 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output, counted, print_json, print_note, print_table, print_text
 from spark_log.cli.progress import count_progress
 from spark_log.cli.root import Root
-from spark_log.errors import InvalidConfigurationError, InvalidPartitionsError
+from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log.cleaner import CleanReport
 from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.log.throttle import Throttle
 from spark_log.metadata.cluster_cleaner import CleanedPartition, ClusterCleaner
+from spark_log.metadata.topic_deletion import DeletedTopic
 
 _FAILED = 1
-"""Exit status: a partition could not be cleaned."""
+"""Exit status: a partition could not be cleaned, or nothing by the clock of this machine."""
 
 _COLUMNS = {
     "expired_segments": "Expired",
@@ -72,7 +73,8 @@ def clean(
     """Keep topics small: retention, merging, compaction.
 
     Files that nobody needs any more are deleted. May run while others write and read, twice at
-    once, and be stopped at any time. Exit status: 0 done, 1 a partition could not be cleaned.
+    once, and be stopped at any time. Where this machine's clock is further than max.clock.skew.ms
+    from the storage's, nothing is done. Exit status: 0 done, 1 a partition could not be cleaned.
     """
     if bool(topic) == all_topics:
         raise InvalidConfigurationError("which topics? Give their names, or --all-topics")
@@ -92,12 +94,7 @@ def clean(
         step=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
     )
-    cleaned: list[CleanedPartition] = []
-    with count_progress("Cleaning", len(cleaner)) as show:
-        for each in cleaner.clean():
-            cleaned.append(each)
-            show(len(cleaned))
-        deleted = list(cleaner.deleted_topics())
+    cleaned, deleted, skew = _clean(cleaner)
     failed = [each for each in cleaned if each.error is not None]
     if output.is_json:
         print_json(
@@ -108,9 +105,10 @@ def clean(
                     {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
                     for left in deleted
                 ],
+                **({"error": str(skew)} if skew else {}),
             }
         )
-    else:
+    elif cleaned or skew is None:
         rows = [_row(each) for each in cleaned if each.report is not None]
         print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
         for left in deleted:
@@ -121,8 +119,25 @@ def clean(
             print_note(f"{each.partition}: {_future(each.report)}")
     for each in failed:
         print_note(f"error: {each.partition}: {each.error}")
+    if skew is not None:
+        raise skew
     if failed:
         raise typer.Exit(_FAILED)
+
+
+def _clean(
+    cleaner: ClusterCleaner,
+) -> tuple[list[CleanedPartition], list[DeletedTopic], ClockSkewError | None]:
+    """Clean until all is done, or until this machine's clock turns out to be wrong."""
+    cleaned: list[CleanedPartition] = []
+    with count_progress("Cleaning", len(cleaner)) as show:
+        try:
+            for each in cleaner.clean():
+                cleaned.append(each)
+                show(len(cleaned))
+            return cleaned, list(cleaner.deleted_topics()), None
+        except ClockSkewError as error:
+            return cleaned, [], error
 
 
 def _document(cleaned: CleanedPartition) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -16,7 +17,12 @@ from spark_log.cli.properties import with_properties
 from spark_log.cli.record_format import TextFormat, format_text, record_documents
 from spark_log.cli.root import Root
 from spark_log.cli.time_window import TimeWindow
-from spark_log.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
 from spark_log.metadata.image import TopicImage
@@ -79,6 +85,14 @@ def console_consumer(
         str | None,
         typer.Option("--key-separator", metavar="TEXT", help="Between columns. [default: a tab]"),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Print keys, values and headers byte by byte. [default: what is not UTF-8 is "
+            "replaced, and on a terminal, which would obey them, control characters are escaped]",
+        ),
+    ] = False,
     properties: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,6 +136,7 @@ def console_consumer(
     logs = {number: cluster.partition_log(image, number) for number in numbers}
     ranges = {number: _range(log, start, window) for number, log in logs.items()}
     fetched = read_partitions(logs, ranges, cluster.clock, timeout_ms)
+    for_terminal = sys.stdout.isatty()
     count = 0
     try:
         for records in _limited(_inside(fetched, window), max_messages):
@@ -130,11 +145,13 @@ def console_consumer(
                 if output.is_json:
                     print_json_lines({"topic": topic, **each} for each in record_documents(piece))
                 else:
-                    print_bytes(format_text(piece, text_format))
+                    print_bytes(
+                        format_text(piece, text_format, is_raw=raw, for_terminal=for_terminal)
+                    )
     except KeyboardInterrupt:
         _report(count)
         raise
-    except OffsetOutOfRangeError:
+    except (OffsetOutOfRangeError, CorruptRecordError, NotFoundError):
         _check_is_there(cluster, image)
         raise
     _report(count)

@@ -46,8 +46,8 @@ def delete_records(
 ) -> None:
     """Delete the records before an offset.
 
-    Asks first, on a terminal. They cannot be read any more; what they take up is freed later, by a
-    cleaner.
+    Asks first, on a terminal; elsewhere it takes --yes. They cannot be read any more; the space
+    that they take is freed later, by a cleaner.
     """
     if offset_json_file is not None:
         if topic is not None or before_offset is not None or partition:

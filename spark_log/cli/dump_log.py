@@ -21,6 +21,7 @@ from spark_log.log.file_names import (
     TIME_INDEX_SUFFIX,
     SegmentName,
 )
+from spark_log.printable import printable
 from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
 
 _ROWS_AT_ONCE = 4096
@@ -198,16 +199,21 @@ def _print_records(batch: BatchDump) -> None:
         )
         lines = []
         for offset, time_ms, key, value, headers in rows:
-            shown_headers = headers_text(headers, b",", b"null").decode("utf-8", "replace")
+            shown_headers = _shown(headers_text(headers, b",", b"null"))
             line = (
                 f"| offset: {offset} {kind}: {time_ms} keySize: {_size(key)} "
                 f"valueSize: {_size(value)} sequence: {sequence} headers: [{shown_headers}]"
             )
-            line += "" if key is None else f" key: {key.decode('utf-8', 'replace')}"
-            line += "" if value is None else f" payload: {value.decode('utf-8', 'replace')}"
+            line += "" if key is None else f" key: {_shown(key)}"
+            line += "" if value is None else f" payload: {_shown(value)}"
             lines.append(line)
             sequence += 0 if sequence == NO_SEQUENCE else 1
         print_text("\n".join(lines))
+
+
+def _shown(data: bytes) -> str:
+    """Return bytes as text that stays on its line."""
+    return printable(data.decode("utf-8", "replace"))
 
 
 def _entry_document(entry: IndexEntry) -> dict[str, object]:

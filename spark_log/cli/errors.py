@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import typer
+from pydantic import ValidationError
 
 from spark_log import errors
+from spark_log.cli.output import print_note
+from spark_log.printable import printable, printable_lines
 
 FAILURE: Final = 1
 """Storage failed, data is damaged, or this program is wrong."""
@@ -66,6 +70,7 @@ def run(
     """
     name = prog or Path(sys.argv[0]).name
     _replace_closed_streams()
+    _escape_warnings()
     try:
         status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -75,10 +80,10 @@ def run(
         status = CLOSED_PIPE
     except Exception as error:
         if os.environ.get("SPARK_LOG_DEBUG", "0") not in ("", "0"):
-            traceback.print_exc()
+            print_note(traceback.format_exc().rstrip("\n"))
         status, message = verdict(error)
         with suppress(OSError):
-            print(f"{name}: error: {message}", file=sys.stderr)
+            print_note(f"{name}: error: {printable(message)}")
     _flush_or_forget()
     sys.exit(status)
 
@@ -129,6 +134,10 @@ def _one_line(text: str) -> str:
 def _typer_line(error: typer.TyperException) -> str:
     # Typer lets pydantic check values; these are its words, not ours.
     line = _one_line(error.format_message().replace(": Value error, ", ": "))
+    cause = error.__cause__ or error.__context__
+    for found in cause.errors() if isinstance(cause, ValidationError) else ():
+        given = found.get("input")
+        line = line.replace("Input should be", f"{given!r} should be", 1)
     context = getattr(error, "ctx", None)
     return line if context is None else f"{line} (see {context.command_path} --help)"
 
@@ -139,6 +148,19 @@ def _replace_closed_streams() -> None:
         if getattr(sys, stream) is None:
             empty = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
             setattr(sys, stream, empty)
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Escapes control characters: messages name what others have named."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
+
+
+def _escape_warnings() -> None:
+    """Make what the library logs safe to print, where nothing else was told to take it."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PrintableFormatter())
 
 
 def _flush_or_forget() -> None:

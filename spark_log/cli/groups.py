@@ -28,6 +28,7 @@ from spark_log.coordinator.group_descriptions import (
     PartitionLag,
 )
 from spark_log.errors import InvalidConfigurationError
+from spark_log.printable import printable
 from spark_log.types import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
@@ -56,7 +57,7 @@ def list_groups(
         print_json({"groups": [{name: getattr(each, name) for name in names} for each in groups]})
         return
     for each in groups:
-        print_text(each.group_id)
+        print_text(printable(each.group_id))
 
 
 @app.command("describe")
@@ -120,7 +121,7 @@ def delete_groups(
 ) -> None:
     """Delete groups without members.
 
-    Their positions are gone. Asks first, on a terminal.
+    Their positions are gone. Asks first, on a terminal; elsewhere it takes --yes.
     """
     admin = _admin(root)
     names = chosen_groups(admin, groups, group, all_groups)
@@ -129,7 +130,8 @@ def delete_groups(
         print_note("Nothing was deleted.")
         raise typer.Exit(1)
     admin.delete_groups(names)
-    output.answer(f"Deleted {', '.join(names) or 'nothing'}.", {"deleted": names})
+    shown = ", ".join(map(printable, names)) or "nothing"
+    output.answer(f"Deleted {shown}.", {"deleted": names})
 
 
 @app.command("delete-offsets")

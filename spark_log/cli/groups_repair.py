@@ -11,6 +11,7 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.output import Output, counted, print_json, print_note, print_text
 from spark_log.cli.root import Root
 from spark_log.coordinator.offsets_repair import LostFile, RepairReport
+from spark_log.printable import printable
 
 _SHOWN = 20
 
@@ -53,15 +54,17 @@ def _print(report: RepairReport, with_unnamed: bool) -> None:
         print_text("Nothing to repair.")
         return
     if report.problem:
-        print_text(f"Damage: {report.problem}")
-        some = ", ".join(report.groups[:_SHOWN]) + (", …" if len(report.groups) > _SHOWN else "")
+        print_text(f"Damage: {printable(report.problem)}")
+        some = ", ".join(map(printable, report.groups[:_SHOWN])) + (
+            ", …" if len(report.groups) > _SHOWN else ""
+        )
         saved = f"{counted(report.rows, 'row')} of {counted(len(report.groups), 'group')}"
         print_text(f"Saved: {saved}{f': {some}' if some else ''}")
         for first, last in _runs(report.lost_versions):
             which = f"version {first}" if first == last else f"versions {first} to {last}"
             print_text(f"Lost: what {which} committed, unless it is in a later file")
         for file in report.lost_files:
-            print_text(f"Lost: {_file(file)}")
+            print_text(f"Lost: {printable(_file(file))}")
         if report.unnamed_files and not with_unnamed:
             count = counted(len(report.unnamed_files), "file")
             print_text(f"Left out: {count} that no readable version names (--with-unnamed)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -22,13 +23,21 @@ from spark_log.cli.group_options import (
 )
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, print_json, print_note, print_table, print_text
+from spark_log.cli.output import (
+    Output,
+    print_bytes,
+    print_json,
+    print_note,
+    print_table,
+    print_text,
+)
 from spark_log.cli.root import Root
 from spark_log.cli.time_window import parse_time_us
 from spark_log.coordinator.admin import Admin
 from spark_log.coordinator.offset_resets import OffsetResets, Resets
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
 from spark_log.metadata import Cluster
+from spark_log.printable import printable
 from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 
 
@@ -210,10 +219,18 @@ def _read_plan(path: Path, names: list[str]) -> dict[str, dict[TopicPartition, i
     return planned
 
 
+def _print_exported(lines: str) -> None:
+    """Print what --from-file reads: exactly, unless a person looks at it."""
+    if sys.stdout.isatty():
+        print_text(lines.rstrip("\n"))
+    else:
+        print_bytes(lines.encode())
+
+
 def _print(output: Output, found: dict[str, Resets], execute: bool, export: bool) -> None:
     for reset in found.values():
         for note in reset.notes:
-            print_note(note)
+            print_note(printable(note))
     rows: list[list[object]] = [
         [name, named.topic, named.partition, offset]
         for name, reset in found.items()
@@ -224,7 +241,7 @@ def _print(output: Output, found: dict[str, Resets], execute: bool, export: bool
         writer = csv.writer(text, lineterminator="\n")
         writer.writerows(rows if len(found) > 1 else [row[1:] for row in rows])
         if rows:
-            print_text(text.getvalue().rstrip("\n"))
+            _print_exported(text.getvalue())
     elif output.is_json:
         names = ("group_id", "topic", "partition", "new_offset")
         documents = [dict(zip(names, row, strict=True)) for row in rows]

@@ -1,8 +1,13 @@
-"""How a command answers: text for people, JSON for programs, both on stdout."""
+"""How a command answers: text for people, JSON for programs, both on stdout.
+
+Names and ids come from others, who may have put control characters into them: what is printed here
+has them escaped, so that none reaches a terminal. Records are printed by `print_bytes`.
+"""
 
 from __future__ import annotations
 
 import json as json_module
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +15,11 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from spark_log.printable import escape_as_json, printable, printable_lines
+
+before_printing: Callable[[], None] | None = None
+"""Called before anything goes to stdout: clears a progress bar on the same terminal."""
 
 
 class Format(StrEnum):
@@ -48,8 +58,12 @@ class Output:
 
 
 def print_text(text: str) -> None:
-    """Print a line (or several) of text to stdout."""
-    print_bytes(f"{text}\n".encode("utf-8", "surrogateescape"))
+    """Print a line (or several) of text to stdout, control characters escaped.
+
+    A name within the text that may hold line breaks goes through `printable` first.
+    """
+    shown = _encodable(printable_lines(text))
+    print_bytes(f"{shown}\n".encode("utf-8", "surrogateescape"))
 
 
 def print_json(document: object) -> None:
@@ -88,12 +102,16 @@ def print_json_stream(
 def to_json(document: object, indent: int | None = None) -> str:
     """Return a document as JSON text that can be encoded as UTF-8."""
     text = json_module.dumps(document, ensure_ascii=False, indent=indent)
+    # JSON escapes less than a terminal obeys: not DEL, nor C1.
+    text = escape_as_json(text)
     # A path that is not UTF-8 has lone surrogates: \udcff is also how JSON escapes them.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return _escaped(text)
 
 
 def print_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
+    if before_printing is not None:
+        before_printing()
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -104,8 +122,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
     Args:
         columns: the headings.
-        rows: whole numbers are set to the right, all else to the left.
+        rows: whole numbers are set to the right, all else to the left, control characters escaped.
     """
+    rows = [[cell if type(cell) is int else printable(str(cell)) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
     ]
@@ -119,8 +138,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print a line to stderr: what is not part of the answer."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line to stderr, control characters escaped: what is not part of the answer."""
+    if before_printing is not None:
+        before_printing()
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def _print_rich_table(
@@ -136,13 +157,27 @@ def _print_rich_table(
     for heading, right in zip(columns, numeric, strict=True):
         table.add_column(heading, justify="right" if right else "left")
     for row in rows:
-        table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
+        table.add_row(
+            *(Text(f"{cell:,}" if type(cell) is int else _escaped(str(cell))) for cell in row)
+        )
     console = Console()
     roomy = console.options.update(max_width=100_000)
     if console.measure(table, options=roomy).maximum > console.width:
         return False
     console.print(table)
     return True
+
+
+def _encodable(text: str) -> str:
+    """Return a text that can be written: bytes of a path stay as they are, others are escaped."""
+    return "".join(
+        part if "\udc80" <= part <= "\udcff" else _escaped(part)
+        for part in re.split("([\udc80-\udcff])", text)
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _print_plain_table(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.cli.fetched_records import FetchedRecords
+from spark_log.printable import printable_lines
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
@@ -36,11 +37,26 @@ class TextFormat:
     null_literal: str = "null"
 
 
-def format_text(records: FetchedRecords, text_format: TextFormat) -> bytes:
-    """Return records as lines of text; what is not UTF-8 is replaced by U+FFFD."""
+def format_text(
+    records: FetchedRecords,
+    text_format: TextFormat,
+    *,
+    is_raw: bool = False,
+    for_terminal: bool = False,
+) -> bytes:
+    """Return records as lines of text.
+
+    Args:
+        records: what to show.
+        text_format: which of their fields, and what stands between these.
+        is_raw: leave all bytes as they are; else what is not UTF-8 is replaced by U+FFFD.
+        for_terminal: escape control characters of keys, values and headers, but for line breaks
+            and tabs. Nothing is escaped when ``is_raw``.
+    """
     count = len(records)
     null = os.fsencode(text_format.null_literal)
     line_end = os.fsencode(text_format.line_separator)
+    escapes = for_terminal and not is_raw
     columns: list[Sequence[bytes]] = []
     if text_format.print_timestamp:
         kind = TIMESTAMP_TYPES[records.timestamp_type]
@@ -55,17 +71,18 @@ def format_text(records: FetchedRecords, text_format: TextFormat) -> bytes:
     if text_format.print_headers:
         separator = os.fsencode(text_format.headers_separator)
         headers = records.records.column("headers").to_pylist()
-        columns.append([headers_text(each, separator, null) or b"NO_HEADERS" for each in headers])
-    if text_format.print_key:
-        columns.append(_bytes_or(null, records.records.column("key")))
-    if text_format.print_value:
-        columns.append(_bytes_or(null, records.records.column("value")))
+        shown = [headers_text(each, separator, null) or b"NO_HEADERS" for each in headers]
+        columns.append(list(map(_escape, shown)) if escapes else shown)
+    for name, is_printed in (("key", text_format.print_key), ("value", text_format.print_value)):
+        if is_printed:
+            data = _bytes_or(null, records.records.column(name))
+            columns.append(list(map(_escape, data)) if escapes else data)
     if not columns:
         return b""
     between = os.fsencode(text_format.key_separator)
     lines = columns[0] if len(columns) == 1 else map(between.join, zip(*columns, strict=True))
     text = line_end.join(lines) + line_end
-    return text.decode("utf-8", "replace").encode()
+    return text if is_raw else text.decode("utf-8", "replace").encode()
 
 
 def record_documents(records: FetchedRecords) -> list[dict[str, object]]:
@@ -114,6 +131,10 @@ def headers_text(headers: list[dict[str, Any]] | None, separator: bytes, null: b
         header["key"].encode() + b":" + (null if header["value"] is None else header["value"])
         for header in headers or ()
     )
+
+
+def _escape(data: bytes) -> bytes:
+    return printable_lines(data.decode("utf-8", "replace")).encode()
 
 
 def _bytes_or(null: bytes, column: pa.Array) -> list[bytes]:

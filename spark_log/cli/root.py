@@ -17,9 +17,10 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.properties import parse_pairs
-from spark_log.config import ToolConfig, load_properties
+from spark_log.config import AdminConfig, ToolConfig, load_properties
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import Admin, Cluster
+from spark_log.metadata.cluster import open_cluster
 
 DEFAULT_FILES: Final = ("spark-log.properties", "conf/spark-log.properties")
 
@@ -103,7 +104,13 @@ class Root:
         Raises:
             RootNotFoundError, InvalidRootError, UnsupportedStoreError: see `Cluster`.
         """
-        return Cluster(self.url, self.storage_options)
+        defaults = AdminConfig()
+        return open_cluster(
+            self.url,
+            self.storage_options,
+            timeout_ms=defaults.default_api_timeout_ms,
+            setting="default.api.timeout.ms",
+        )
 
     def admin(self) -> Admin:
         """Return an `Admin` for it; touches nothing yet."""

@@ -137,7 +137,10 @@ def delete_topics(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete topics and all their records; asks first, on a terminal."""
+    """Delete topics and all their records.
+
+    Asks first, on a terminal; elsewhere it takes --yes.
+    """
     image = root.cluster().image()
     doomed = _existing(image, names, if_exists)
     question = f"Delete {', '.join(doomed)} and all records in it?"

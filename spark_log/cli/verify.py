@@ -13,9 +13,10 @@ from spark_log.cli.root import Root
 from spark_log.errors import InvalidPartitionsError
 from spark_log.log.finding import Finding, Severity
 from spark_log.metadata.cluster_verifier import ClusterVerifier
+from spark_log.printable import printable
 
 _PROBLEMS = 1
-"""Exit status: something is wrong, and was not set right."""
+"""Exit status: errors were found; with ``--strict``, errors or warnings, and not set right."""
 
 
 @with_option_groups
@@ -38,20 +39,24 @@ def verify(
         ),
     ] = False,
     notes: Annotated[bool, typer.Option("--notes", help="Tell also what is no problem.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with status 1 for warnings, too.")
+    ] = False,
 ) -> None:
     """Check logs, and repair what is derived.
 
     Names, the chain of segments, every checksum, indexes, snapshots, and what is left over. May
-    run while others write. Exit status: 0 sound, 1 problems were found (and not repaired). Damaged
-    or missing records cannot be repaired; nothing that holds a record of the log is ever changed
-    or removed.
+    run while others write. An error means that records are damaged or missing; a warning, that a
+    derived file is damaged or that something can be cleaned up. Exit status: 0 no errors, 1
+    errors; with --strict, 1 for warnings that were not repaired, too. Damaged or missing records
+    cannot be repaired; nothing that holds a record of the log is ever changed or removed.
     """
     if partition and min(partition) < 0:
         raise InvalidPartitionsError("partitions are numbered from 0")
     topics = list(dict.fromkeys(topic)) if topic else None
     partitions = sorted(set(partition)) if partition else None
     verifier = ClusterVerifier(root.cluster(), topics, partitions, repair=repair)
-    tally = _Tally()
+    tally = _Tally(is_strict=strict)
     done_bytes = 0
     with byte_progress("Verifying", verifier.total_bytes()) as show:
 
@@ -69,31 +74,35 @@ def verify(
             print_json_stream(head, "findings", documents, lambda: _totals(verifier, tally))
         else:
             for finding in findings:
-                print_text(_line(finding))
+                print_text(printable(_line(finding)))
     if not output.is_json:
         print_text(_summary(verifier, tally))
     if tally.repairable and not repair:
         count = counted(tally.repairable, "file")
         print_note(f"spark-log verify --repair sets {count} right.")
-    if tally.problems:
+    if tally.failures:
         raise typer.Exit(_PROBLEMS)
 
 
 class _Tally:
     """Counts findings.
 
+    Args to the constructor:
+        is_strict: warnings are failures.
+
     Attributes:
         errors, warnings, notes, repaired: how many of each; what is repaired counts only as that.
         repairable: of the errors and warnings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_strict: bool) -> None:
+        self._is_strict = is_strict
         self.errors = self.warnings = self.notes = self.repaired = self.repairable = 0
 
     @property
-    def problems(self) -> int:
-        """What is wrong, and was not set right."""
-        return self.errors + self.warnings
+    def failures(self) -> int:
+        """How many findings make the command fail."""
+        return self.errors + (self.warnings if self._is_strict else 0)
 
     def count(self, finding: Finding) -> bool:
         """Count it in, and return whether it is worth telling."""
@@ -121,7 +130,7 @@ def _document(finding: Finding) -> dict[str, object]:
 
 def _totals(verifier: ClusterVerifier, tally: _Tally) -> dict[str, object]:
     return {
-        "is_sound": not tally.problems,
+        "is_sound": not tally.failures,
         "errors": tally.errors,
         "warnings": tally.warnings,
         "notes": tally.notes,

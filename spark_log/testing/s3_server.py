@@ -17,20 +17,27 @@ own that ends when this one does, however it ends.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    retry,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_fixed,
+)
 
 VERSITYGW_VERSION: Final = "1.8.0"
 
@@ -65,6 +72,20 @@ class S3Server:
             "endpoint_url": self.endpoint_url,
             "region": "us-east-1",
         }
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let it accept connections and requests, and answer none, inside of the block."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        try:
+            _wait_until_stopped(self.pid)
+            yield
+        finally:
+            os.killpg(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once; what it has acknowledged stays in its directory."""
+        os.killpg(self.pid, signal.SIGKILL)
 
     def new_bucket(self) -> str:
         """Make a bucket that nobody else uses, and return its URL."""
@@ -110,21 +131,26 @@ def s3_server() -> Iterator[S3Server]:
 
 
 @contextmanager
-def run_s3_server(*, moto: bool = False) -> Iterator[S3Server]:
+def run_s3_server(
+    *, moto: bool = False, directory: Path | None = None, port: int = 0
+) -> Iterator[S3Server]:
     """Start a server with no buckets, and stop it at the end.
 
     Args:
         moto: start moto although versitygw is there. It checks no signatures.
+        directory: where versitygw keeps what it stores, for one that goes on where another one
+            ended; None: a temporary one.
+        port: of that other one; 0: any.
     """
     binary = versitygw_binary()
     moto = moto or not binary.exists()
     with (
         TemporaryDirectory(prefix="spark-log-s3-") as folder,
-        socket.create_server(("127.0.0.1", 0)) as free,
+        _bind(port) as free,
     ):
         port = free.getsockname()[1]
         free.close()
-        directory = None if moto else Path(folder)
+        directory = None if moto else directory or Path(folder)
         if directory is None:
             command = [sys.executable, "-m", "spark_log.testing.s3_server", str(port)]
         else:
@@ -154,8 +180,39 @@ def run_s3_server(*, moto: bool = False) -> Iterator[S3Server]:
     stop=stop_after_delay(_START_TIMEOUT_S),
     reraise=True,
 )
+def _bind(port: int) -> socket.socket:
+    """Take a port, which a server that was killed just now may have for another moment."""
+    return socket.create_server(("127.0.0.1", port))
+
+
+@retry(
+    retry=retry_if_exception_type(OSError),
+    wait=wait_fixed(0.02),
+    stop=stop_after_delay(_START_TIMEOUT_S),
+    reraise=True,
+)
 def _wait_until_it_listens(port: int) -> None:
     socket.create_connection(("127.0.0.1", port), timeout=1).close()
+
+
+@retry(
+    retry=retry_if_result(lambda is_stopped: not is_stopped),
+    wait=wait_fixed(0.001),
+    stop=stop_after_delay(_START_TIMEOUT_S),
+)
+def _wait_until_stopped(group: int) -> bool:
+    """Wait until no thread of a process group runs, where ``/proc`` tells: a signal takes a while.
+
+    Raises:
+        RetryError: one goes on running.
+    """
+    states = []
+    for path in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
+            if int(process_group) == group:
+                states.append(state)
+    return not set(states) - {"T", "Z"}
 
 
 class _OneWriteAtATime:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
+
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """The jar that fits delta-spark 4.4.0 on pyspark 4.2; 4.4.1 is on PyPI without its jar."""
 
@@ -44,6 +46,7 @@ def local_session(directory: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
+        REDACTION_SETTING: REDACTION,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",

@@ -331,6 +331,9 @@ class StoreSuite:
     ) -> None:
         store.put_if_absent("digits", b"0123456789")
         assert store.read_tail("digits", length).to_pybytes() == expected
+        tail, size_bytes = store.read_tail_and_size("digits", length)
+        assert tail.to_pybytes() == expected
+        assert size_bytes in (None, 10), "the size of the file, not of the tail"
 
     def test_an_empty_file_is_read_as_nothing(self, store: Store) -> None:
         store.put_if_absent("empty", b"")

@@ -1,8 +1,11 @@
 """``spark-log clean``: what retention, merging and deleting do to topics of a root on disk."""
 
+import time
+
 import pytest
 
 from spark_log import Admin
+from spark_log.clock import SYSTEM_CLOCK, SystemClock
 from spark_log.errors import NotFoundError
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
@@ -94,6 +97,51 @@ class TestClean:
         assert outcome.status == 0
 
 
+class TestWrongClock:
+    """The clock of this machine is days from the storage's."""
+
+    @pytest.fixture(params=[8, -2])
+    def days(self, root, request, monkeypatch):
+        append(root, "weather", b"new", timestamp=SYSTEM_CLOCK.time_us())
+        shift_us = request.param * 86_400_000_000
+        monkeypatch.setattr(SystemClock, "time_us", lambda self: time.time_ns() // 1000 + shift_us)
+        return request.param
+
+    @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+    def test_is_told_in_one_line_and_nothing_is_done(self, shell, root, days, arguments):
+        before = segment_files(root, "weather")
+        outcome = shell("clean", "--all-topics", *arguments)
+        assert (outcome.status, outcome.out) == (1, "")
+        assert outcome.err.count("\n") == 1
+        side = "ahead of" if days > 0 else "behind"
+        assert "error: the clock of this process is " in outcome.err
+        assert f"{side} the storage's, more than max.clock.skew.ms (600000 ms)" in outcome.err
+        assert segment_files(root, "weather") == before
+
+    @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+    def test_is_told_in_json(self, shell, days, arguments):
+        outcome = shell("clean", "--all-topics", "--output", "json", *arguments)
+        assert outcome.status == 1
+        assert "max.clock.skew.ms" in outcome.document["error"]
+        assert (outcome.document["partitions"], outcome.document["deleted_topics"]) == ([], [])
+
+    def test_verify_repairs_nothing(self, shell, root, days):
+        outcome = shell("verify", "--repair")
+        assert outcome.status == 1
+        assert "max.clock.skew.ms" in outcome.err
+
+    def test_is_no_hindrance_where_it_is_meant(self, shell, root, days):
+        Admin(root).alter_configs(
+            [ConfigResource("broker", "", {"max.clock.skew.ms": "10000000000"})]
+        )
+        week = ConfigResource("topic", "weather", {"retention.ms": "604800000"})
+        Admin(root).alter_configs([week])
+        (partition,) = shell("clean", "weather", "--json").document["partitions"]
+        assert partition["expired_segments"] == 10, "all but the newest are of long ago"
+        assert partition["log_start_offset"] == 10
+        assert len(list(partition_log(root, "weather").scan(10))) == 1
+
+
 class TestDeletedTopics:
     def test_what_a_late_writer_left_is_removed(self, shell, root):
         log = partition_log(root, "weather")
@@ -109,7 +157,7 @@ class TestDeletedTopics:
         outcome = shell("clean", "--all-topics")
         assert f"Deleted topic {directory}: 1 file, 4 bytes" in outcome.lines
         assert not (root / directory).exists()
-        assert shell("verify").status == 0
+        assert shell("verify", "--strict").status == 0
 
     def test_a_topic_that_is_deleted_meanwhile_is_no_failure(self, shell, root, monkeypatch):
         """Its files vanish while they are read; of one that was not deleted that is damage."""

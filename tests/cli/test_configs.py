@@ -1,12 +1,9 @@
 """``spark-log configs``: settings of topics described and altered."""
 
-import re
-from pathlib import Path
-
 import pytest
 
-import spark_log
 from spark_log import Admin, Consumer, GroupMaxSizeReachedError, InvalidSessionTimeoutError
+from tests.docs.blocks import block
 
 
 @pytest.fixture
@@ -97,9 +94,7 @@ class TestLimitsOfGroups:
             second.poll()
 
     def test_are_set_as_the_documentation_says(self, shell, root):
-        text = (Path(spark_log.__file__).parent.parent / "docs/consumer-groups.md").read_text()
-        (block,) = re.findall(r"```shell\n(.*?)```", text, re.S)
-        for line in block.splitlines():
+        for line in block("docs/consumer-groups.md", "group.max.size").splitlines():
             outcome = shell(*line.split()[1:])
             assert outcome.status == 0, outcome.err
         assert ["<default>", "group.max.size", "100"] in [row.split()[:3] for row in outcome.lines]
@@ -114,7 +109,7 @@ class TestLimitsOfGroups:
         ("argv", "message"),
         [
             ([*CLUSTER, "--add-config", "group.max.syze=3"], "did you mean 'group.max.size'?"),
-            ([*CLUSTER, "--add-config", "segment.bytes=2097152"], "unknown group config"),
+            ([*CLUSTER, "--add-config", "segment.bytes=2097152"], "unknown cluster config"),
             (
                 [*CLUSTER, "--add-config", "group.max.session.timeout.ms=10"],
                 "group.min.session.timeout.ms is 6000, more than",
@@ -181,12 +176,18 @@ class TestQuotasOfClients:
         assert Admin(root).describe_client_quotas() == {}
 
     def test_are_set_as_the_documentation_says(self, shell, root):
-        text = (Path(spark_log.__file__).parent.parent / "docs/quotas.md").read_text()
-        (block,) = re.findall(r"```shell\n(.*?)```", text, re.S)
-        for line in block.splitlines():
+        lines = block("docs/quotas.md", "spark-log configs").splitlines()
+        for line in lines:
             outcome = shell(*line.split()[1:])
             assert outcome.status == 0, outcome.err
-        assert len(outcome.lines) > 2
+        assert "1048576" in outcome.out
+        expected = {
+            "loader": {"producer_byte_rate": 1_048_576},
+            None: {"consumer_byte_rate": 10_485_760},
+        }
+        assert Admin(root).describe_client_quotas() == expected
+        exec(block("docs/quotas.md", "alter_client_quotas"), {"admin": Admin(root)})
+        assert Admin(root).describe_client_quotas() == {"loader": expected["loader"]}
 
 
 class TestAlter:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.metadata.cluster import open_cluster
 from tests.cli.support import (
     SteppingClock,
     append,
@@ -25,7 +25,7 @@ MINUTE_US = 60_000_000
 def clock(monkeypatch):
     """The clock of the commands of this test: nobody really sleeps."""
     clock = SteppingClock()
-    monkeypatch.setattr("spark_log.cli.root.Cluster", partial(Cluster, clock=clock))
+    monkeypatch.setattr("spark_log.cli.root.open_cluster", partial(open_cluster, clock=clock))
     return clock
 
 

@@ -26,7 +26,7 @@ def write(folder, *partitions, version=1):
 
 
 def test_records_before_the_offset_are_gone_from_each_partition(shell, root):
-    outcome = shell("delete-records", "flights", "--before-offset", "2")
+    outcome = shell("delete-records", "flights", "--before-offset", "2", "--yes")
     assert (outcome.status, outcome.err) == (0, "")
     assert [line.split() for line in outcome.lines] == [
         ["TOPIC", "PARTITION", "LOW", "WATERMARK"],
@@ -38,14 +38,14 @@ def test_records_before_the_offset_are_gone_from_each_partition(shell, root):
 
 def test_one_partition_can_be_named_and_emptied(shell, root):
     argv = ["flights", "--partition", "0", "--before-offset", "-1", "--json"]
-    document = shell("delete-records", *argv).document
+    document = shell("delete-records", *argv, "--yes").document
     assert document == {"partitions": [{"topic": "flights", "partition": 0, "low_watermark": 3}]}
     assert starts(root) == [3, 0]
 
 
 def test_a_file_of_kafkas_form_names_several(shell, root, folder):
     write(folder, ("flights", 0, 1), ("flights", 1, -1))
-    assert shell("delete-records", "--offset-json-file", "offsets.json").status == 0
+    assert shell("delete-records", "--offset-json-file", "offsets.json", "--yes").status == 0
     assert starts(root) == [1, 2]
 
 
@@ -64,7 +64,7 @@ def test_a_file_of_kafkas_form_names_several(shell, root, folder):
 )
 def test_mistakes_delete_nothing(shell, root, folder, argv, message):
     write(folder, ("flights", 0, 1))
-    outcome = shell("delete-records", *argv)
+    outcome = shell("delete-records", *argv, "--yes")
     assert (outcome.status, outcome.out) == (2, "")
     assert message in outcome.error
     assert starts(root) == [0, 0]
@@ -91,9 +91,18 @@ def test_mistakes_delete_nothing(shell, root, folder, argv, message):
 )
 def test_a_file_of_another_form_deletes_nothing(shell, root, folder, text, message):
     (folder / "offsets.json").write_text(text)
-    outcome = shell("delete-records", "--offset-json-file", "offsets.json")
+    outcome = shell("delete-records", "--offset-json-file", "offsets.json", "--yes")
     assert (outcome.status, outcome.out) == (2, "")
     assert message in outcome.error
+    assert starts(root) == [0, 0]
+
+
+def test_without_a_terminal_it_takes_yes(shell, root, folder):
+    write(folder, ("flights", 0, 1))
+    for argv in (["flights", "--before-offset", "2"], ["--offset-json-file", "offsets.json"]):
+        outcome = shell("delete-records", *argv, "--json", stdin=b"y\n")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert "stdin is no terminal: give --yes. Nothing was deleted" in outcome.error
     assert starts(root) == [0, 0]
 
 

@@ -41,6 +41,7 @@ MISTAKES = [
 FAILURES = [
     errors.AlreadyExistsError,
     errors.BufferExhaustedError,
+    errors.ClockSkewError,
     errors.CommitFailedError,
     errors.ConcurrentModificationError,
     errors.CorruptRecordError,
@@ -51,6 +52,7 @@ FAILURES = [
     errors.IllegalStateError,
     errors.InvalidProducerEpochError,
     errors.KafkaTimeoutError,
+    errors.LogTruncatedError,
     errors.LogEndOffsetMismatchError,
     errors.NotFoundError,
     errors.NotRepeatableError,
@@ -139,6 +141,7 @@ class TestLine:
         err = capsys.readouterr().err
         assert end.value.code == 2
         assert err.startswith("tool: error: Invalid value for '--count': ")
+        assert "'many' should be a valid integer" in err
         assert err.endswith(" (see tool --help)\n")
         assert err.count("\n") == 1
 
@@ -186,6 +189,30 @@ class TestRealProcess:
         process.stdout.close()
         assert process.wait(timeout=60) == 141
         assert process.stderr.read() == ""
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "topics list",
+            "topics describe --json",
+            "configs describe --all",
+            "offsets list flights",
+            "groups list --json",
+            "log-dirs",
+            "verify",
+            "version",
+            "--help",
+        ],
+    )
+    def test_a_pipe_that_nobody_reads_ends_any_of_them_silently(self, root, folder, command):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "wb") as nobody:
+            named = [] if command in ("version", "--help") else ["--root", root]
+            argv = [*command.split(), *named]
+            process = spark_log_process(*argv, cwd=folder, stdout=nobody)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (141, "")
 
     def test_a_full_disk_behind_stdout_is_a_failure(self, root, folder):
         with open("/dev/full", "w") as full:

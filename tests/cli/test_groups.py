@@ -92,6 +92,16 @@ def test_describe_as_text_names_the_members(shell, root, group):
     assert [line[7:] for line in lines[1:]] == [[member.member_id, HOST, "c", "1"]] * 3
 
 
+def test_names_that_are_not_unicode_are_shown_escaped(shell, root, group):
+    """Clients of another version may have taken such names."""
+    joined(root, client_id="a\ud800", instance_id="\udfff")
+    for argv in (["describe", "g"], ["describe", "g", "--members"], ["members", "g", "--verbose"]):
+        outcome = shell("groups", *argv)
+        assert (outcome.status, outcome.err) == (0, "")
+        assert shell("groups", *argv, "--json").status == 0
+    assert "a\\ud800" in outcome.out
+
+
 def test_members_and_state_are_shown(shell, root, group):
     member = joined(root, client_id="c")
     outcome = shell("groups", "members", "g", "--verbose")
@@ -197,7 +207,7 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
     for argv in (
         ("reset-offsets", "g", "--to-earliest", "--topic", "flights"),
         ("reset-offsets", "g", "--to-earliest", "--topic", "flights", "--execute"),
-        ("delete", "g"),
+        ("delete", "g", "--yes"),
         ("delete-offsets", "g", "--topic", "flights"),
     ):
         outcome = shell("groups", *argv)
@@ -251,11 +261,16 @@ def test_groups_and_positions_are_deleted(shell, root, group, table):
         "deleted", "had no position",
     ]  # fmt: skip
     assert positions(root) == {W0: 3}
-    assert shell("groups", "delete", "g").out == "Deleted g.\n"
+    refused = shell("groups", "delete", "g")
+    assert (refused.status, "give --yes" in refused.error) == (2, True)
+    assert positions(root) == {W0: 3}
+    assert shell("groups", "delete", "g", "--yes").out == "Deleted g.\n"
     assert shell("groups", "list").out == "h\n"
     gone = shell("groups", "describe", "g")
     assert (gone.status, "there is no group 'g'" in gone.error) == (2, True)
-    assert shell("groups", "delete", "--all-groups", "--json").document == {"deleted": ["h"]}
+    assert shell("groups", "delete", "--all-groups", "--yes", "--json").document == {
+        "deleted": ["h"]
+    }
 
 
 def test_a_damaged_table_is_one_line_and_repaired_on_request(shell, root, group, table):

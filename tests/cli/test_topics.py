@@ -64,7 +64,10 @@ class TestCreate:
             (["a" * 250], "it has 250 characters"),
             (["planes", "--partitions", "0"], "topic 'planes': 0 partitions"),
             (["planes", "--partitions", "-1"], "topic 'planes': -1 partitions"),
-            (["planes", "--partitions", "many"], "Invalid value for '--partitions'"),
+            (
+                ["planes", "--partitions", "many"],
+                "Invalid value for '--partitions': 'many' should be a valid integer",
+            ),
             (["planes", "--replication-factor", "2"], "replication factor 2"),
             (["planes", "--config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
             (["planes", "--config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
@@ -204,14 +207,25 @@ class TestAlter:
 class TestDelete:
     def test_removes_topics_and_their_records(self, shell, root, admin):
         append(root, "flights", b"one")
-        outcome = shell("topics", "delete", "flights", "weather")
+        outcome = shell("topics", "delete", "flights", "weather", "--yes")
         assert (outcome.status, outcome.out) == (0, "Deleted flights, weather.\n")
         assert admin.list_topics() == []
         assert list(root.glob("flights.*")) == []
 
     def test_in_json_says_which(self, shell, admin):
-        assert shell("topics", "delete", "weather", "--json").document == {"deleted": ["weather"]}
+        assert shell("topics", "delete", "weather", "-y", "--json").document == {
+            "deleted": ["weather"]
+        }
         assert admin.list_topics() == ["flights"]
+
+    def test_without_a_terminal_takes_yes(self, shell, admin):
+        outcome = shell("topics", "delete", "weather", "--if-exists", stdin=b"y\n")
+        assert (outcome.status, outcome.out) == (2, "")
+        assert outcome.error == (
+            "Delete weather and all records in it? Nobody can answer, stdin is no terminal: give "
+            "--yes. Nothing was deleted"
+        )
+        assert admin.list_topics() == ["flights", "weather"]
 
     def test_of_an_unknown_topic_deletes_none(self, shell, admin):
         outcome = shell("topics", "delete", "flights", "wether")
@@ -220,7 +234,7 @@ class TestDelete:
         assert admin.list_topics() == ["flights", "weather"]
 
     def test_of_unknown_topics_can_be_no_mistake(self, shell, admin):
-        outcome = shell("topics", "delete", "wether", "flights", "--if-exists", "--json")
+        outcome = shell("topics", "delete", "wether", "flights", "--if-exists", "--json", "--yes")
         assert (outcome.status, outcome.document) == (0, {"deleted": ["flights"]})
         outcome = shell("topics", "delete", "wether", "--if-exists")
         assert (outcome.status, outcome.out) == (0, "There was nothing to delete.\n")

@@ -154,7 +154,7 @@ class TestDamage:
         written = path.read_bytes()
         flip(path, 0)
         outcome = shell("verify", "weather")
-        assert outcome.status == 1
+        assert (outcome.status, shell("verify", "weather", "--strict").status) == (0, 1)
         assert outcome.lines[0].startswith("warning: ")
         assert path_in(root, path) in outcome.out
         assert re.fullmatch(r"spark-log verify --repair sets \d files? right.\n", outcome.err)
@@ -174,7 +174,8 @@ class TestDamage:
         orphan = weather(".log")[0].with_name("00000000000000000002.index")
         orphan.write_bytes(b"")
         kept = shell("verify", "weather", "--repair")
-        assert (kept.status, kept.err) == (1, ""), "who makes it may be at work"
+        assert (kept.status, kept.err) == (0, ""), "who makes it may be at work"
+        assert kept.lines[0].startswith("warning: ")
         os.utime(orphan, LONG_AGO)
         assert shell("verify", "weather").lines[0] == (
             f"warning: {path_in(root, orphan)}: its segment is not there"
@@ -218,13 +219,13 @@ class TestDamage:
         strange = weather(".log")[0].with_name("notes.txt")
         strange.write_text("mine")
         outcome = shell("verify", "weather", "--repair")
-        assert outcome.status == 1
+        assert outcome.status == 0
         assert f"warning: {path_in(root, strange)}: is nothing that belongs here" in outcome.out
         assert strange.read_text() == "mine"
 
     def check_repair(self, shell, *parts):
         """Repair, look for a line with these parts, and find nothing any more."""
-        outcome = shell("verify", "weather", "--repair")
+        outcome = shell("verify", "weather", "--repair", "--strict")
         assert (outcome.status, outcome.err) == (0, "")
         begin, end = parts
         assert [line for line in outcome.lines if line.startswith(begin) and line.endswith(end)]
@@ -242,6 +243,45 @@ class TestNotes:
         assert [line.partition(": ")[0] for line in outcome.lines[:-1]] == ["note"] * 3
         document = shell("verify", "weather", "--json").document
         assert (document["findings"], document["notes"], document["is_sound"]) == ([], 3, True)
+
+
+class TestSeverities:
+    @pytest.fixture
+    def spent(self, root, weather):
+        """Files that wait for a cleaner, as on any root between two cleanings."""
+        log = partition_log(root, "weather")
+        merge(log.files, log.observe(), 0, 2)
+        spent = [path for path in weather(".log") if "-" not in path.name]
+        for path in weather(".log"):
+            os.utime(path, LONG_AGO)
+        return spent
+
+    def test_files_that_wait_for_a_cleaner_are_warnings_and_no_failure(self, shell, spent):
+        outcome = shell("verify", "weather")
+        assert outcome.status == 0
+        assert [line.partition(": ")[0] for line in outcome.lines[:-1]] == ["warning"] * len(spent)
+        assert outcome.lines[-1].endswith(f" {len(spent)} warnings.")
+
+    def test_warnings_are_failures_where_that_is_asked_for(self, shell, spent):
+        assert shell("verify", "weather", "--strict").status == 1
+        assert shell("verify", "weather", "--strict", "--repair").status == 0
+        assert shell("verify", "weather", "--strict").status == 0
+
+    def test_json_tells_them_apart(self, shell, spent, weather):
+        for options, status in (((), 0), (("--strict",), 1)):
+            outcome = shell("verify", "weather", "--json", *options)
+            document = outcome.document
+            assert outcome.status == status
+            assert {finding["severity"] for finding in document["findings"]} == {"warning"}
+            assert (document["errors"], document["warnings"]) == (0, len(spent))
+            assert document["is_sound"] is (status == 0)
+        (live,) = set(weather(".log")) - set(spent)
+        live.write_bytes(b"nothing")
+        os.utime(live, LONG_AGO)
+        outcome = shell("verify", "weather", "--json")
+        severities = {finding["severity"] for finding in outcome.document["findings"]}
+        assert (outcome.status, severities) == (1, {"error", "warning"})
+        assert outcome.document["is_sound"] is False
 
 
 class TestMistakes:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spark_log.storage import Store
 from tests.faults.agenda import Agenda
+from tests.faults.clock_shift import DAYS_OFF, ClockShift
 from tests.faults.reader_process import Reader, read_until_told
 from tests.faults.rewriter import Rewriting, rewrite_until_told
 from tests.faults.running import Running
@@ -34,6 +35,7 @@ class Campaign:
         idempotent: whether the writers are.
         delete_delay_ms: of the topic; whoever is stopped is stopped for longer.
         without: name of a safety rule that the writers' logs do without.
+        clocks: wall clocks that the processes have in turn; they jump. None: the machine's.
     """
 
     store: Store
@@ -42,11 +44,13 @@ class Campaign:
     idempotent: bool
     delete_delay_ms: int = 600
     without: str | None = None
+    clocks: tuple[ClockShift, ...] = ()
     done: Counter = field(default_factory=Counter)
 
     def run(self, duration_s):
         """Let them work for so long, and return when all have ended."""
         self._chance = random.Random(self.seed)
+        self._clock_chance = random.Random(f"clocks of {self.seed}")
         self._next_producer = 0
         self._everyone = []
         self._writers = [self._new_producer() for _ in range(WRITERS)]
@@ -89,6 +93,9 @@ class Campaign:
 
     def _strike(self):
         """Do one thing to one of them; return whom if it has to be resumed later."""
+        if self.clocks:
+            self.done["clock set"] += 1
+            self._clock_chance.choice(self.clocks).jump(days=self._clock_chance.choice(DAYS_OFF))
         place = self._chance.randrange(WRITERS)
         victim = self._writers[place]
         blow = self._chance.choices(_BLOWS, _WEIGHTS)[0]
@@ -129,7 +136,9 @@ class Campaign:
         return Rewriting(self.store, self._notes("rewriter"), self.delete_delay_ms, seed)
 
     def _start(self, function, role):
-        running = Running.start(function, role)
+        number = len(self._everyone)
+        clock = self.clocks[number % len(self.clocks)] if self.clocks else None
+        running = Running.start(function, role, clock)
         self._everyone.append(running)
         return running
 

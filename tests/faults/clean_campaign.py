@@ -21,6 +21,7 @@ from tests.faults.clean_cast import (
     produce_until_told,
 )
 from tests.faults.clean_process import CleanRole, clean_until_told
+from tests.faults.clock_shift import DAYS_OFF, ClockShift
 from tests.faults.running import Running
 
 _PLACES = {
@@ -41,6 +42,9 @@ class CleanCampaign:
         properties: path of the file that tells both to the command line.
         notes: a directory for everyone's files.
         seed: of the plan.
+        clocks: wall clocks by who has them and at which place; they make one more cleaner, whose
+            clock is right. None: the machine's.
+        jumping: those of them that jump.
     """
 
     root: str
@@ -48,6 +52,8 @@ class CleanCampaign:
     properties: Path
     notes: Path
     seed: int
+    clocks: dict[tuple[str, int], ClockShift] = field(default_factory=dict)
+    jumping: tuple[ClockShift, ...] = ()
     done: Counter = field(default_factory=Counter)
 
     def run(self, duration_s):
@@ -58,10 +64,11 @@ class CleanCampaign:
             [NewTopic(name, 1, topic_configs=settings) for name, settings in TOPICS.items()]
         )
         chance = random.Random(self.seed)
+        clock_chance = random.Random(f"clocks of {self.seed}")
         running = {
             (what, slot): self._start(what, slot, 0)
             for what, (_, count, _) in _PLACES.items()
-            for slot in range(count)
+            for slot in range(count + (what == "cleaner" and bool(self.clocks)))
         }
         lives = Counter()
         weights = [_PLACES[what][2] for what, _ in running]
@@ -74,6 +81,9 @@ class CleanCampaign:
                 processes = [each.process for each in running.values()]
                 ended = wait([each.sentinel for each in processes], pause_s)
                 assert not ended, f"ended by itself: {processes}"
+                if self.jumping:
+                    clock_chance.choice(self.jumping).jump(days=clock_chance.choice(DAYS_OFF))
+                    self.done["clock set"] += 1
                 place = chance.choices(list(running), weights)[0]
                 running[place].signal(signal.SIGKILL)
                 running[place].process.join()
@@ -95,4 +105,4 @@ class CleanCampaign:
             role = CleanRole(str(self.properties), notes)
         else:
             role = Role(self.root, self.storage_options, notes, slot, life)
-        return Running.start(_PLACES[what][0], role)
+        return Running.start(_PLACES[what][0], role, self.clocks.get((what, slot)))

@@ -16,6 +16,7 @@ from spark_log.coordinator.group_changes import subscribed_topics
 from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
 from tests.faults.agenda import Agenda
+from tests.faults.clock_shift import ClockShift
 from tests.faults.group_cast import (
     LOOK_S,
     MAX_POLL_S,
@@ -58,6 +59,7 @@ class GroupCampaign:
         notes: a directory for the processes' files.
         seed: of the plan.
         without: name of a rule that the members do without.
+        clocks: wall clocks that members and producers have in turn; none: the machine's.
         done: how often what was done.
         settled_s: how long the group took to settle after the last change.
         allowed_s: how long it might have: two session timeouts, and what the machine needs.
@@ -68,6 +70,7 @@ class GroupCampaign:
     notes: Path
     seed: int
     without: str | None = None
+    clocks: tuple[ClockShift, ...] = ()
     done: Counter = field(default_factory=Counter)
     settled_s: float | None = None
     allowed_s: float | None = None
@@ -84,7 +87,13 @@ class GroupCampaign:
         self._assignors = self._chance.choice(_ASSIGNORS)
         settings = {**SETTINGS, "partition_assignment_strategy": self._assignors}
         self._cast = GroupCast(
-            self.root, self.storage_options, self.notes, self._history, settings, self.without
+            self.root,
+            self.storage_options,
+            self.notes,
+            self._history,
+            settings,
+            self.without,
+            self.clocks,
         )
         self._agenda = Agenda()
 

@@ -38,7 +38,7 @@ class GroupCast:
         changed_s: when the group had to change last, on the monotonic clock.
     """
 
-    def __init__(self, root, storage_options, notes, history, settings, without):
+    def __init__(self, root, storage_options, notes, history, settings, without, clocks=()):
         """Begin with nobody.
 
         Args:
@@ -48,7 +48,9 @@ class GroupCast:
             history: the group's log.
             settings: of all consumers.
             without: name of a rule that members do without.
+            clocks: wall clocks that members and producers have in turn; none: the machine's.
         """
+        self._clocks = clocks
         self.live, self.going = [], []
         self.steps = []
         self.starved = 0
@@ -78,7 +80,7 @@ class GroupCast:
             {**self._settings, **static},
             self._without,
         )
-        running = Running.start(consume_until_told, role)
+        running = Running.start(consume_until_told, role, self._clock(self._numbers))
         self.live.append(running)
         self.say(f"started{'' if instance_id is None else ' as ' + instance_id}", running)
 
@@ -136,7 +138,11 @@ class GroupCast:
         name = f"producer-{number}"
         notes = str(self._notes / name)
         role = ProducerRole(self._root, self._storage_options, name, notes, topics)
-        self._producers.append(Running.start(produce_until_told, role))
+        clock = self._clock(number)
+        self._producers.append(Running.start(produce_until_told, role, clock))
+
+    def _clock(self, number):
+        return self._clocks[number % len(self._clocks)] if self._clocks else None
 
     def let_producers_end(self):
         """Let them get their acknowledgements, and end."""

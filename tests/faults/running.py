@@ -3,9 +3,14 @@
 import multiprocessing
 import os
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+
+from tests.faults.clock_shift import preloading, shift_this_process
 
 _JOIN_S = 60
 
@@ -46,9 +51,18 @@ class Running:
     orders: int = 0
 
     @classmethod
-    def start(cls, function, role):
+    def start(cls, function, role, clock=None):
+        """Start a process.
+
+        Args:
+            function: what it does.
+            role: given to that, with the end of a pipe.
+            clock: how far its wall clock is off, a `ClockShift`; None: not at all.
+        """
+        _start_server()
         told, keeping = _PROCESSES.Pipe(duplex=False)
-        process = _PROCESSES.Process(target=function, args=(role, told), daemon=True)
+        path = None if clock is None else clock.path
+        process = _PROCESSES.Process(target=_run, args=(function, role, told, path), daemon=True)
         process.start()
         told.close()
         return cls(process, keeping, role)
@@ -85,3 +99,30 @@ class Running:
         self.let_end()
         self.process.join(_JOIN_S)
         return self.process.exitcode
+
+
+@cache
+def _start_server():
+    """Start what new processes come from, once, so that their clocks can be shifted."""
+    with _environment(preloading()):
+        forkserver.ensure_running()
+
+
+@contextmanager
+def _environment(more):
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _run(function, role, told, clock_path):
+    if clock_path is not None:
+        shift_this_process(clock_path)
+    function(role, told)

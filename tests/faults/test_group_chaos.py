@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.faults.clock_shift import ClockShift, library
 from tests.faults.group_campaign import GroupCampaign
 
 pytestmark = pytest.mark.long
@@ -28,10 +29,10 @@ _LOG.setLevel(logging.DEBUG)
 def afflict(tmp_path):
     """Lets a group on an empty root run, and checks what it did."""
 
-    def afflict(root, storage_options, duration_s):
+    def afflict(root, storage_options, duration_s, clocks=()):
         notes = tmp_path / "notes"
         notes.mkdir()
-        campaign = GroupCampaign(root, storage_options, notes, SEED, WITHOUT)
+        campaign = GroupCampaign(root, storage_options, notes, SEED, WITHOUT, clocks)
         try:
             campaign.run(float(DURATION_S or duration_s))
             found = campaign.reckon()
@@ -46,6 +47,15 @@ def afflict(tmp_path):
 
 def test_a_group_of_processes_loses_nothing_and_shares_nothing(afflict, tmp_path):
     afflict(str(tmp_path / "root"), None, 15)
+
+
+@pytest.mark.skipif(library() is None, reason="there is no C compiler, or no Linux")
+def test_a_group_whose_clocks_are_days_apart_loses_nothing(afflict, tmp_path):
+    clocks = tuple(
+        ClockShift(tmp_path / f"clock-{number}", days=days)
+        for number, days in enumerate((0, 1.05, -2, 8))
+    )
+    afflict(str(tmp_path / "root"), None, 15, clocks)
 
 
 def test_a_group_of_processes_on_an_object_store_does_so_too(afflict, s3_server):

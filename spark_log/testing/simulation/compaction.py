@@ -39,6 +39,7 @@ from spark_log.testing.simulation.simulation import SimulationResult, failures_t
 from spark_log.testing.simulation.small_ranges import small_ranges
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.true_log import Record, ViolationError
+from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.testing.simulation.writers import IdempotentWriter, Producer, Writer
 
 _MAX_STEPS_TO_END = 5000
@@ -139,9 +140,9 @@ def simulate_compaction(
     profile = draw_compaction_profile(Random(seed))
     faults = profile.faults
     scheduler = Scheduler(seed)
-    clock = SimulatedClock(scheduler)
-    disk = SimulatedDisk(clock)
-    truth = CompactedTruth(disk, clock, faults.expiration_ms, profile.delete_retention_ms)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = SimulatedDisk(storage_clock)
+    truth = CompactedTruth(disk, storage_clock, faults.expiration_ms, profile.delete_retention_ms)
     store_class = RangedSimulatedStore if faults.range_bytes else SimulatedStore
     world = CompactedWorld(
         scheduler,

@@ -48,6 +48,10 @@ class CompactedWorld(World):
         # Not parsed: segments are smaller here than a topic may have them.
         self.config = self.config.model_copy(update=self.settings)
 
+    def storage_time_us(self) -> int:
+        """Return what the storage's clock shows now."""
+        return START_US + int(self.scheduler.now_ms * 1000)
+
 
 class _Actor:
     def __init__(self, world: CompactedWorld) -> None:
@@ -70,7 +74,7 @@ class Compactor(_Actor):
             with suppress(StorageError, OffsetOutOfRangeError):
                 done = compact(
                     log,
-                    now_us=world.clock.time_us(),
+                    now_us=world.storage_time_us(),
                     memory_bytes=random.choice((1, 1000, 2**20)),
                     step=self._step,
                 )

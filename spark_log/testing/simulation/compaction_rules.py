@@ -9,12 +9,14 @@ from typing import Any
 from spark_log.errors import AlreadyExistsError
 from spark_log.log import cleanable, compactor, file_deletion, live_log
 from spark_log.log.batch_filter import BatchFilter
+from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName, generation_name, parse_generation_name
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.producer_state import ProducerState
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 from spark_log.testing.simulation.compaction import CompactionVariant
+from spark_log.testing.simulation.compaction_actors import CompactedWorld
 
 
 def _widest_first(name: SegmentName) -> tuple[int, int]:
@@ -75,6 +77,14 @@ def _finds_whole_appends_only(self: ProducerState, append: Any, record_count: in
     return next((offset for offset in offsets if offset is not None), None)
 
 
+_shipped_time_us = PartitionCleaner._storage_time_us
+
+
+def _own_time_us(self: PartitionCleaner) -> int:
+    _shipped_time_us(self)
+    return self._log.clock.time_us()
+
+
 COMPACTION_RULES: dict[str, CompactionVariant] = {
     "the highest generation counts, not the widest": CompactionVariant(
         ((live_log, "_preference", _widest_first),)
@@ -93,6 +103,12 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
     ),
     "tombstones stay for their time": CompactionVariant(
         ((BatchFilter, "_is_past_horizon", _past_any_horizon),)
+    ),
+    "tombstones go by the storage's time": CompactionVariant(
+        (
+            (PartitionCleaner, "_storage_time_us", _own_time_us),
+            (CompactedWorld, "storage_time_us", lambda world: world.clock.time_us()),
+        )
     ),
     "tombstones stay where anything is dirty before them": CompactionVariant(
         ((BatchFilter, "_is_clean", _always_clean),)

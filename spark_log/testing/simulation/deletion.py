@@ -11,13 +11,16 @@ from unittest import mock
 
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError, SparkLogError, StorageError
+from spark_log.config import ClusterConfig
+from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
 from spark_log.log import PartitionLog, cleaner, file_deletion, tail_merger
+from spark_log.log.witness import WITNESSES
 from spark_log.metadata import admin as admin_module
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata import cluster_cleaner, metadata_log, topic_deletion
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
-from spark_log.metadata.topic_deletion import DeletedTopic
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
 from spark_log.testing.simulation.deletion_world import (
     TOPIC_SETTINGS,
     UNKNOWN,
@@ -31,6 +34,7 @@ from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
 from spark_log.testing.simulation.simulation import SimulationResult, failures_told
 from spark_log.testing.simulation.true_log import Record, ViolationError
+from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.testing.simulation.writers import record_batch
 from spark_log.types import NewTopic
 
@@ -83,24 +87,27 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     """
     profile = draw_deletion_profile(Random(seed))
     scheduler = Scheduler(seed)
-    clock = SimulatedClock(scheduler)
-    disk = RootDisk(clock)
-    topics = TrueTopics(disk, clock)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = RootDisk(storage_clock)
+    topics = TrueTopics(disk, storage_clock)
     store = RootStore(disk, scheduler, topics, profile)
     root = Root(scheduler, clock, disk, store, topics, profile)
+
+    limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
 
     def new_id() -> str:
         return draw_id(scheduler.random)
 
     with failures_told(seed, profile, scheduler), ExitStack() as stack:
         for patch in (
-            (cluster_module, "open_store", lambda url, options=None: store),
+            (cluster_module, "open_store", lambda url, options=None, **_: store),
             (cluster_module, "random_id", new_id),
             (admin_module, "random_id", new_id),
             (topic_deletion._log, "disabled", True),
             (cleaner, "FAN_IN", 2),
             (file_deletion, "COARSE_US", 0),
             (tail_merger, "_COARSE_MS", 0),
+            (MetadataImage, "cluster_config", lambda image: limits),
             *variant.patches,
         ):
             stack.enter_context(mock.patch.object(*patch))
@@ -207,13 +214,22 @@ def clean(root: Root) -> None:
     """
     command = ClusterCleaner(root.cluster())
     there = set(root.topics.known)
-    for cleaned in command.clean():
-        # Whether a topic was deleted cannot be told where the metadata cannot be read.
-        is_sure = there <= root.topics.known or root.is_ending
-        if isinstance(cleaned.error, CorruptRecordError) and is_sure:
-            raise ViolationError(f"{cleaned.partition} is damaged: {cleaned.error}")
-    for left in command.deleted_topics():
-        root.scheduler.note(f"removed {left.files} files of {left.directory}")
+    was_far_off, times_set = root.clock.is_far_off(), root.clock.times_set()
+    is_done = False
+    try:
+        for cleaned in command.clean():
+            # Whether a topic was deleted cannot be told where the metadata cannot be read.
+            is_sure = there <= root.topics.known or root.is_ending
+            if isinstance(cleaned.error, CorruptRecordError) and is_sure:
+                raise ViolationError(f"{cleaned.partition} is damaged: {cleaned.error}")
+            is_done |= cleaned.error is None
+        for left in command.deleted_topics():
+            root.scheduler.note(f"removed {left.files} files of {left.directory}")
+            is_done = True
+    except ClockSkewError:
+        root.scheduler.note("does not clean: its clock is too far off")
+    if is_done and was_far_off and times_set == root.clock.times_set():
+        raise ViolationError("one has cleaned whose clock is further off than is allowed")
 
 
 # --- the course of it ----------------------------------------------------------------------------
@@ -252,12 +268,12 @@ def _check_end(root: Root) -> None:
     topics = {topic.directory: topic for topic in cluster.image().topics()}
     if topics.keys() != root.topics.known:
         raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
-    internal = {"", metadata_log.DIRECTORY, topic_deletion.MARKERS}
+    internal = {"", metadata_log.DIRECTORY, topic_deletion.MARKERS, WITNESSES}
     for path in root.disk.paths_below(""):
         directory = path.rpartition("/")[0].partition("/")[0]
         if directory not in internal | topics.keys() | {UNKNOWN}:
             raise ViolationError(f"{path} is left of a topic that was deleted")
-    if not root.disk.paths_below(UNKNOWN):
+    if root.disk.is_begun and not root.disk.paths_below(UNKNOWN):
         raise ViolationError(f"{UNKNOWN} was removed, of which nobody knew")
     for (directory, number), values in root.acknowledged.items():
         if directory in topics:
@@ -292,6 +308,16 @@ class _RemembersTheMetadata(ClusterCleaner):
             yield from super().deleted_topics()
 
 
+def _dates_markers_by_its_own_clock(
+    cluster: cluster_module.Cluster, *, dry_run: bool
+) -> Iterator[DeletedTopic]:
+    def own_time_us(*_: object) -> int:
+        return cluster.clock.time_us()
+
+    with mock.patch.object(topic_deletion, "storage_time_us", own_time_us):
+        yield from finish_deletions(cluster, dry_run=dry_run)
+
+
 def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> list[DeletedTopic]:
     found = list(cluster.store.list_directories(""))
     known = {topic.directory for topic in cluster.image().topics()}
@@ -307,6 +333,15 @@ DELETION_RULES: dict[str, DeletionVariant] = {
     ),
     "metadata are looked at after the markers": DeletionVariant(
         ((sys.modules[__name__], "ClusterCleaner", _RemembersTheMetadata),)
+    ),
+    "a marker goes by the storage's time": DeletionVariant(
+        ((cluster_cleaner, "finish_deletions", _dates_markers_by_its_own_clock),)
+    ),
+    "who has the time wrong cleans nothing": DeletionVariant(
+        (
+            (cleaner, "check_clock_skew", _marks_nothing),
+            (topic_deletion, "check_clock_skew", _marks_nothing),
+        )
     ),
     "only what is marked is removed": DeletionVariant(
         ((cluster_cleaner, "finish_deletions", _removes_all_unknown),)

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+import pyarrow as pa
+
 from spark_log.clock import Clock
+from spark_log.log.witness import WITNESSES
 from spark_log.metadata import Admin, Cluster, metadata_log
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
-from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
+from spark_log.testing.simulation.scheduler import Scheduler
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.true_log import ViolationError
+from spark_log.testing.simulation.wall_clocks import WallClocks
 
 UNKNOWN = "restored.AAAAAAAAAAAAAAAAAAAAAA"
 """A directory of which the metadata do not know, and that nobody has deleted."""
@@ -48,7 +52,7 @@ class TrueTopics:
 
     def data_removed(self, path: str) -> None:
         """Check that a file was removed with all others of a topic that was deleted."""
-        directory = path.partition("/")[0]
+        directory = path.removeprefix(f"{WITNESSES}/").partition("/")[0]
         if directory not in self.deleted:
             raise ViolationError(f"{path} was removed, but nobody has deleted its topic")
 
@@ -60,12 +64,18 @@ class RootDisk(SimulatedDisk):
         super().__init__(clock)
         for path in self.paths_below(""):
             self.delete(path)
-        self.put(f"{UNKNOWN}/restored-0/00000000000000000000.log", b"")
+        self.is_begun = False
 
     def paths_below(self, directory: str) -> list[str]:
         """Return all files below a directory, in order."""
         prefix = f"{directory}/" if directory else ""
         return sorted(path for path in self._files.data if path.startswith(prefix))
+
+    def _set(self, path: str, data: pa.Buffer) -> None:
+        super()._set(path, data)
+        if not self.is_begun and path.startswith(metadata_log.DIRECTORY):
+            self.is_begun = True  # before, a root with topics would have lost its metadata
+            self._set(f"{UNKNOWN}/restored-0/00000000000000000000.log", pa.py_buffer(b""))
 
     def has(self, path: str) -> bool:
         """Return whether there is such a file."""
@@ -115,7 +125,7 @@ class Root:
     """
 
     scheduler: Scheduler
-    clock: SimulatedClock
+    clock: WallClocks
     disk: RootDisk
     store: RootStore
     topics: TrueTopics
@@ -145,6 +155,7 @@ TOPIC_SETTINGS = {
     "file.delete.delay.ms": str(DELETE_DELAY_MS),
     "flush.on.append": "false",
     "merge.tail.segments": "3",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
     "retention.ms": "-1",
 }
 """Of every topic of a simulation."""

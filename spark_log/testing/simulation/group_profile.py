@@ -31,6 +31,7 @@ class GroupProfile:
         topics_change_ms: mean time from one change of a topic to the next; 0: none.
         trim_every: records after which the group's log is trimmed.
         steps: how many steps are taken before the faults end.
+        wrong_clocks: how many processes have a wrong time of day.
     """
 
     faults: Profile
@@ -48,6 +49,7 @@ class GroupProfile:
     topics_change_ms: float
     trim_every: int
     steps: int
+    wrong_clocks: float = 0.0
 
     def __str__(self) -> str:
         own = (
@@ -55,7 +57,7 @@ class GroupProfile:
             f"assignors={','.join(self.assignors)} poll_ms={self.poll_ms:g} commit={self.commit:g} "
             f"slow_offsets={self.slow_offsets:g} leave={self.leave:g} "
             f"die={self.die:g} topics_change_ms={self.topics_change_ms:g} "
-            f"trim_every={self.trim_every} steps={self.steps}"
+            f"trim_every={self.trim_every} steps={self.steps} wrong_clocks={self.wrong_clocks:g}"
         )
         faults = self.faults
         names = (
@@ -94,4 +96,5 @@ def draw_group_profile(random: Random) -> GroupProfile:
         topics_change_ms=random.choice((0.0, 0.3, 2.0)) * DELETE_DELAY_MS,
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((300, 600, 1200)),
+        wrong_clocks=random.choice((0.0, 0.0, 0.5, 0.9)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from spark_log.coordinator.group_coordinator import GroupCoordinator
 from spark_log.coordinator.group_log import GroupLog
 from spark_log.coordinator.group_records import GroupRecord
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
+from spark_log.storage import FileInfo
 from spark_log.testing.simulation.group_world import SimulatedOffsets
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -86,6 +87,13 @@ class _IgnoresTopicIds(GroupCommits[int]):
         super().commit(offsets, {**topic_ids, **known})
 
 
+class _TrimsByItsOwnClock(GroupLog):
+    """Frees what is old to this process, whose clock may be anything."""
+
+    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
+        return self._clock.time_us()
+
+
 # --- the group's log -----------------------------------------------------------------------------
 
 
@@ -150,6 +158,7 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "the look at the fence and the commit are one step": GroupVariant(offsets=_LooksAtFenceOnly),
     "a refused commit is made again only by the owner": GroupVariant(commits=_CommitsWhatItHad),
     "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
+    "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(

@@ -19,6 +19,7 @@ from spark_log.testing.simulation.simulation import SimulationResult, failures_t
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.true_group import TrueGroup
 from spark_log.testing.simulation.true_log import TrueLog, ViolationError
+from spark_log.testing.simulation.wrong_clocks import WrongClock
 
 _SETTLED_WITHIN_MS = 20 * SESSION_TIMEOUT_MS
 """After faults end everything is owned by a live member within this time: those stopped come back
@@ -43,10 +44,11 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
     """
     profile = draw_group_profile(Random(seed))
     scheduler = Scheduler(seed)
-    clock = SimulatedClock(scheduler)
-    disk = SimulatedDisk(clock)
+    clock = WrongClock(scheduler, seed, profile.wrong_clocks)
+    storage_clock = SimulatedClock(scheduler)
+    disk = SimulatedDisk(storage_clock)
     disk.delete_directory(GROUPS_DIRECTORY)
-    truth = TrueGroup(disk)
+    truth = TrueGroup(disk, storage_clock)
     store = SimulatedStore(disk, scheduler, cast(TrueLog, truth), profile.faults)
     world = GroupWorld(
         scheduler,

@@ -13,6 +13,7 @@ from spark_log.coordinator.group_log import GroupLog
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
+from spark_log.suppressed import SuppressedErrors
 from spark_log.testing.simulation.group_profile import SESSION_TIMEOUT_MS, GroupProfile
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedClock
@@ -40,6 +41,7 @@ class GroupWorld:
         log_class, coordinator_class, commits_class: under test, or with a rule left out.
         is_ending: faults have ended, and no new work is begun.
         is_over: all members end.
+        suppressed: counts failures that members go on without.
     """
 
     scheduler: Scheduler
@@ -54,6 +56,7 @@ class GroupWorld:
     is_ending: bool = False
     is_over: bool = False
     ids: count[int] = field(default_factory=count)
+    suppressed: SuppressedErrors = field(default_factory=SuppressedErrors)
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def open_coordinator(self) -> GroupCoordinator:

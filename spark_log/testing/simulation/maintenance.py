@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import ClassVar
 
-from spark_log.errors import OffsetOutOfRangeError, StorageError
+from spark_log.errors import ClockSkewError, OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.merger import merge
 from spark_log.log.partition_directory import LogView
-from spark_log.testing.simulation.true_log import DIRECTORY
+from spark_log.testing.simulation.true_log import DIRECTORY, ViolationError
 from spark_log.testing.simulation.world import World
 
 
@@ -73,7 +73,16 @@ class Cleaner(_Maintainer):
     cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner
 
     def _do_round(self, log: PartitionLog) -> None:
-        report = self.cleaner_class(log).clean()
+        clock = self._world.clock
+        was_far_off, times_set = clock.is_far_off(), clock.times_set()
+        cleaner = self.cleaner_class(log, max_clock_skew_ms=clock.max_skew_ms)
+        try:
+            report = cleaner.clean()
+        except ClockSkewError:
+            self._world.scheduler.note("does not clean: its clock is too far off")
+            return
+        if was_far_off and times_set == clock.times_set():
+            raise ViolationError("one has cleaned whose clock is further off than is allowed")
         self._world.scheduler.note(
             f"cleaned: {report.expired_segments} expired, {report.merged_segments} merged, "
             f"{report.deleted_files} deleted"

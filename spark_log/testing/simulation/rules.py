@@ -34,11 +34,12 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.producer_state import ProducerState
 from spark_log.log.segment_writer import StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshots import Snapshots
 from spark_log.log.tail_merger import TailMerger
 from spark_log.log.tail_view import TailView
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
-from spark_log.storage import FileInfo
+from spark_log.storage import FileInfo, storage_time_us
 from spark_log.testing.simulation.maintenance import Cleaner, Merger, Retention
 from spark_log.testing.simulation.true_log import DIRECTORY, TOPIC_ID
 
@@ -279,7 +280,7 @@ class _NeverListsAgain(PartitionLog):
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, TailView):
-            value._expires_ms = math.inf
+            value._valid_ms = math.inf
         super().__setattr__(name, value)
 
 
@@ -386,10 +387,25 @@ class _FreesWithoutCover(PartitionCleaner):
 
     def _deletable(self) -> DeletableFiles:
         directory = self._log.files
-        old_us = self._log.clock.time_us() - self._config.file_delete_delay_ms * 1000
+        old_us = self._now_us - self._config.file_delete_delay_ms * 1000
         files = directory.store.list(directory.path)
         old = [file for file in files if file.modified_us <= old_us]
         return DeletableFiles(segments=tuple(file for file in old[:-1] if _plain(file)))
+
+
+class _GoesByItsOwnClock(PartitionCleaner):
+    """Takes its own wall clock for the time; looks at the storage's only to compare them."""
+
+    def _storage_time_us(self) -> int:
+        super()._storage_time_us()
+        return self._log.clock.time_us()
+
+
+class _CleansAtAnyTime(PartitionCleaner):
+    """Does not compare its clock with the storage's."""
+
+    def _storage_time_us(self) -> int:
+        return storage_time_us(self._log.files.store, self._log.files.path)
 
 
 class _RemovesMarkersAtOnce(PartitionCleaner):
@@ -407,6 +423,30 @@ class _RemovesEveryOther(Retention):
             marker = StartMarker.parse(file.name)
             if marker is not None and marker.log_start_offset != offset:
                 log.files.store.delete(file.path)
+
+
+class _DatesByItsOwnClock(Snapshots):
+    """Leaves producers out of a snapshot that have expired by its own wall clock."""
+
+    def _write(
+        self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
+    ) -> Snapshot:
+        live = replace(view.live, newest_us=self._directory.clock.time_us())
+        return super()._write(state, summaries, replace(view, live=live))
+
+
+class _ForgetsByItsOwnClock(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._snapshots.__class__ = _DatesByItsOwnClock
+
+
+class _ExpiresByItsOwnClock(Appender):
+    """Takes any sequence number of a producer that has expired by its own wall clock."""
+
+    def _check_producer(self, segment: StagedSegment) -> None:
+        self._storage_us = self._clock.time_us()
+        super()._check_producer(segment)
 
 
 class _SavesNothing(PartitionLog):
@@ -447,5 +487,9 @@ RULES: dict[str, Variant] = {
     "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
     "a start marker is removed after the delay": _cleaning(_RemovesMarkersAtOnce),
     "a snapshot comes before the start moves": Variant(log=_SavesNothing),
+    "what is old is old by the storage's time": _cleaning(_GoesByItsOwnClock),
+    "who has the time wrong cleans nothing": _cleaning(_CleansAtAnyTime),
+    "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
+    "an appender forgets producers by the storage's time": _appending(_ExpiresByItsOwnClock),
 }
 """Each rule, and the variant in which it is left out."""

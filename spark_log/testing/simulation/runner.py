@@ -17,6 +17,9 @@ from spark_log.testing.simulation.deletion import (
 )
 from spark_log.testing.simulation.group_rules import GROUP_RULES, GROUP_SOUND
 from spark_log.testing.simulation.group_simulation import simulate_group
+from spark_log.testing.simulation.offsets_rules import OFFSETS_RULES
+from spark_log.testing.simulation.offsets_simulation import simulate_offsets
+from spark_log.testing.simulation.offsets_world import OFFSETS_SOUND
 from spark_log.testing.simulation.rules import RULES, SOUND
 from spark_log.testing.simulation.simulation import (
     SimulationFailedError,
@@ -57,9 +60,11 @@ SUBJECTS: Final = {
     "log": Subject(simulate, SOUND, RULES, "records"),
     "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
     "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
+    "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
     "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
 }
-"""By name: a partition's log, consumer groups, a log that is compacted, topics that are deleted."""
+"""By name: a partition's log, consumer groups, a log that is compacted, the table of committed
+offsets, topics that are deleted."""
 
 
 @dataclass(frozen=True, slots=True)

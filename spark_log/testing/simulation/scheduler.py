@@ -185,7 +185,7 @@ class SimulatedClock:
         self._scheduler = scheduler
 
     def time_us(self) -> int:
-        """See `Clock.time_us`: the same for all."""
+        """See `Clock.time_us`: the same for all, and the storage's."""
         return START_US + int(self._scheduler.now_ms * 1000)
 
     def monotonic_ms(self) -> float:

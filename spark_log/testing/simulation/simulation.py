@@ -11,13 +11,14 @@ from unittest import mock
 
 from spark_log.log import appender, cleaner, file_deletion, tail_merger
 from spark_log.testing.simulation.maintenance import Vandal
-from spark_log.testing.simulation.profile import DELETE_DELAY_MS, draw_profile
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.readers import Follower, Seeker, records_of
 from spark_log.testing.simulation.rules import SOUND, Variant
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
 from spark_log.testing.simulation.small_ranges import small_ranges
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.true_log import TrueLog, ViolationError
+from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.testing.simulation.world import World
 from spark_log.testing.simulation.writers import (
     ConditionalWriter,
@@ -86,9 +87,9 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     """
     profile = draw_profile(Random(seed))
     scheduler = Scheduler(seed)
-    clock = SimulatedClock(scheduler)
-    disk = SimulatedDisk(clock)
-    true_log = TrueLog(disk, clock, profile.expiration_ms)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = SimulatedDisk(storage_clock)
+    true_log = TrueLog(disk, storage_clock, profile.expiration_ms, retention_of(profile))
     store_class = RangedSimulatedStore if profile.range_bytes else SimulatedStore
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
@@ -131,6 +132,11 @@ def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[
         ) from error
     finally:
         scheduler.close()
+
+
+def retention_of(profile: Profile) -> int | None:
+    """Return ``retention.ms`` where nothing else deletes records, None where something does."""
+    return None if profile.retentions or profile.retention_bytes >= 0 else profile.retention_ms
 
 
 def _spawn_all(world: World, variant: Variant) -> None:

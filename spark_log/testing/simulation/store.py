@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
+from spark_log.log.witness import WITNESSES
 from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
@@ -39,7 +40,8 @@ class SimulatedDisk(MemoryStore):
         """An empty one."""
         super().__init__("simulation", clock)
         self._listings: dict[str, tuple[FileInfo, ...]] = {}
-        self.delete_directory(DIRECTORY)
+        for directory in (DIRECTORY, WITNESSES):
+            self.delete_directory(directory)
 
     def listing(self, directory: str) -> tuple[FileInfo, ...]:
         """Return what `list` yields; the same object as long as that is the same."""
@@ -108,7 +110,7 @@ class SimulatedStore(Store):
 
         self._write("put_if_absent", path, create, can_be_resent=True)
 
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """See `Store.put`."""
         self._write("put", path, lambda: self.disk.put(path, data))
 

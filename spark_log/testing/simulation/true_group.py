@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_log.clock import Clock
 from spark_log.coordinator.group import Group, GroupTopic
 from spark_log.coordinator.group_log import TOPIC_ID, group_directory
 from spark_log.coordinator.group_records import from_json
 from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.testing.simulation.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.store import SimulatedDisk
 from spark_log.testing.simulation.true_log import ViolationError
 from spark_log.types import TopicPartition
@@ -34,9 +36,12 @@ class TrueGroup:
         handled: up to where somebody has handled the records.
     """
 
-    def __init__(self, disk: SimulatedDisk) -> None:
+    def __init__(self, disk: SimulatedDisk, clock: Clock) -> None:
+        """Args: disk: what members share; clock: the storage's."""
         self._disk = disk
+        self._clock = clock
         self._next_offset = 0
+        self._started_us: dict[int, int] = {}
         self._ever: set[str] = set()
         self._gone: set[str] = set()
         self.group = Group(GROUP_ID)
@@ -55,6 +60,9 @@ class TrueGroup:
         """A put took effect."""
         directory, _, file = path.rpartition("/")
         name = SegmentName.parse(file)
+        marker = StartMarker.parse(file)
+        if directory == DIRECTORY and marker is not None:
+            self._started_us.setdefault(marker.log_start_offset, self._clock.time_us())
         if directory != DIRECTORY or name is None or name.base_offset < self._next_offset:
             return  # derived, or void: its name had been freed
         if name.base_offset > self._next_offset:
@@ -68,7 +76,15 @@ class TrueGroup:
         self._next_offset = reader.end_offset
 
     def file_vanished(self, path: str) -> None:
-        """A delete took effect."""
+        """A delete took effect: nobody can rely on the name any more."""
+        directory, _, file = path.rpartition("/")
+        name = SegmentName.parse(file)
+        if directory != DIRECTORY or name is None or not file.endswith(".log"):
+            return
+        before_us = self._clock.time_us() - DELETE_DELAY_MS * 1000
+        started_us = [us for at, us in self._started_us.items() if at > name.base_offset]
+        if min(started_us, default=before_us + 1) > before_us:
+            raise ViolationError(f"{file} was deleted while others rely on finding it")
 
     def _replay(self, value: bytes) -> None:
         before = self.group

@@ -69,7 +69,23 @@ class TrueLog:
         producers: how far each producer has come.
     """
 
-    def __init__(self, disk: Store, clock: Clock, expiration_ms: int) -> None:
+    def __init__(
+        self,
+        disk: Store,
+        clock: Clock,
+        expiration_ms: int,
+        retention_ms: int | None = None,
+    ) -> None:
+        """Begin with an empty log.
+
+        Args:
+            disk: the files.
+            clock: the storage's.
+            expiration_ms: ``producer.id.expiration.ms``.
+            retention_ms: ``retention.ms``, -1 for ever, where nothing else moves the start; None
+                where something does.
+        """
+        self._retention_ms = retention_ms
         self._disk = disk
         self._clock = clock
         self._expiration_us = expiration_ms * 1000
@@ -115,6 +131,7 @@ class TrueLog:
             if marker.log_start_offset > self.end:
                 raise ViolationError(f"{file_name} lies beyond the log's end at {self.end}")
             if marker.log_start_offset > self.start:
+                self._check_expired(marker.log_start_offset)
                 self.extents.append(Extent(marker.log_start_offset, self.end))
         else:
             return
@@ -124,6 +141,15 @@ class TrueLog:
         """Take in that a file was deleted."""
         self._ends.pop(path, None)
         self._check_chain()
+
+    def _check_expired(self, start: int) -> None:
+        """Check that retention lets go what lies before the log's new start."""
+        if self._retention_ms is None:
+            return
+        kept_us = self._clock.time_us() - self._retention_ms * 1000
+        for record in self.records[self.start : start]:
+            if self._retention_ms < 0 or record.timestamp_us >= kept_us:
+                raise ViolationError(f"{record.value!r} was deleted before retention.ms had passed")
 
     def _extend(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)

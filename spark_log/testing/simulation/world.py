@@ -9,9 +9,10 @@ from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
-from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
+from spark_log.testing.simulation.scheduler import Scheduler
 from spark_log.testing.simulation.store import SimulatedStore
 from spark_log.testing.simulation.true_log import DIRECTORY, TOPIC_ID, TrueLog
+from spark_log.testing.simulation.wall_clocks import WallClocks
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class World:
 
     Attributes:
         scheduler: whose turn it is.
-        clock: what actors read the time from.
+        clock: what actors read the time from; the storage has one of its own.
         store: what actors use.
         true_log: what they are held against.
         profile: its conditions.
@@ -30,7 +31,7 @@ class World:
     """
 
     scheduler: Scheduler
-    clock: SimulatedClock
+    clock: WallClocks
     store: SimulatedStore
     true_log: TrueLog
     profile: Profile
@@ -50,6 +51,9 @@ class World:
                 "retention.ms": self.profile.retention_ms,
                 "producer.id.expiration.ms": self.profile.expiration_ms,
                 "snapshot.interval.segments": self.profile.snapshot_interval,
+                # Whoever's clock is wrong may append all the same.
+                "message.timestamp.before.max.ms": 2**63 - 1,
+                "message.timestamp.after.max.ms": 2**63 - 1,
             }
         )
 

@@ -183,7 +183,11 @@ class IdempotentWriter:
                 return self._is_zombie
             except OutOfOrderSequenceError as error:
                 scheduler.note(f"append {records[0].value!r}: {error.expected_sequence} is next")
-                true_log.check_out_of_order(append, records, is_final=is_own)
+                # A put whose answer was lost may take effect later, as it may after a fencing: it
+                # was allowed when it was sent, if the producer had expired, and a merge that has
+                # shown its last batch to be newer since then does not take it back.
+                is_final = is_own and not may_be_there
+                true_log.check_out_of_order(append, records, is_final=is_final)
                 return not is_own
             except StorageError as error:
                 scheduler.note(f"append {records[0].value!r}: {error}")

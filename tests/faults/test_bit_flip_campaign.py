@@ -1,0 +1,59 @@
+"""A flipped bit in any file of a root: the right answers, or an error.
+
+Some flips of each kind of file here; ``BIT_FLIPS=1000 pytest -m long`` for more.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+CHECKED = {
+    "metadata log",
+    "group log",
+    "offsets table: rows",
+    "rewritten segment",
+    "plain segment",
+    "index",
+    "timeindex",
+    "snapshot",
+    "generation",
+    "meta.properties",
+    "other",
+}
+"""Kinds of files of which no flip goes unnoticed. Delta's own, the versions and checkpoints of the
+offsets table, are JSON and Parquet without a checksum."""
+
+UNCHECKED = {"offsets table: version", "offsets table: checkpoint"}
+
+
+def flip(tmp_path, flips, seed):
+    command = [sys.executable, "-m", "tests.faults.bit_flip_campaign", tmp_path, flips, seed]
+    done = subprocess.run(
+        [str(each) for each in command], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    last = tmp_path / "progress"
+    where = last.read_text().strip() if last.exists() else "nothing"
+    assert done.returncode == 0, f"died with {done.returncode} on {where}: {done.stderr[-900:]}"
+    return json.loads(done.stdout)
+
+
+def check(report):
+    assert report.keys() == CHECKED | UNCHECKED, "a root with all kinds of files"
+    assert [each for kind in CHECKED for each in report[kind]["found"]] == []
+    refused = {kind for kind in report if report[kind]["counts"].get("refused")}
+    assert {"metadata log", "plain segment", "rewritten segment"} <= refused
+
+
+def test_of_each_kind_of_file(tmp_path):
+    check(flip(tmp_path, 6, 1))
+
+
+@pytest.mark.long
+def test_of_each_kind_of_file_at_length(tmp_path):
+    check(flip(tmp_path, int(os.environ.get("BIT_FLIPS", "20")), 2))

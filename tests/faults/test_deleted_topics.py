@@ -1,0 +1,144 @@
+"""Topics that are deleted, and created again, under producers, consumers and tools: one error."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_log import (
+    Admin,
+    Consumer,
+    GroupIdNotFoundError,
+    NewTopic,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+
+DELETIONS = 5
+RECORDS = 40
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+WAIT_S = 60
+
+
+class Load:
+    """Threads that use a topic, and what they were told."""
+
+    def __init__(self, root, options):
+        self.settings = {"root": root, "storage_options": options}
+        self.is_over = threading.Event()
+        self.appended = threading.Semaphore(0)
+        self.errors = Counter()
+        self.examples = {}
+
+    def note(self, call, error):
+        key = call, type(error).__name__
+        self.errors[key] += 1
+        self.examples.setdefault(key, error)
+
+    def attempt(self, name, call):
+        try:
+            return call()
+        except GroupIdNotFoundError:
+            return None  # before it has committed, or when its positions went with the topic
+        except Exception as error:
+            self.note(name, error)
+            return None
+
+    def acknowledged(self, metadata):
+        self.appended.release()
+
+    def produce(self):
+        with Producer(**self.settings, linger_ms=0, delivery_timeout_ms=20_000) as producer:
+            number = 0
+            while not self.is_over.is_set():
+                number += 1
+                partition = number % 3
+                sent = self.attempt(
+                    "send",
+                    lambda: producer.send("t", b"%d" % number, partition=partition),  # noqa: B023
+                )
+                if sent is not None:
+                    sent.add_errback(lambda error: self.note("future", error))
+                    sent.add_callback(self.acknowledged)
+                if sent is None or number % 20 == 0:
+                    self.is_over.wait(0.002)
+
+    def consume(self, group_id, subscribes):
+        with Consumer(**self.settings, group_id=group_id, auto_offset_reset="earliest") as consumer:
+            if subscribes:
+                consumer.subscribe(["t"])
+            while not self.is_over.is_set():
+                if not subscribes:
+                    self.attempt("assign", lambda: consumer.assign(PARTITIONS))
+                if subscribes or consumer.assignment():
+                    self.attempt("poll", lambda: consumer.poll(20))
+                self.attempt("end_offsets", lambda: consumer.end_offsets(PARTITIONS))
+                self.attempt("lag", consumer.lag)
+                times = dict.fromkeys(PARTITIONS, 1)
+                self.attempt("offsets_for_times", lambda: consumer.offsets_for_times(times))  # noqa: B023
+                if group_id is not None:
+                    self.attempt("commit", consumer.commit)
+
+    def administer(self):
+        admin = Admin(**self.settings)
+        every = dict.fromkeys(PARTITIONS, OffsetSpec.MAX_TIMESTAMP)
+        calls = {
+            "describe_topics": lambda: admin.describe_topics(["t"]),
+            "describe_all": admin.describe_topics,
+            "describe_log_dirs": admin.describe_log_dirs,
+            "list_offsets": lambda: admin.list_offsets(every),
+            "delete_records": lambda: admin.delete_records(dict.fromkeys(PARTITIONS, -1)),
+            "group_lag": lambda: admin.group_lag("g"),
+        }
+        while not self.is_over.is_set():
+            for name, call in calls.items():
+                self.attempt(name, call)
+
+    def delete_again_and_again(self):
+        admin = Admin(**self.settings)
+        for _ in range(DELETIONS):
+            admin.create_topics([NewTopic("t", num_partitions=3)])
+            for _ in range(RECORDS):
+                assert self.appended.acquire(timeout=WAIT_S), "nothing is appended any more"
+            admin.delete_topics(["t"])
+
+
+@pytest.fixture(params=["local", "S3"])
+def load(request, tmp_path):
+    if request.param == "local":
+        return Load(str(tmp_path / "root"), None)
+    server = request.getfixturevalue("s3_server")
+    return Load(server.new_bucket(), server.storage_options)
+
+
+def test_a_topic_deleted_under_load_is_unknown_and_nothing_else(load):
+    Admin(**load.settings).create_topics([NewTopic("other")])
+    with ThreadPoolExecutor() as pool:
+        threads = [
+            pool.submit(load.produce),
+            pool.submit(load.produce),
+            pool.submit(load.consume, None, False),
+            pool.submit(load.consume, None, True),
+            pool.submit(load.consume, "g", True),
+            pool.submit(load.administer),
+        ]
+        try:
+            load.delete_again_and_again()
+        finally:
+            load.is_over.set()
+        for thread in threads:
+            thread.result(WAIT_S)
+    others = {
+        call: repr(load.examples[call, name])
+        for call, name in load.errors
+        if name != UnknownTopicOrPartitionError.__name__
+    }
+    assert others == {}
+    told = {call for call, _ in load.errors}
+    assert {"send", "future", "describe_topics"} <= told, "it was deleted under their hands"
+    assert not told & {"describe_all", "describe_log_dirs", "group_lag"}

@@ -1,0 +1,283 @@
+"""An S3 server that stands still, and is killed and started again, under producers, a group and a
+cleaner: nothing acknowledged is lost or doubled, and every call returns by its deadline."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from functools import partial
+
+import pytest
+
+from spark_log import Admin, Consumer, NewTopic, Producer, SparkLogError, TopicPartition
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.testing.s3_server import run_s3_server, versitygw_binary
+
+DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
+"""How long each of the tests brings faults. A long run, with what was done and found:
+
+FAULTS_SECONDS=300 pytest tests/faults/test_failing_s3_server.py --log-cli-level=INFO
+"""
+
+SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
+
+SLACK_MS = 5_000
+"""How much later than its deadline a call may return on a machine that has other things to do."""
+
+LONG_S = 20
+"""From here on some failures last longer than what any call may take."""
+
+DELETE_DELAY_MS = 1_000
+API_MS, BLOCK_MS, POLL_MS = 1_000, 800, 100
+PARTITIONS = 3
+SETTLE_S = 120
+
+_LOG = logging.getLogger(__name__)
+_LOG.setLevel(logging.INFO)
+
+pytestmark = pytest.mark.skipif(
+    not versitygw_binary().exists(), reason="needs a server that keeps its data: make s3-server"
+)
+
+
+def quiet_port():
+    """Return a port that the system gives to no client: one that calls a server which is not there
+    could be given the server's own port, and then be connected to itself."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
+class RestartedServer:
+    """A server that may be killed, and started again where it was."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._running = ExitStack()
+        self._port = quiet_port()
+        self.start()
+
+    def start(self):
+        self.server = self._running.enter_context(
+            run_s3_server(directory=self._folder, port=self._port)
+        )
+
+    def restart(self, pause):
+        self.server.kill()
+        self._running.close()
+        pause()
+        self.start()
+
+    def close(self):
+        self._running.close()
+
+
+class Campaign:
+    """Threads that use a topic while the server fails, and what they were told."""
+
+    def __init__(self, server, root):
+        self.server = server
+        self.settings = {"root": root, "storage_options": server.server.storage_options}
+        self.random = random.Random(SEED)
+        self.is_over = threading.Event()
+        self.is_drained = threading.Event()
+        self.done = Counter()
+        self.late = []
+        self.acknowledged = {}
+        self.consumed = defaultdict(set)
+        self._lock = threading.Lock()
+
+    def timed(self, name, limit_ms, call):
+        """Call, note how long it took, and return what came of it, None for a retriable error."""
+        began = time.monotonic()
+        try:
+            return call()
+        except SparkLogError as error:
+            self.check_retriable(name, error)
+            self.done[f"{name}: {type(error).__name__}"] += 1
+            return None
+        finally:
+            took_ms = (time.monotonic() - began) * 1000
+            self.done[name] += 1
+            if took_ms > limit_ms + SLACK_MS:
+                self.late.append((name, limit_ms, round(took_ms)))
+
+    def check_retriable(self, name, error):
+        assert error.retriable, f"{name}: {error!r}"
+
+    # --- who uses it -----------------------------------------------------------------------------
+
+    def produce(self, name):
+        producer = Producer(
+            **self.settings, linger_ms=2, max_block_ms=BLOCK_MS, request_timeout_ms=1_000
+        )
+        number = 0
+
+        def send():
+            value = b"%s-%d" % (name, number)
+            partition = number % PARTITIONS
+            future = producer.send("t", value, partition=partition)
+            future.add_callback(lambda metadata: self._acknowledge(value, metadata))
+
+        while not self.is_over.is_set():
+            self.timed("send", BLOCK_MS, send)
+            number += 1
+            if number % 10 == 0:
+                self.is_over.wait(0.005)
+        producer.flush(SETTLE_S)
+        producer.close(SETTLE_S)
+
+    def _acknowledge(self, value, metadata):
+        with self._lock:
+            assert value not in self.acknowledged
+            self.acknowledged[value] = metadata.partition, metadata.offset
+
+    def consume(self):
+        consumer = None
+        while not self.is_drained.is_set():
+            if consumer is None:
+                consumer = self.timed("open a consumer", API_MS, self._open_consumer)
+                continue
+            polled = self.timed("poll", POLL_MS, partial(consumer.poll, POLL_MS)) or {}
+            for records in polled.values():
+                for record in records:
+                    with self._lock:
+                        self.consumed[record.partition].add(record.offset)
+            if polled:
+                self.timed("commit", API_MS, consumer.commit)
+            elif not self.is_over.is_set():
+                ends = partial(consumer.end_offsets, [TopicPartition("t", 0)])
+                self.timed("end_offsets", API_MS, ends)
+        if consumer is not None:
+            self.timed("close a consumer", API_MS, partial(consumer.close, timeout_ms=API_MS))
+
+    def _open_consumer(self):
+        return Consumer(
+            "t",
+            **self.settings,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=300,
+            session_timeout_ms=6_000,
+            default_api_timeout_ms=API_MS,
+            request_timeout_ms=1_000,
+        )
+
+    def clean(self):
+        while not self.is_over.is_set():
+            try:
+                cluster = Cluster(**self.settings, request_timeout_ms=1_000)
+                for cleaned in ClusterCleaner(cluster, ["t"]).clean():
+                    assert cleaned.error is None or cleaned.error.retriable, repr(cleaned.error)
+                    self.done["cleaned" if cleaned.error is None else "not cleaned"] += 1
+            except SparkLogError as error:
+                self.check_retriable("clean", error)
+            self.is_over.wait(0.1)
+
+    def administer(self):
+        while not self.is_over.is_set():
+            admin = Admin(**self.settings, default_api_timeout_ms=API_MS, request_timeout_ms=1_000)
+            self.timed("list_topics", API_MS, admin.list_topics)
+            self.timed("describe", API_MS, partial(admin.describe_topics, ["t"]))
+            self.is_over.wait(0.1)
+
+    # --- what fails ------------------------------------------------------------------------------
+
+    def fail(self):
+        """Let the server stand still, or kill it, again and again."""
+        until = time.monotonic() + DURATION_S
+        while time.monotonic() < until:
+            # Up to more than half the delay after which the log frees names.
+            pause_s = self.random.choice((0.02, 0.2, 0.5, 1.2)) * DELETE_DELAY_MS / 1000
+            if DURATION_S > LONG_S and self.random.random() < 0.1:
+                pause_s = 2 * SLACK_MS / 1000  # long enough to show a call that has no deadline
+            if self.random.random() < 0.6:
+                with self.server.server.frozen():
+                    self.is_over.wait(pause_s)
+                self.done["frozen"] += 1
+            else:
+                self.server.restart(partial(self.is_over.wait, pause_s))
+                self.done["killed"] += 1
+            self.is_over.wait(self.random.choice((0.05, 0.3, 0.6)))
+
+    # --- what has to hold ------------------------------------------------------------------------
+
+    def stored(self):
+        """Return the values of each partition, by offset."""
+        cluster = Cluster(**self.settings)
+        topic = cluster.topic("t")
+        found = {}
+        for partition in range(PARTITIONS):
+            log = cluster.partition_log(topic, partition)
+            found[partition] = [
+                value
+                for batch in log.scan(log.log_start_offset())
+                for value in batch.records.column("value").to_pylist()
+            ]
+        return found
+
+    def wait_until_consumed(self, ends):
+        until = time.monotonic() + SETTLE_S
+        while time.monotonic() < until:
+            with self._lock:
+                if all(len(self.consumed[number]) == end for number, end in ends.items()):
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"of {ends} only {[*map(len, self.consumed.values())]} were consumed")
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = tmp_path / "s3"
+    folder.mkdir()
+    server = RestartedServer(folder)
+    yield server
+    server.close()
+
+
+def test_nothing_is_lost_or_doubled_and_every_call_returns(server):
+    root = f"{server.server.new_bucket()}/root"
+    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it when the test fails
+    campaign = Campaign(server, root)
+    configs = {
+        "file.delete.delay.ms": DELETE_DELAY_MS,
+        "merge.tail.segments": 8,
+        "snapshot.interval.segments": 4,
+    }
+    topic = NewTopic("t", num_partitions=PARTITIONS, topic_configs=configs)
+    Admin(**campaign.settings).create_topics([topic])
+    with ThreadPoolExecutor() as pool:
+        producers = [pool.submit(campaign.produce, name) for name in (b"a", b"b")]
+        others = [pool.submit(campaign.clean), pool.submit(campaign.administer)]
+        members = [pool.submit(campaign.consume) for _ in range(2)]
+        try:
+            campaign.fail()
+            campaign.is_over.set()
+            for each in (*producers, *others):
+                each.result(2 * SETTLE_S)
+            stored = campaign.stored()
+            campaign.wait_until_consumed({number: len(stored[number]) for number in stored})
+        finally:
+            campaign.is_over.set()
+            campaign.is_drained.set()
+        for each in members:
+            each.result(SETTLE_S)
+    _LOG.info("done: %s", dict(sorted(campaign.done.items())))
+    _LOG.info("acknowledged: %d", len(campaign.acknowledged))
+    values = [value for each in stored.values() for value in each]
+    assert len(values) == len(set(values)), "a record is doubled"
+    for value, (partition, offset) in campaign.acknowledged.items():
+        assert stored[partition][offset] == value, "a record is lost, or is not where it was said"
+    assert campaign.acknowledged
+    assert campaign.done["frozen"] + campaign.done["killed"] > 1
+    assert campaign.late == []
