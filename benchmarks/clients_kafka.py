@@ -43,7 +43,6 @@ from benchmarks.spark_log_client import SparkLogPeer
 _PROCESSES = multiprocessing.get_context("spawn")
 _WARMUP_RECORDS = 200_000
 _WARMUPS = 200
-_WIDTH = 110  # so that what a figure is of stands in one line
 _PROJECT = Path(__file__).parent.parent
 _console = Console(stderr=True)
 
@@ -65,7 +64,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> None:
     report = measure(options)
-    report.print(Console(width=max(_WIDTH, Console().width)))
+    report.print()
     if options.json:
         print(f"written: {report.write_json()}")
 

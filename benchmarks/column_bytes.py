@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.whole_table import print_whole
 from spark_log import Admin, NewTopic
 from spark_log.datasource.options import parse_read_options
 from spark_log.datasource.split_reader import read_split
@@ -50,7 +50,7 @@ def main() -> None:
             touched, handed = _read(work, path, columns)
             sizes = (path.stat().st_size, touched, handed)
             table.add_row(", ".join(columns), *(f"{size / 1e6:.1f}" for size in sizes))
-    Console().print(table)
+    print_whole(table)
 
 
 def _fill(root: str, count: int) -> Path:

@@ -66,7 +66,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> None:
     report = measure(options)
-    report.print(Console(width=max(100, Console().width)))
+    report.print()
     if options.json:
         print(f"written: {report.write_json()}")
 

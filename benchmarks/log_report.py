@@ -10,6 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.whole_table import print_whole
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -63,7 +65,7 @@ class Report:
             met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[figure.is_met]
             measured = f"{_shown(figure.value)} {figure.unit}".strip()
             table.add_row(figure.name, measured, *(goal or [""]), met)
-        (console or Console()).print(table)
+        print_whole(table, console)
 
     def write_json(self, directory: Path = RESULTS) -> Path:
         """Write figures and machine to ``<directory>/<name>.json`` and return that path."""

@@ -23,12 +23,12 @@ import pyarrow as pa
 import s3fs
 from obstore.store import S3Store
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, open_log, records
+from benchmarks.whole_table import print_whole
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.storage import Store, open_store
 from spark_log.storage.object_store import ObjectStore
@@ -282,7 +282,7 @@ def timed_ms(call: Callable[[], object]) -> float:
 def measure(options: argparse.Namespace) -> Report:
     """Print the libraries' table, and measure the log."""
     with run_s3_server() as server:
-        Console().print(compare(server, options))
+        print_whole(compare(server, options))
         return Report("object_stores", [*log_figures(server, options)], {"server": server.name})
 
 

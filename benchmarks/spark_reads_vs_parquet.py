@@ -39,7 +39,6 @@ def main() -> None:
     options = parser.parse_args()
     spark = session()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
         run(spark, options.records, options.repeats, Path(work))
     spark.stop()
@@ -50,18 +49,21 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
     root, ordered, shuffled = str(work / "root"), str(work / "ordered"), str(work / "shuffled")
     _write(spark, n, root, ordered, shuffled)
 
-    def log(*columns: str) -> DataFrame:
+    def log(*columns: str, **options: str) -> DataFrame:
         schema = ", ".join(f"{name} {_TYPES[name]}" for name in columns)
         reader = spark.read.format("spark_log").schema(schema).option("subscribe", _TOPIC)
-        return reader.load(root)
+        return reader.options(**options).load(root)
 
     def parquet(path: str, *columns: str) -> DataFrame:
         return spark.read.parquet(path).select(*columns)
 
-    day = (F.col("timestamp") >= F.lit(_BEGIN + timedelta(days=14))) & (
-        F.col("timestamp") < F.lit(_BEGIN + timedelta(days=15))
-    )
-    for frame in (log(*_COLUMNS), parquet(shuffled, *_COLUMNS)):
+    begin, end = _BEGIN + timedelta(days=14), _BEGIN + timedelta(days=15)
+    day = (F.col("timestamp") >= F.lit(begin)) & (F.col("timestamp") < F.lit(end))
+    limits = {
+        "startingTimestamp": str(int(begin.timestamp()) * 1000),
+        "endingTimestamp": str(int(end.timestamp()) * 1000),
+    }
+    for frame in (log(*_COLUMNS, **limits), parquet(shuffled, *_COLUMNS)):
         found, expected = frame.where(day).count(), n // _DAYS
         assert abs(found - expected) <= 1, f"{found} records of a day, expected {expected}"
 
@@ -78,7 +80,7 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
         case("Parquet by time, a day", parquet(ordered, *_COLUMNS), day),
         case(
             "Spark Log, a day",
-            log(*_COLUMNS),
+            log(*_COLUMNS, **limits),
             day,
             "Parquet shuffled, a day",
             "Parquet by time, a day",

@@ -19,6 +19,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.whole_table import print_whole
+
 RESULTS = Path(__file__).parent / "results"
 CORES = 2
 PARTITIONS = 4
@@ -161,7 +163,7 @@ class Result:
             spread = f"{self.n / max(seconds) / 1e6:.2f}-{self.n / min(seconds) / 1e6:.2f}"
             ratios = "\n".join(f"{ratio:.2f}x {of}" for of, ratio in self.ratios(case).items())
             table.add_row(case, f"{self.rate(case) / 1e6:.2f}", spread, ratios)
-        (console or Console()).print(table)
+        print_whole(table, console)
 
     def write_json(self, directory: Path = RESULTS) -> Path:
         """Write figures and machine to a file named after the run, and return its path."""
