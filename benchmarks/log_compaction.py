@@ -35,7 +35,7 @@ from benchmarks.log_report import Figure, Report, parser
 from benchmarks.log_workload import local_stores, open_log
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log import PartitionLog
-from spark_log.log.compactor import compact
+from spark_log.log.clean.compactor import compact
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.local import LocalStore
 

@@ -31,10 +31,10 @@ from benchmarks.log_workload import SMALL_BATCH, open_log, records
 from benchmarks.whole_table import print_whole
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.storage import Store, open_store
-from spark_log.storage.object_store import ObjectStore
+from spark_log.storage.object.object_store import ObjectStore
 from spark_log.testing.create_race import create_race
-from spark_log.testing.faulty_proxy import Fault, FaultyProxy, Request
-from spark_log.testing.s3_server import S3Server, run_s3_server
+from spark_log.testing.servers.faulty_proxy import Fault, FaultyProxy, Request
+from spark_log.testing.servers.s3_server import S3Server, run_s3_server
 
 SMALL, LARGE, HUGE = 2_000, 8_000_000, 256_000_000
 CONTENDERS = 16

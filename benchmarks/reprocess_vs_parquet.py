@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from benchmarks.workload import PARTITIONS, Case, measure, records, session
 from spark_log import Admin, NewTopic
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.offsets import format_offsets
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.reprocessing import DeltaTarget, Offsets, Reprocessing
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.read.offsets import format_offsets
+from spark_log.jobs.reprocessing import DeltaTarget, Offsets, Reprocessing
 from spark_log.testing.spark import DELTA_PACKAGE, DELTA_SETTINGS
 
 _TOPIC = "t"

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic
-from spark_log.datasource.options import parse_write_options
-from spark_log.datasource.record_buffers import RecordBuffers
-from spark_log.datasource.task_writer import TaskWriter
-from spark_log.datasource.write_identity import WriteIdentity
+from spark_log.datasource.options.options import parse_write_options
+from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.record_buffers import RecordBuffers
+from spark_log.datasource.write.task_writer import TaskWriter
 
 _PROCESSES = multiprocessing.get_context("spawn")
 _BATCH_RECORDS = 10_000

@@ -16,16 +16,16 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.errors import run
+from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output
 from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.cluster_cleaning import CleanWork, run_tasks
-from spark_log.datasource.job import Report, job_session, spark_progress
 from spark_log.errors import ClockSkewError
-from spark_log.log.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.jobs.cluster_cleaning import CleanWork, run_tasks
+from spark_log.jobs.job import Report, job_session, spark_progress
+from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.cluster_cleaner import check_clock
-from spark_log.metadata.topic_deletion import finish_deletions
+from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.types import TopicPartition
 
 _FAILED = 1

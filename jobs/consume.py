@@ -16,16 +16,19 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.errors import run
+from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.config import ConsumerConfig
-from spark_log.datasource.delta_sink import DeltaSink
-from spark_log.datasource.group_job import GroupJob, Work
-from spark_log.datasource.group_share import GroupShare
-from spark_log.datasource.group_work import DeltaWork, DestinationWork
-from spark_log.datasource.job import (
+from spark_log.config.config import ConsumerConfig
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.read.offsets import format_offsets
+from spark_log.errors import InvalidConfigurationError, nearest
+from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.group_job import GroupJob, Work
+from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.group_work import DeltaWork, DestinationWork
+from spark_log.jobs.job import (
     Counts,
     Destination,
     Report,
@@ -35,10 +38,7 @@ from spark_log.datasource.job import (
     job_session,
     spark_progress,
 )
-from spark_log.datasource.offsets import format_offsets
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.stop_signals import StopSignals
-from spark_log.errors import InvalidConfigurationError, nearest
+from spark_log.jobs.stop_signals import StopSignals
 from spark_log.storage import open_store
 
 _MEMBER_PROPS: Final = (

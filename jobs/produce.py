@@ -23,19 +23,19 @@ from pyspark.sql import functions as F
 
 from spark_log import NewTopic
 from spark_log.cli.errors import run
+from spark_log.cli.format.output import Output, print_note
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output, print_note
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource import by_partition
-from spark_log.datasource.job import (
+from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
+from spark_log.jobs.job import (
     Counts,
     Report,
     connection_options,
     job_session,
     spark_progress,
 )
-from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
 
 _TRIED_ROWS: Final = 100
 """So many rows are read before a topic is created for them."""

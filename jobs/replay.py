@@ -17,10 +17,14 @@ import typer
 from pyspark.sql import functions as F
 
 from spark_log.cli.errors import run
+from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output
 from spark_log.cli.root import Root
-from spark_log.datasource.job import (
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
+from spark_log.datasource.read.splits import plan_splits
+from spark_log.errors import InvalidOptionError
+from spark_log.jobs.job import (
     Destination,
     Report,
     connection_options,
@@ -28,10 +32,6 @@ from spark_log.datasource.job import (
     job_session,
     spark_progress,
 )
-from spark_log.datasource.offsets import EARLIEST, LATEST, format_offsets
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.splits import plan_splits
-from spark_log.errors import InvalidOptionError
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 

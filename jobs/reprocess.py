@@ -26,11 +26,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_log.cli.errors import run
+from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.output import Output
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.datasource.job import (
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.read.offsets import format_offsets
+from spark_log.datasource.stream.read_limits import count_offsets
+from spark_log.errors import InvalidOptionError
+from spark_log.jobs.job import (
     Counts,
     Report,
     SinkOption,
@@ -39,17 +43,13 @@ from spark_log.datasource.job import (
     job_session,
     spark_progress,
 )
-from spark_log.datasource.offsets import format_offsets
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.read_limits import count_offsets
-from spark_log.datasource.reprocessing import (
+from spark_log.jobs.reprocessing import (
     DeltaTarget,
     Offsets,
     Reprocessing,
     Target,
     TopicTarget,
 )
-from spark_log.errors import InvalidOptionError
 
 Transform = Callable[[DataFrame], DataFrame]
 

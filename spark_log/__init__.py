@@ -80,10 +80,10 @@ from spark_log.types import (
 )
 
 if TYPE_CHECKING:
+    from spark_log.admin.admin import Admin
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
     from spark_log.consumer.membership import ConsumerRebalanceListener
-    from spark_log.coordinator.admin import Admin
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
 
@@ -92,7 +92,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "AIOConsumer": "spark_log.consumer.aio_consumer",
     "AIOProducer": "spark_log.producer.aio_producer",
-    "Admin": "spark_log.coordinator.admin",
+    "Admin": "spark_log.admin.admin",
     "Consumer": "spark_log.consumer.consumer",
     "ConsumerRebalanceListener": "spark_log.consumer.membership",
     "Producer": "spark_log.producer.producer",

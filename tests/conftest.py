@@ -16,7 +16,7 @@ from spark_log.clock import ManualClock
 from spark_log.storage import memory, reserve
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
-from spark_log.testing.s3_server import s3_server, server_name
+from spark_log.testing.servers.s3_server import s3_server, server_name
 
 __all__ = ["s3_server"]
 

@@ -17,26 +17,26 @@ _STARTS = "where a reader starts that asks for records of the last so many hours
 _IS_CLOCK = "is a clock"
 
 ALLOWED = {
-    "spark_log/cli/console_producer.py": {"append_lines": _STAMPS},
-    "spark_log/cli/consumer_perf.py": {
+    "spark_log/cli/commands/console_producer.py": {"append_lines": _STAMPS},
+    "spark_log/cli/commands/consumer_perf.py": {
         "_Report.begin": _SHOWS,
         "_Report.interval": _SHOWS,
         "_Report.stop": _SHOWS,
     },
-    "spark_log/cli/groups_reset.py": {"_time_ms": _STARTS},
+    "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/consumer/log_lookup.py": {"LogLookup.reset": _STARTS},
-    "spark_log/coordinator/delta_log.py": {"DeltaLog.append": _STAMPS},
-    "spark_log/coordinator/group_admin.py": {"GroupAdmin.lag.lag_in": _SHOWS},
-    "spark_log/coordinator/group_log.py": {"GroupLog._append": _STAMPS},
-    "spark_log/coordinator/offset_commits.py": {"OffsetCommits._commit_waiting": _STAMPS},
-    "spark_log/coordinator/offsets_creation.py": {"create_table": _STAMPS},
-    "spark_log/coordinator/offsets_repair.py": {"OffsetsRepair._write": _STAMPS},
-    "spark_log/datasource/delta_rows.py": {"_first_version": _STAMPS},
-    "spark_log/datasource/group_share.py": {"GroupShare._start": _STARTS},
-    "spark_log/datasource/task_writer.py": {"TaskWriter.__init__": _STAMPS},
-    "spark_log/datasource/unread_age.py": {"UnreadAge.lag_ms": _SHOWS},
-    "spark_log/log/log_validator.py": {
+    "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
+    "spark_log/admin/group_admin.py": {"GroupAdmin.lag.lag_in": _SHOWS},
+    "spark_log/coordinator/group/group_log.py": {"GroupLog._append": _STAMPS},
+    "spark_log/coordinator/offsets/commits.py": {"OffsetCommits._commit_waiting": _STAMPS},
+    "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
+    "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
+    "spark_log/jobs/delta_rows.py": {"_first_version": _STAMPS},
+    "spark_log/jobs/group_share.py": {"GroupShare._start": _STARTS},
+    "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
+    "spark_log/datasource/stream/unread_age.py": {"UnreadAge.lag_ms": _SHOWS},
+    "spark_log/log/append/validator.py": {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },

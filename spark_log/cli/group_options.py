@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.coordinator.admin import Admin
+from spark_log.admin.admin import Admin
 from spark_log.errors import InvalidConfigurationError
 
 GroupsArgument = Annotated[

@@ -8,19 +8,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from spark_log import __version__
-from spark_log.cli import configs, groups, offsets, topics
-from spark_log.cli.clean import clean
-from spark_log.cli.console_consumer import console_consumer
-from spark_log.cli.console_producer import console_producer
-from spark_log.cli.consumer_perf import consumer_perf
-from spark_log.cli.delete_records import delete_records
-from spark_log.cli.dump_log import dump_log
+from spark_log.cli.commands import configs, groups, offsets, topics
+from spark_log.cli.commands.clean import clean
+from spark_log.cli.commands.console_consumer import console_consumer
+from spark_log.cli.commands.console_producer import console_producer
+from spark_log.cli.commands.consumer_perf import consumer_perf
+from spark_log.cli.commands.delete_records import delete_records
+from spark_log.cli.commands.dump_log import dump_log
+from spark_log.cli.commands.log_dirs import log_dirs
+from spark_log.cli.commands.producer_perf import producer_perf
+from spark_log.cli.commands.verify import verify
+from spark_log.cli.commands.version import version
 from spark_log.cli.errors import run
-from spark_log.cli.log_dirs import log_dirs
-from spark_log.cli.output import print_text
-from spark_log.cli.producer_perf import producer_perf
-from spark_log.cli.verify import verify
-from spark_log.cli.version import version
+from spark_log.cli.format.output import print_text
 
 # Without Rich's panels, help and errors are plain text that can be piped and searched.
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -16,7 +16,7 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.coordinator import OffsetsTable
-    from spark_log.coordinator.memberless_commits import MemberlessCommits
+    from spark_log.coordinator.group.memberless_commits import MemberlessCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -108,7 +108,7 @@ class Committer:
 
     def _memberless_commits(self) -> MemberlessCommits:
         if self._memberless is None:
-            from spark_log.coordinator.memberless_commits import MemberlessCommits
+            from spark_log.coordinator.group.memberless_commits import MemberlessCommits
 
             self._memberless = MemberlessCommits(self._cluster, self._table(), self._group_id)
         return self._memberless

@@ -18,7 +18,7 @@ from typing import Final, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import ConsumerConfig
+from spark_log.config.config import ConsumerConfig
 from spark_log.consumer.assignment import Assignment
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
@@ -865,7 +865,7 @@ class Consumer:
                 _log.warning("an interceptor failed on_commit", exc_info=True)
 
     def _check_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        from spark_log.coordinator.offset_rows import check_metadata
+        from spark_log.coordinator.offsets.rows import check_metadata
 
         checked_partitions(offsets)
         image = self._image("commit")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.config import ConsumerConfig
+from spark_log.config.config import ConsumerConfig
 from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.fetch_cursor import FetchCursor
 from spark_log.consumer.fetched_batch import FetchedBatch, FetchedRows
@@ -26,7 +26,7 @@ from spark_log.consumer.look_interval import look_interval_ms
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.tail_reader import ProbeInterval
-from spark_log.metadata.client_quota import ClientQuota
+from spark_log.metadata.quotas import ClientQuota
 from spark_log.storage import Store
 from spark_log.storage.directory_watch import DirectoryWatch, watch_directories
 from spark_log.types import TopicPartition

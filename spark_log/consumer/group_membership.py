@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
-from spark_log.config import ConsumerConfig
+from spark_log.config.config import ConsumerConfig
 from spark_log.consumer.coordinator_metrics import CoordinatorMetrics, seconds_since
 from spark_log.consumer.membership import Share
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
@@ -17,8 +17,8 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator.group_coordinator import GroupStatus
-    from spark_log.coordinator.group_member import GroupMember
+    from spark_log.coordinator.group.coordinator import GroupStatus
+    from spark_log.coordinator.group.member import GroupMember
 
 _POLLS_PER_INTERVAL = 3
 _MOST_BEGINS = 3
@@ -169,7 +169,7 @@ class GroupMembership:
         if self._member is None:
             # Only here: deltalake takes a while to import, and many consumers have no group.
             from spark_log.coordinator import OffsetsTable
-            from spark_log.coordinator.group_member import GroupMember
+            from spark_log.coordinator.group.member import GroupMember
 
             self._member = GroupMember(
                 self._cluster,

@@ -10,7 +10,7 @@ from spark_log.consumer.membership import ConsumerRebalanceListener
 from spark_log.consumer.offset_reset import ResetPolicy
 from spark_log.errors import IllegalStateError
 from spark_log.metadata.image import MetadataImage, TopicImage
-from spark_log.metadata.topic_names import INTERNAL_TOPICS, validate_topic_name
+from spark_log.metadata.topics.names import INTERNAL_TOPICS, validate_topic_name
 from spark_log.types import TopicPartition
 
 

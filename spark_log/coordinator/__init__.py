@@ -4,12 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_log.coordinator.offset_rows import CommittedOffset
-    from spark_log.coordinator.offsets_table import OffsetsTable
+    from spark_log.coordinator.offsets.rows import CommittedOffset
+    from spark_log.coordinator.offsets.table import OffsetsTable
 
 _MODULES = {
-    "CommittedOffset": "spark_log.coordinator.offset_rows",
-    "OffsetsTable": "spark_log.coordinator.offsets_table",
+    "CommittedOffset": "spark_log.coordinator.offsets.rows",
+    "OffsetsTable": "spark_log.coordinator.offsets.table",
 }
 """Where that lies which is imported late: `Admin` is here too, and most never ask it for groups."""
 

@@ -11,19 +11,19 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.batch_reader import batch_reader_class
-from spark_log.datasource.batch_writer import LogBatchWriter
-from spark_log.datasource.kafka_options import warn_of_ignored
-from spark_log.datasource.options import parse_read_options, parse_write_options
-from spark_log.datasource.read_schema import read_schema
-from spark_log.datasource.stream_reader import LogStreamReader
-from spark_log.datasource.stream_writer import LogStreamWriter
+from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.options import parse_read_options, parse_write_options
+from spark_log.datasource.read.batch_reader import batch_reader_class
+from spark_log.datasource.read.schema import read_schema
+from spark_log.datasource.stream.stream_reader import LogStreamReader
 from spark_log.datasource.worker_process import in_one_line
+from spark_log.datasource.write.batch_writer import LogBatchWriter
+from spark_log.datasource.write.stream_writer import LogStreamWriter
 from spark_log.errors import InvalidOptionError
 
 
 class SparkLogDataSource(DataSource):
-    """A drop-in for ``format("kafka")``; options in `datasource.options`.
+    """A drop-in for ``format("kafka")``; options in `datasource.options.options`.
 
     Found without registration through the module ``pyspark_spark_log``.
     """

@@ -14,7 +14,7 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 GENERATION_SUFFIX: Final = ".generation"
 
 MOST_MERGES: Final = 1_000_000
-"""Generations up to this one are of merges, those above of compactions (`log.generations`)."""
+"""Generations up to this one are of merges, those above of compactions (`clean.generations`)."""
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")

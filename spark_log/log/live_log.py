@@ -52,7 +52,7 @@ class LiveLog:
         beyond: base offset of the first segment that lies behind a hole which the chain does not
             cross; None without one. Either a segment is lost, or it appeared during the listing.
         snapshots: offsets of the snapshots that the listing shows, in order.
-        compaction: the newest generation that a compaction has taken (`log.generations`).
+        compaction: the newest generation that a compaction has taken (`log.clean.generations`).
         newest_us: the newest last-modified time of the listing, microseconds since the epoch: the
             storage's present time or earlier. 0 for an empty directory.
         witnessed_offset: the log reached this offset at least, as other files than segments tell:

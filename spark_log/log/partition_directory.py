@@ -17,9 +17,9 @@ from spark_log.errors import (
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
-from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_identities import SegmentIdentities
-from spark_log.log.segment_opener import SegmentOpener
+from spark_log.log.segment.identities import SegmentIdentities
+from spark_log.log.segment.opener import SegmentOpener
+from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, is_known
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors

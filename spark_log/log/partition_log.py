@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import TopicConfig
+from spark_log.config.config import TopicConfig
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
-from spark_log.log.appender import Appender, LogAppendInfo
-from spark_log.log.log_batch import LogBatch
-from spark_log.log.log_validator import LogValidator
+from spark_log.log.append.appender import Appender, LogAppendInfo
+from spark_log.log.append.producer_state import ProducerAppend, ProducerState
+from spark_log.log.append.validator import LogValidator
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.producer_state import ProducerAppend, ProducerState
-from spark_log.log.segment import SegmentReader
-from spark_log.log.segment_times import SegmentTimes
-from spark_log.log.segment_writer import SegmentWriter, StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshot
-from spark_log.log.snapshots import Snapshots
+from spark_log.log.segment.log_batch import LogBatch
+from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment.times import SegmentTimes
+from spark_log.log.segment.writer import SegmentWriter, StagedSegment
+from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, valid_ms_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_log.log.log_batch import LogBatch
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment.log_batch import LogBatch
 from spark_log.storage import Store
 
 _WAITED_PART = 0.1

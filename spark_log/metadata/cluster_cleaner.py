@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
-from spark_log.log.cleaner import CleanReport, PartitionCleaner
-from spark_log.log.compacted_segment import Step
-from spark_log.log.compactor import DEDUPE_BUFFER_BYTES
+from spark_log.log.clean.cleaner import CleanReport, PartitionCleaner
+from spark_log.log.clean.compacted_segment import Step
+from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES
 from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.topic_deletion import DeletedTopic, finish_deletions
+from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from spark_log.config import TopicConfig
+from spark_log.config.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
-from spark_log.log.finding import Finding, FindingKind, Severity
-from spark_log.log.verifier import Verifier
+from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.verifier import Verifier
 from spark_log.log.witness import WITNESSES
-from spark_log.metadata import metadata_log, topic_deletion
+from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.topics import deletion as topic_deletion
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 _INTERNAL = (

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_log.errors import SparkLogError
 from spark_log.log import LogAppendInfo, ProducerAppend
-from spark_log.log.log_validator import LogValidator
+from spark_log.log.append.validator import LogValidator
 from spark_log.producer.producer_batch import RECORD_FIELDS, ProducerBatch
 from spark_log.producer.record_arrays import record_batch
 from spark_log.record.arrays import times_us_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spark_log.config import ProducerConfig
+from spark_log.config.config import ProducerConfig
 from spark_log.errors import (
     InvalidRecordError,
     LogTruncatedError,
@@ -16,10 +16,10 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, StagedSegment
-from spark_log.log.log_validator import LogValidator
+from spark_log.log.append.validator import LogValidator
 from spark_log.metadata import Cluster, MetadataImage
-from spark_log.metadata.client_quota import UNLIMITED
 from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.metadata.quotas import UNLIMITED
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.storage.store import PASSING_ERRNOS

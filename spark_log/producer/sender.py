@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config import ProducerConfig
+from spark_log.config.config import ProducerConfig
 from spark_log.errors import (
     InvalidProducerEpochError,
     KafkaTimeoutError,
@@ -16,9 +16,9 @@ from spark_log.errors import (
     SparkLogError,
     UnknownOutcomeError,
 )
-from spark_log.log.producer_state import sequence_after
+from spark_log.log.append.producer_state import sequence_after
 from spark_log.metadata import MetadataImage
-from spark_log.metadata.client_quota import ClientQuota
+from spark_log.metadata.quotas import ClientQuota
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.partition_appender import (

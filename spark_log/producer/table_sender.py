@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config import ProducerConfig
+from spark_log.config.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError, RecordTooLargeError
-from spark_log.log.log_validator import record_sizes
+from spark_log.log.append.validator import record_sizes
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.record_arrays import partition_column, table_records

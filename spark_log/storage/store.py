@@ -327,7 +327,7 @@ def open_store(
     """
     from spark_log.storage.local import LocalStore
     from spark_log.storage.memory import MemoryStore
-    from spark_log.storage.object_location import SERVICES
+    from spark_log.storage.object.location import SERVICES
 
     if not isinstance(root, str | os.PathLike):
         given = "is missing" if root is None else f"is a {type(root).__name__}"
@@ -363,11 +363,11 @@ def open_store(
 def _open_object_store(
     url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
 ) -> Store:
-    from spark_log.storage.object_location import SERVICES, ObjectLocation
+    from spark_log.storage.object.location import SERVICES, ObjectLocation
 
     location = ObjectLocation.parse(url, storage_options)
     try:
-        from spark_log.storage.object_store import ObjectStore
+        from spark_log.storage.object.object_store import ObjectStore
     except ModuleNotFoundError as error:
         raise UnsupportedStoreError(
             f"{location.url} needs {error.name}: pip install "

@@ -7,9 +7,9 @@ import pytest
 from spark_log import Admin
 from spark_log.clock import SYSTEM_CLOCK, SystemClock
 from spark_log.errors import NotFoundError
-from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
-from spark_log.metadata.topic_deletion import MARKERS
+from spark_log.metadata.topics.deletion import MARKERS
 from spark_log.types import ConfigResource
 from tests.cli.support import append, flip, partition_log, segment_files
 

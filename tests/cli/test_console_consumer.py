@@ -174,7 +174,7 @@ class TestTimeWindow:
 
     def test_ends_where_the_log_ended_when_it_began(self, shell, root, clock, monkeypatch):
         first = PartitionLogThatGrows(root)
-        monkeypatch.setattr("spark_log.cli.console_consumer.read_partitions", first.read)
+        monkeypatch.setattr("spark_log.cli.commands.console_consumer.read_partitions", first.read)
         outcome = shell("console-consumer", "flights", "--from-time", self.time(5))
         assert outcome.lines == ["5", "6"]
         assert first.has_grown

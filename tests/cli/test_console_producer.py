@@ -138,7 +138,7 @@ class TestMistakes:
         assert "key" in outcome.error
 
     def test_in_a_later_line_keep_what_came_before_and_name_it(self, shell, root, monkeypatch):
-        monkeypatch.setattr("spark_log.cli.line_source.BLOCK_BYTES", 4)
+        monkeypatch.setattr("spark_log.cli.format.line_source.BLOCK_BYTES", 4)
         stdin = b"a:1\nb:2\nc:3\nnone\nd:4\n"
         outcome = shell("console-producer", "weather", "--key-separator", ":", stdin=stdin)
         assert outcome.status == 2

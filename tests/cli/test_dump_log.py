@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from spark_log.log import SegmentWriter
-from spark_log.log.producer_state import ProducerAppend
+from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import open_store
 from tests.cli.support import append_batches, flip, segment_files

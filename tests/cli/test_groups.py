@@ -10,7 +10,7 @@ import pytest
 from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock, SystemClock
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
 from tests.cli.support import append
 from tests.record.samples import START_US

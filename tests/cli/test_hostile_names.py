@@ -11,10 +11,10 @@ import pytest
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.errors import verdict
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
-from spark_log.metadata.new_topics import creation
+from spark_log.metadata.topics.creation import creation
 from tests.cli.support import COMMAND, append, environment
 
 EVIL = "\x1b[2J\r\x07\x7f\x9b31m\u202e[red]x"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.cli.line_format import BadLine, LineFormat, parse_lines
+from spark_log.cli.format.line_format import BadLine, LineFormat, parse_lines
 from spark_log.errors import InvalidConfigurationError
 from tests.record.samples import START_US, row, rows_of
 

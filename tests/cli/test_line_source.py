@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from spark_log.cli import line_source
-from spark_log.cli.line_source import line_blocks
+from spark_log.cli.format import line_source
+from spark_log.cli.format.line_source import line_blocks
 from spark_log.clock import ManualClock
 from spark_log.errors import InvalidRecordError
 

@@ -10,7 +10,7 @@ import termios
 
 import pytest
 
-from spark_log.cli.output import print_json, print_json_lines, print_json_stream, print_table
+from spark_log.cli.format.output import print_json, print_json_lines, print_json_stream, print_table
 from tests.cli.support import environment
 
 ROWS = [["flights", 0, 1234567], ["weather", 12, 0]]
@@ -39,7 +39,7 @@ class TestTerminal:
             primary, secondary = pty.openpty()
             termios.tcsetwinsize(secondary, (24, columns))
             code = (
-                "from spark_log.cli.output import print_table\n"
+                "from spark_log.cli.format.output import print_table\n"
                 f"print_table(['Topic', 'Partition', 'Bytes'], {ROWS})"
             )
             process = subprocess.Popen(

@@ -4,10 +4,10 @@ import pytest
 
 from spark_log.cli import partition_reader
 from spark_log.cli.partition_reader import OffsetRange, read_partitions
-from spark_log.config import TopicConfig
+from spark_log.config.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
-from spark_log.log.merger import merge
+from spark_log.log.clean.merger import merge
 from spark_log.log.tail_reader import LOCAL_PROBES
 from tests.cli.support import SteppingClock
 from tests.log.support import HookedStore

@@ -6,11 +6,12 @@ from contextlib import suppress
 import pytest
 
 from spark_log import NewTopic
+from spark_log.admin.topic_admin import Admin
 from spark_log.cli import topic_appender
 from spark_log.cli.topic_appender import Appended, TopicAppender
 from spark_log.clock import ManualClock
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.metadata import Admin, Cluster
+from spark_log.metadata import Cluster
 from spark_log.storage import memory
 from tests.log.support import values
 from tests.record.samples import record_batch, row

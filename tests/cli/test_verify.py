@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, StartMarker
-from spark_log.log.merger import merge
-from spark_log.log.snapshot import Snapshot
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.metadata.metadata_log import DIRECTORY
 from tests.cli.support import append, append_batches, flip, partition_log, segment_files
 from tests.record.samples import numbered

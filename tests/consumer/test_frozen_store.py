@@ -21,7 +21,7 @@ from spark_log import (
     UnknownOutcomeError,
     WakeupError,
 )
-from spark_log.testing.s3_server import run_s3_server
+from spark_log.testing.servers.s3_server import run_s3_server
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SLACK_S = 5.0

@@ -21,8 +21,8 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_coordinator import GroupCoordinator
-from spark_log.coordinator.group_member import GroupMember
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import StorageError
 from spark_log.metadata import Cluster
 from tests.consumer.support import (

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from spark_log.consumer.dead_letter import DeadLetter
-from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
 from tests.consumer.support import append, numbered
 from tests.docs.blocks import blocks

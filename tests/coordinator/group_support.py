@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from spark_log.coordinator.group_coordinator import GroupCoordinator
+from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.suppressed import SuppressedErrors

@@ -13,13 +13,13 @@ import cluster_job
 from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
-from spark_log.config import ConsumerConfig
-from spark_log.datasource import delta_sink
-from spark_log.datasource.group_job import GroupJob
-from spark_log.datasource.group_share import GroupShare
-from spark_log.datasource.group_work import DeltaWork
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.stop_signals import StopSignals
+from spark_log.config.config import ConsumerConfig
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.jobs import delta_sink
+from spark_log.jobs.group_job import GroupJob
+from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.group_work import DeltaWork
+from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 
 

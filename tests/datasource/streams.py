@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.clock import ManualClock
-from spark_log.datasource.micro_batches import MicroBatches
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.stream.micro_batches import MicroBatches
+from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.file_names import StartMarker
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE

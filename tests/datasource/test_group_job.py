@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from spark_log import KafkaTimeoutError, TopicPartition
-from spark_log.datasource import group_job
-from spark_log.datasource.group_job import Done, GroupJob
-from spark_log.datasource.group_share import Batch
+from spark_log.jobs import group_job
+from spark_log.jobs.group_job import Done, GroupJob
+from spark_log.jobs.group_share import Batch
 
 P0 = TopicPartition("t", 0)
 LIMIT_S = 120

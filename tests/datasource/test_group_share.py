@@ -13,11 +13,11 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.config import ConsumerConfig
+from spark_log.config.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_coordinator import GroupCoordinator
-from spark_log.datasource.group_share import GroupShare
-from spark_log.datasource.options import parse_read_options
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.jobs.group_share import GroupShare
 from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records
 

@@ -10,15 +10,15 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.config import ConsumerConfig
+from spark_log.config.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.delta_sink import DeltaSink
-from spark_log.datasource.group_job import Done, GroupJob
-from spark_log.datasource.group_share import GroupShare
-from spark_log.datasource.group_work import DeltaWork, DestinationWork
-from spark_log.datasource.job import Destination, Sink
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.stop_signals import StopSignals
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.group_job import Done, GroupJob
+from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.group_work import DeltaWork, DestinationWork
+from spark_log.jobs.job import Destination, Sink
+from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 from tests.datasource.streams import append
 

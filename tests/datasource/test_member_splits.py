@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_log import Admin, InvalidOptionError, NewTopic, TopicPartition
-from spark_log.datasource.batch_reader import LogBatchReader
-from spark_log.datasource.member_splits import MemberSplit, PartitionOwners, by_member
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.read_schema import READ_SCHEMA
-from spark_log.datasource.splits import LogSplit
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.read.batch_reader import LogBatchReader
+from spark_log.datasource.read.member_splits import MemberSplit, PartitionOwners, by_member
+from spark_log.datasource.read.schema import READ_SCHEMA
+from spark_log.datasource.read.splits import LogSplit
 from tests.datasource.streams import add_partitions, append, batches
 
 ALL = ReadAllAvailable()

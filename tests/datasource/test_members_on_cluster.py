@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from spark_log import Admin, NewTopic
 from spark_log.coordinator import OffsetsTable
 from spark_log.metadata import Cluster
-from spark_log.testing.standalone import StandaloneCluster
+from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.datasource.streams import append
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log import TopicPartition
-from spark_log.datasource.offset_ranges import MAX_SKEW, OffsetRange, SegmentMark, split_ranges
+from spark_log.datasource.read.offset_ranges import MAX_SKEW, OffsetRange, SegmentMark, split_ranges
 
 A, B, C = (TopicPartition(name, 1) for name in ("a", "b", "c"))
 

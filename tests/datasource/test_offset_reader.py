@@ -12,8 +12,8 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.datasource import offset_reader
-from spark_log.datasource.offset_reader import OffsetReader
+from spark_log.datasource.read import offset_reader
+from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.storage.local import LocalStore
 from tests.datasource.reading import (
     BASE_MS,

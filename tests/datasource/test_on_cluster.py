@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.testing.standalone import StandaloneCluster
+from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.datasource import cluster_job as job
 from tests.datasource.sink_support import numbers
 

@@ -5,14 +5,14 @@ import warnings
 import pytest
 
 from spark_log import InvalidOptionError, TopicPartition, UnsupportedStoreError
-from spark_log.datasource.kafka_options import IgnoredOptionWarning, warn_of_ignored
-from spark_log.datasource.offsets import EARLIEST, LATEST, AtOffsets, AtTime
-from spark_log.datasource.options import (
+from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_of_ignored
+from spark_log.datasource.options.options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
     parse_read_options,
     parse_write_options,
 )
+from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime
 from spark_log.errors import UnsupportedCompressionTypeError
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from spark_log import InvalidPartitionsError
-from spark_log.datasource.partition_chooser import PartitionChooser
+from spark_log.datasource.write.partition_chooser import PartitionChooser
 from spark_log.record.murmur2 import partition_for_keys
 
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_log.datasource import batch_reader
+from spark_log.datasource.read import batch_reader
 from spark_log.log import PartitionLog
 from tests.datasource.reading import BASE_MS, create, fill
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from spark_log import TopicPartition
-from spark_log.datasource.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
+from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
 
 OFFSET, TIME = ("offset",), ("timestamp",)
 NOON = datetime(2013, 7, 4, 12, tzinfo=UTC)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from spark_log import Admin, NewTopic, StorageFullError
-from spark_log.datasource import record_buffers
-from spark_log.datasource.partition_share import PartitionShare
-from spark_log.datasource.record_buffers import RecordBuffers
+from spark_log.datasource.write import record_buffers
+from spark_log.datasource.write.partition_share import PartitionShare
+from spark_log.datasource.write.record_buffers import RecordBuffers
 from tests.datasource.sink_support import attempt, numbers, rows, segment_sizes
 
 MIB = 1 << 20

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 from spark_log import CorruptRecordError, OffsetOutOfRangeError
-from spark_log.datasource import split_reader
-from spark_log.datasource.record_filter import RecordFilter
-from spark_log.datasource.split_reader import ARROW_TYPES, read_split
-from spark_log.datasource.splits import LogSplit
+from spark_log.datasource.read import split_reader
+from spark_log.datasource.read.record_filter import RecordFilter
+from spark_log.datasource.read.split_reader import ARROW_TYPES, read_split
+from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import NotFoundError
 from spark_log.log import SegmentReader
 from spark_log.log.file_names import SegmentName

@@ -12,9 +12,9 @@ from spark_log import (
     OffsetOutOfRangeError,
     TopicPartition,
 )
-from spark_log.datasource.offset_reader import OffsetReader
-from spark_log.datasource.record_filter import RecordFilter
-from spark_log.datasource.splits import plan_splits, splits_of
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.read.record_filter import RecordFilter
+from spark_log.datasource.read.splits import plan_splits, splits_of
 from spark_log.log import SegmentReader
 from tests.datasource.reading import (
     BASE_MS,

@@ -16,9 +16,9 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.clock import ManualClock
-from spark_log.datasource.log_watch import LOOK_INTERVAL_MS
-from spark_log.datasource.offset_reader import OffsetReader
-from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.stream.log_watch import LOOK_INTERVAL_MS
+from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
     BASE_US,

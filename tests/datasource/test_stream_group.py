@@ -6,10 +6,10 @@ import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_coordinator import GroupCoordinator
-from spark_log.datasource import group_progress
-from spark_log.datasource.group_progress import GroupProgress
-from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.datasource.stream import group_progress
+from spark_log.datasource.stream.group_progress import GroupProgress
+from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import CommitFailedError
 from spark_log.metadata import Cluster
 from tests.datasource.streams import at, create_again, topic_id

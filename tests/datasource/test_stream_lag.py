@@ -4,8 +4,8 @@ import json
 from types import SimpleNamespace
 
 from spark_log import TopicPartition
-from spark_log.datasource.stream_lag import PartitionLag, lag_of, latest_document, metrics_of
-from spark_log.datasource.stream_offset import StreamOffset
+from spark_log.datasource.stream.lag import PartitionLag, lag_of, latest_document, metrics_of
+from spark_log.datasource.stream.stream_offset import StreamOffset
 
 P0, P1, P12 = (TopicPartition("t", number) for number in (0, 1, 12))
 LATEST = StreamOffset({P0: 120, P1: 80, P12: 9}, {"t": "BAmGwfbUQVSsLzdzBSFxhA"})

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from spark_log import TopicPartition
-from spark_log.datasource.options import parse_read_options
-from spark_log.datasource.read_limits import (
+from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.stream.read_limits import (
     TriggerDelay,
     count_offsets,
     default_read_limit,

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.stream_lag import PartitionLag, lag_of
+from spark_log.datasource.stream.lag import PartitionLag, lag_of
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
     add_partitions,

@@ -9,7 +9,6 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from spark_log.datasource import worker_process
-from spark_log.datasource.job import job_session
 from spark_log.datasource.source import SparkLogDataSource
 from spark_log.datasource.worker_process import (
     REDACTION,
@@ -18,6 +17,7 @@ from spark_log.datasource.worker_process import (
     shown_secrets,
 )
 from spark_log.errors import InvalidOptionError
+from spark_log.jobs.job import job_session
 
 NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 SPARKS = "(?i)secret|password|token|access[.]?key"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spark_log.datasource.write_identity import FIRST_DERIVED_ID, WriteIdentity
+from spark_log.datasource.write.identity import FIRST_DERIVED_ID, WriteIdentity
 from spark_log.log import ProducerAppend
 
 GOLDEN = (6_553_596_233_575_233_637, 6_469_634_093_926_046_750)

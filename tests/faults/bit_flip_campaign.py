@@ -23,9 +23,9 @@ from spark_log import (
     NewTopic,
     Producer,
 )
-from spark_log.coordinator import offsets_table
+from spark_log.coordinator.offsets import table as offsets_table
 from spark_log.errors import SparkLogError
-from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata import Cluster
 from tests.record.samples import START_US, record_batch, row

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_log.datasource import delta_sink
-from spark_log.datasource.group_share import GroupShare
+from spark_log.jobs import delta_sink
+from spark_log.jobs.group_share import GroupShare
 
 JOB = Path(__file__).parents[2] / "jobs" / "consume.py"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spark_log import Admin, NewTopic
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group_changes import subscribed_topics
+from spark_log.coordinator.group.changes import subscribed_topics
 from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
 from tests.faults.agenda import Agenda

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from spark_log.coordinator.group import Group
-from spark_log.coordinator.group_log import group_directory
-from spark_log.coordinator.group_records import from_json
-from spark_log.coordinator.offsets_store import APP_PREFIX, DIRECTORY
+from spark_log.coordinator.group.group import Group
+from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.records import from_json
+from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.types import TopicPartition

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from zlib import crc32
 
-import spark_log.coordinator.group_member
-import spark_log.coordinator.offsets_maintenance  # noqa: F401 - before the fork, not after
+import spark_log.coordinator.group.member
+import spark_log.coordinator.offsets.maintenance  # noqa: F401 - before the fork, not after
 from spark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
-from spark_log.coordinator.group_commits import GroupCommits
+from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,

@@ -19,7 +19,7 @@ import pytest
 from spark_log import Admin, Consumer, NewTopic, Producer, SparkLogError, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
-from spark_log.testing.s3_server import run_s3_server, versitygw_binary
+from spark_log.testing.servers.s3_server import run_s3_server, versitygw_binary
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
 """How long each of the tests brings faults. A long run, with what was done and found:

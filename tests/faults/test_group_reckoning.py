@@ -5,7 +5,7 @@ from zlib import crc32
 
 import pytest
 
-from spark_log.coordinator.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.types import TopicPartition
 from tests.faults.group_history import Row
 from tests.faults.group_reckoning import Taken, Told, reckon_group, unbalanced

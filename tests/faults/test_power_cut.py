@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
-from spark_log.coordinator import offsets_creation
-from spark_log.coordinator.offsets_table import OffsetsTable
+from spark_log.coordinator.offsets import creation as offsets_creation
+from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.metadata.configs import ConfigResource, ConfigResourceType
-from spark_log.metadata.topic_deletion import finish_deletions
+from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.testing.power_cut import PowerCut
 
 PARTITIONS = 2

@@ -17,8 +17,8 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
-from spark_log.coordinator.group_log import group_directory
-from spark_log.coordinator.offsets_table import OffsetsTable
+from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster

@@ -16,8 +16,8 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log.appender import Appender
-from spark_log.log.producer_state import ProducerAppend
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.notes import Notes
 from tests.log.support import HookedStore, open_log

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
-from spark_log.datasource.cluster_cleaning import CleanWork
+from spark_log.jobs.cluster_cleaning import CleanWork
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from tests.datasource.reading import fill, log_of, records

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
-from spark_log.testing.standalone import StandaloneCluster
+from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.jobs.conftest import Submit, report
 from tests.record.samples import numbered
 

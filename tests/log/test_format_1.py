@@ -5,8 +5,8 @@ import pytest
 from pyarrow import ipc
 
 from spark_log.log import SegmentReader
-from spark_log.log.offset_index import OffsetIndex, OffsetPosition
-from spark_log.log.time_index import TimeIndex, TimestampOffset
+from spark_log.log.segment.offset_index import OffsetIndex, OffsetPosition
+from spark_log.log.segment.time_index import TimeIndex, TimestampOffset
 from spark_log.record.batch_header import METADATA_KEY
 from spark_log.storage.local import LocalStore
 from tests.log import golden

@@ -15,10 +15,10 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo
-from spark_log.log.cleaner import PartitionCleaner
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.merger import merge as merge_segments
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.log.merger import merge as merge_segments
 from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import (

@@ -7,8 +7,8 @@ import pytest
 
 from spark_log.clock import ManualClock
 from spark_log.errors import OffsetOutOfRangeError
+from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
-from spark_log.log.merger import merge
 from spark_log.log.tail_reader import LOCAL_PROBES, ProbeInterval, TailReader
 from tests.log.support import (
     DIRECTORY,

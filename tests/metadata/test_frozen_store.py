@@ -7,7 +7,7 @@ import pytest
 
 from spark_log import Admin, KafkaTimeoutError, NewTopic, TopicPartition, UnknownOutcomeError
 from spark_log.errors import InvalidConfigurationError
-from spark_log.testing.s3_server import run_s3_server
+from spark_log.testing.servers.s3_server import run_s3_server
 
 T0 = TopicPartition("t", 0)
 SLACK_S = 5.0

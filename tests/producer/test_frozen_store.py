@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_log import Admin, AIOProducer, IllegalStateError, KafkaTimeoutError, NewTopic, Producer
-from spark_log.testing.s3_server import run_s3_server
+from spark_log.testing.servers.s3_server import run_s3_server
 
 SLACK_S = 5.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
 from spark_log.storage import open_store
-from spark_log.storage.object_location import ObjectLocation
+from spark_log.storage.object.location import ObjectLocation
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +225,7 @@ def test_without_obstore_the_extra_is_named(monkeypatch):
 
     from spark_log.errors import UnsupportedStoreError
 
-    monkeypatch.setitem(sys.modules, "spark_log.storage.object_store", None)
+    monkeypatch.setitem(sys.modules, "spark_log.storage.object.object_store", None)
     with pytest.raises(UnsupportedStoreError, match=r"pip install 'spark-log\[gcs\]'"):
         open_store("gs://bucket")
 

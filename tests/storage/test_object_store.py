@@ -26,10 +26,10 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage import open_store
-from spark_log.storage.object_location import ObjectLocation
-from spark_log.storage.object_store import ObjectStore
-from spark_log.testing.faulty_proxy import FaultyProxy
-from spark_log.testing.s3_server import run_s3_server
+from spark_log.storage.object.location import ObjectLocation
+from spark_log.storage.object.object_store import ObjectStore
+from spark_log.testing.servers.faulty_proxy import FaultyProxy
+from spark_log.testing.servers.s3_server import run_s3_server
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
 

@@ -12,8 +12,8 @@ import pytest
 
 from spark_log.errors import AlreadyExistsError
 from spark_log.storage import open_store
-from spark_log.testing import s3_server as module
-from spark_log.testing.s3_server import run_s3_server, server_name
+from spark_log.testing.servers import s3_server as module
+from spark_log.testing.servers.s3_server import run_s3_server, server_name
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "conf/build-store-servers.sh"
@@ -104,7 +104,7 @@ class TestEnding:
 
     def test_it_ends_with_a_process_that_is_killed(self):
         code = (
-            "from spark_log.testing.s3_server import run_s3_server\n"
+            "from spark_log.testing.servers.s3_server import run_s3_server\n"
             "with run_s3_server() as server:\n"
             "    print(server.pid, flush=True)\n"
             "    input()\n"

@@ -13,9 +13,9 @@ import pytest
 
 from spark_log.errors import StorageError
 from spark_log.storage import open_store
-from spark_log.storage.object_store import ObjectStore
+from spark_log.storage.object.object_store import ObjectStore
 from spark_log.storage.unlinked_file import UnlinkedFile
-from spark_log.testing.faulty_proxy import FaultyProxy
+from spark_log.testing.servers.faulty_proxy import FaultyProxy
 
 SECRET = b"a record's value"
 

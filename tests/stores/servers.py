@@ -16,8 +16,8 @@ from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from spark_log.testing.faulty_proxy import FaultyProxy
-from spark_log.testing.s3_server import _UNTIL_INPUT_ENDS, _wait_until_it_listens
+from spark_log.testing.servers.faulty_proxy import FaultyProxy
+from spark_log.testing.servers.s3_server import _UNTIL_INPUT_ENDS, _wait_until_it_listens
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-log"
 FAKE_GCS_SERVER = CACHE / "fake-gcs-server-1.56.1/fake-gcs-server"

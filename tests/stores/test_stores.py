@@ -10,7 +10,7 @@ from spark_log.errors import InvalidRootError, StorageError, UnsupportedStoreErr
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.testing.create_race import create_race
-from spark_log.testing.faulty_proxy import FaultyProxy
+from spark_log.testing.servers.faulty_proxy import FaultyProxy
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
 from tests.record.samples import record_batch, row

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from spark_log.testing.simulation import simulate_many
 from spark_log.testing.simulation.__main__ import app
-from spark_log.testing.simulation.compaction import simulate_compaction
-from spark_log.testing.simulation.compaction_rules import COMPACTION_RULES
-from spark_log.testing.simulation.simulation import SimulationFailedError
+from spark_log.testing.simulation.compaction.rules import COMPACTION_RULES
+from spark_log.testing.simulation.compaction.simulation import simulate_compaction
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
 SEEDS = 40
 SEEDS_PER_RULE = 300

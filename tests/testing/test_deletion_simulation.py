@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from spark_log.testing.simulation import simulate_many
-from spark_log.testing.simulation.deletion import DELETION_RULES, simulate_deletion
-from spark_log.testing.simulation.simulation import SimulationFailedError
+from spark_log.testing.simulation.deletion.simulation import DELETION_RULES, simulate_deletion
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
 SEEDS = 15
 SEEDS_PER_RULE = 30
 RARE = {"metadata are looked at after the markers"}
-"""Missed in one of some hundred seeds or fewer: see `tests.metadata.test_topic_deletion`."""
+"""Missed in one of some hundred seeds or fewer: see `tests.metadata.topics.test_deletion`."""
 
 
 def fails(seed, rule):

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from spark_log.testing.simulation import simulate_many
 from spark_log.testing.simulation.__main__ import app
-from spark_log.testing.simulation.group_rules import GROUP_RULES
-from spark_log.testing.simulation.group_simulation import simulate_group
-from spark_log.testing.simulation.simulation import SimulationFailedError
+from spark_log.testing.simulation.groups.rules import GROUP_RULES
+from spark_log.testing.simulation.groups.simulation import simulate_group
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
 SEEDS = 60
 SEEDS_PER_RULE = 600

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from spark_log.testing.simulation import simulate_many
-from spark_log.testing.simulation.offsets_rules import OFFSETS_RULES
-from spark_log.testing.simulation.offsets_simulation import simulate_offsets
-from spark_log.testing.simulation.simulation import SimulationFailedError
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
+from spark_log.testing.simulation.offsets.rules import OFFSETS_RULES
+from spark_log.testing.simulation.offsets.simulation import simulate_offsets
 
 SEEDS = 16
 SEEDS_PER_RULE = 80

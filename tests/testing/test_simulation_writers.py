@@ -5,9 +5,9 @@ import random
 import pytest
 
 from spark_log.errors import OutOfOrderSequenceError, UnknownOutcomeError
-from spark_log.testing.simulation.profile import draw_profile
-from spark_log.testing.simulation.true_log import TrueLog
-from spark_log.testing.simulation.writers import IdempotentWriter
+from spark_log.testing.simulation.log.profile import draw_profile
+from spark_log.testing.simulation.log.true_log import TrueLog
+from spark_log.testing.simulation.log.writers import IdempotentWriter
 
 
 class ScriptedLog:

@@ -10,13 +10,13 @@ does both from a shell. `RULES` are the safety rules, each of which can be left 
 it is missed. Needs greenlet (``pip install 'spark-log[dev]'``).
 """
 
-from spark_log.testing.simulation.rules import RULES, SOUND, Variant
-from spark_log.testing.simulation.runner import Tally, simulate_many
-from spark_log.testing.simulation.simulation import (
+from spark_log.testing.simulation.log.rules import RULES, SOUND, Variant
+from spark_log.testing.simulation.log.simulation import (
     SimulationFailedError,
     SimulationResult,
     simulate,
 )
+from spark_log.testing.simulation.runner import Tally, simulate_many
 
 __all__ = [
     "RULES",

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.runner import SUBJECTS, Tally, simulate_many
 from spark_log.testing.simulation.scheduler import TraceEntry
-from spark_log.testing.simulation.simulation import SimulationFailedError
 
 app = typer.Typer(add_completion=False)
 

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
 
-from spark_log.testing.simulation.compaction import COMPACTION_SOUND, simulate_compaction
-from spark_log.testing.simulation.compaction_rules import COMPACTION_RULES
-from spark_log.testing.simulation.deletion import (
+from spark_log.testing.simulation.compaction.rules import COMPACTION_RULES
+from spark_log.testing.simulation.compaction.simulation import COMPACTION_SOUND, simulate_compaction
+from spark_log.testing.simulation.deletion.simulation import (
     DELETION_RULES,
     DELETION_SOUND,
     simulate_deletion,
 )
-from spark_log.testing.simulation.group_rules import GROUP_RULES, GROUP_SOUND
-from spark_log.testing.simulation.group_simulation import simulate_group
-from spark_log.testing.simulation.offsets_rules import OFFSETS_RULES
-from spark_log.testing.simulation.offsets_simulation import simulate_offsets
-from spark_log.testing.simulation.offsets_world import OFFSETS_SOUND
-from spark_log.testing.simulation.rules import RULES, SOUND
-from spark_log.testing.simulation.simulation import (
+from spark_log.testing.simulation.groups.rules import GROUP_RULES, GROUP_SOUND
+from spark_log.testing.simulation.groups.simulation import simulate_group
+from spark_log.testing.simulation.log.rules import RULES, SOUND
+from spark_log.testing.simulation.log.simulation import (
     SimulationFailedError,
     SimulationResult,
     simulate,
 )
+from spark_log.testing.simulation.offsets.rules import OFFSETS_RULES
+from spark_log.testing.simulation.offsets.simulation import simulate_offsets
+from spark_log.testing.simulation.offsets.world import OFFSETS_SOUND
 
 _CHUNK = 50
 """Seeds that a process runs before it tells."""

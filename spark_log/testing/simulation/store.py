@@ -13,9 +13,9 @@ from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeErr
 from spark_log.log.witness import WITNESSES
 from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
-from spark_log.testing.simulation.profile import DELETE_DELAY_MS, Profile
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
+from spark_log.testing.simulation.log.true_log import DIRECTORY
 from spark_log.testing.simulation.scheduler import Crash, Scheduler
-from spark_log.testing.simulation.true_log import DIRECTORY
 
 _Answer = TypeVar("_Answer")
 

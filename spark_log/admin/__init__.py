@@ -1,0 +1,1 @@
+"""`Admin`: topics, settings, offsets, records and groups; its answers as Arrow tables."""

@@ -1,0 +1,1 @@
+"""The commands of ``spark-log``: one file for each group of commands."""

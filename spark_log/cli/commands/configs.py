@@ -1,0 +1,238 @@
+"""``spark-log configs``: what settings topics, clients and the cluster have, and changing them."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_log.admin.topic_admin import Admin
+from spark_log.cli.format.output import Output, print_json, print_note, print_table
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.properties import parse_pairs
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata.image import DEFAULT_CLIENT
+from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
+
+app = typer.Typer(rich_markup_mode=None)
+
+_DEFAULT = "<default>"
+"""What Kafka calls the settings that count for all brokers, or for all clients."""
+
+_COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
+
+
+class EntityType(StrEnum):
+    """What ``--entity-type`` takes: of kafka-configs' kinds, those that have settings here."""
+
+    TOPICS = "topics"
+    BROKERS = "brokers"
+    CLIENTS = "clients"
+
+
+EntityTypeOption = Annotated[
+    EntityType,
+    typer.Option(
+        "--entity-type",
+        help="As kafka-configs; brokers: limits of consumer groups; clients: quotas.",
+    ),
+]
+EntityNameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--entity-name", metavar="NAME", help="A topic or client id, as kafka-configs names it."
+    ),
+]
+EntityDefaultOption = Annotated[
+    bool,
+    typer.Option(
+        "--entity-default",
+        help="With brokers: of the whole cluster. With clients: of all that have no quota.",
+    ),
+]
+
+
+@app.command("describe")
+@with_option_groups
+def describe_configs(
+    root: Root,
+    output: Output,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which. [default: all]")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also settings that are as they are by default.")
+    ] = False,
+    entity_type: EntityTypeOption = EntityType.TOPICS,
+    entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
+) -> None:
+    """Describe settings, and where they come from.
+
+    Of topics, of clients, or of the whole cluster. Without --all only what somebody has set. --json
+    tells also what each setting means.
+    """
+    admin = root.admin()
+    kind, names = _resources(entity_type, entity_default, topics, entity_name)
+    names = names or _all_names(kind, admin)
+    resources = [ConfigResource(kind, name) for name in names]
+    described = admin.describe_configs(resources, config_filter="all" if every else "modified")
+    entries = [
+        (name, entry)
+        for of_kind in described.values()
+        for name in names
+        for entry in of_kind[name].values()
+    ]
+    if output.is_json:
+        key = kind.name.lower()
+        print_json({"configs": [_document(key, name, entry) for name, entry in entries]})
+        return
+    if not entries:
+        print_note("All settings are as they are by default; --all shows them.")
+        return
+    columns = [kind.name.capitalize(), "Key", "Value", "Source", "Default", "Type"]
+    print_table(columns, [_row(name, entry) for name, entry in entries])
+
+
+@app.command("alter")
+@with_option_groups
+def alter_configs(
+    root: Root,
+    output: Output,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which.")] = None,
+    add_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-config",
+            metavar="KEY=VALUE,...",
+            help="What to set; a value with commas in brackets: KEY=[A,B]. Repeatable.",
+        ),
+    ] = None,
+    add_config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-config-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="A file with a KEY=VALUE on each line.",
+        ),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="KEY,...", help="What goes back to its default. Repeatable."
+        ),
+    ] = None,
+    entity_type: EntityTypeOption = EntityType.TOPICS,
+    entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything and change nothing.")
+    ] = False,
+) -> None:
+    """Change settings.
+
+    Of topics, of clients, or of the whole cluster. All that is asked for, or nothing; settings that
+    are not named stay as they are.
+    """
+    kind, names = _resources(entity_type, entity_default, topics, entity_name)
+    if not names:
+        if kind is ConfigResourceType.CLIENT:
+            raise InvalidConfigurationError(
+                "whose quota? Give --entity-name with a client id, or --entity-default"
+            )
+        raise InvalidConfigurationError("which topic? Name it behind `configs alter`")
+    pairs = [*_file_pairs(add_config_file), *_pairs(add_config or [])]
+    added = parse_pairs("--add-config", pairs)
+    deleted = [key.strip() for keys in delete_config or [] for key in keys.split(",")]
+    if not added and not deleted:
+        raise InvalidConfigurationError("what to alter? Give --add-config or --delete-config")
+    if both := sorted(added.keys() & set(deleted)):
+        raise InvalidConfigurationError(
+            f"{', '.join(both)}: to be set and to be deleted at once; take one of the two",
+            key=both[0],
+        )
+    changes: dict[str, object] = {key: _without_brackets(value) for key, value in added.items()}
+    changes |= dict.fromkeys(deleted, (AlterConfigOp.DELETE, None))
+    resources = [ConfigResource(kind, name, changes) for name in names]
+    root.admin().alter_configs(resources, validate_only=validate_only)
+    shown = ", ".join(name or _DEFAULT for name in names)
+    text = f"{'Could alter' if validate_only else 'Altered'} {shown}."
+    document: dict[str, object] = {entity_type: names, "set": sorted(added), "deleted": deleted}
+    output.answer(text, document | {"validate_only": validate_only})
+
+
+def _resources(
+    entity_type: EntityType,
+    entity_default: bool,
+    topics: list[str] | None,
+    entity_names: list[str] | None,
+) -> tuple[ConfigResourceType, list[str]]:
+    """Return whose settings are meant: the kind, and names; none where none is given."""
+    names = list(dict.fromkeys([*(topics or []), *(entity_names or [])]))
+    if entity_type is EntityType.BROKERS:
+        return ConfigResourceType.BROKER, names or [""]
+    if entity_type is EntityType.CLIENTS:
+        if "" in names:
+            raise InvalidConfigurationError(
+                "--entity-name: the client id is empty; give a name, or --entity-default for all "
+                "clients that have no quota of their own"
+            )
+        if names and entity_default:
+            raise InvalidConfigurationError(
+                "--entity-name and --entity-default: take one of the two"
+            )
+        return ConfigResourceType.CLIENT, [DEFAULT_CLIENT] if entity_default else names
+    if entity_default:
+        raise InvalidConfigurationError(
+            "--entity-default: topics have no settings in common here; give it with --entity-type "
+            "brokers or clients, or name topics"
+        )
+    return ConfigResourceType.TOPIC, names
+
+
+def _all_names(kind: ConfigResourceType, admin: Admin) -> list[str]:
+    if kind is ConfigResourceType.TOPIC:
+        return admin.list_topics()
+    return [DEFAULT_CLIENT if name is None else name for name in admin.describe_client_quotas()]
+
+
+def _pairs(options: list[str]) -> list[str]:
+    return [pair for text in options for pair in _COMMA_OUTSIDE_BRACKETS.split(text)]
+
+
+def _file_pairs(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    lines = (line.strip() for line in path.read_text("utf-8", "replace").splitlines())
+    return [line for line in lines if line and line[0] not in "#!"]
+
+
+def _without_brackets(value: str) -> str:
+    text = value.strip()
+    return text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
+
+
+def _document(kind: str, name: str, entry: ConfigEntry) -> dict[str, object]:
+    return {
+        kind: name,
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "default": entry.default,
+        "is_default": entry.is_default,
+        "is_sensitive": entry.is_sensitive,
+        "is_read_only": entry.is_read_only,
+        "type": entry.type,
+        "documentation": entry.documentation,
+    }
+
+
+def _row(name: str, entry: ConfigEntry) -> list[object]:
+    default = "" if entry.default is None else entry.default
+    return [name or _DEFAULT, entry.name, entry.value, entry.source, default, entry.type]

@@ -1,0 +1,105 @@
+"""``spark-log delete-records``: the records before an offset (kafka-delete-records)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.format.output import Output, counted, print_json, print_note, print_table
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+from spark_log.types import TopicPartition
+
+_FORM = '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}'
+
+
+@with_option_groups
+def delete_records(
+    root: Root,
+    output: Output,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="In which.")] = None,
+    before_offset: Annotated[
+        int | None,
+        typer.Option("--before-offset", metavar="N", help="What is kept begins here; -1: nothing."),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="N", help="Only this one. Repeatable. [default: all]"),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--offset-json-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help=f"Offsets of several partitions instead: {_FORM}",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete the records before an offset.
+
+    Asks first, on a terminal; elsewhere it takes --yes. They cannot be read any more; the space
+    that they take is freed later, by a cleaner.
+    """
+    if offset_json_file is not None:
+        if topic is not None or before_offset is not None or partition:
+            raise InvalidConfigurationError(
+                "--offset-json-file says which topics, partitions and offsets: give nothing beside"
+            )
+        wanted = _read_offsets(offset_json_file)
+    elif topic is None or before_offset is None:
+        raise InvalidConfigurationError(
+            "which records? Give TOPIC and --before-offset, or --offset-json-file"
+        )
+    else:
+        numbers = partition or sorted(root.cluster().topic(topic).partitions)
+        wanted = {TopicPartition(topic, number): before_offset for number in numbers}
+    question = f"Delete records of {counted(len(wanted), 'partition')}?"
+    if wanted and not yes and not is_confirmed(question):
+        print_note("Nothing was deleted.")
+        raise typer.Exit(1)
+    deleted = root.admin().delete_records(wanted)
+    rows = [[key.topic, key.partition, left.low_watermark] for key, left in deleted.items()]
+    names = ["topic", "partition", "low_watermark"]
+    if output.is_json:
+        print_json({"partitions": [dict(zip(names, row, strict=True)) for row in rows]})
+    else:
+        print_table(["Topic", "Partition", "Low watermark"], rows)
+
+
+def _read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """Return the offsets that a file of kafka-delete-records' form names.
+
+    Raises:
+        InvalidConfigurationError: it has another form, or names a partition twice.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        version = document.get("version", 1)
+        listed = [
+            (TopicPartition(str(each["topic"]), _whole(each["partition"])), _whole(each["offset"]))
+            for each in document["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidConfigurationError(
+            f"{path} is not of the form {_FORM}: {type(error).__name__} {error}"
+        ) from None
+    if version != 1:
+        raise InvalidConfigurationError(f"{path} is of version {version!r}, expected 1")
+    if twice := [key for key, count in Counter(key for key, _ in listed).items() if count > 1]:
+        raise InvalidConfigurationError(f"{path} names {', '.join(map(str, twice))} twice")
+    return dict(listed)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a whole number")
+    return value

@@ -1,0 +1,240 @@
+"""``spark-log dump-log``: what a segment or index file holds, and whether it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.format.index_dump import IndexEntry, read_index
+from spark_log.cli.format.output import Output, print_json_stream, print_note, print_text
+from spark_log.cli.format.progress import byte_progress
+from spark_log.cli.format.record_format import TIMESTAMP_TYPES, headers_text, record_documents
+from spark_log.cli.format.segment_dump import BatchDump, SegmentDump
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.errors import CorruptRecordError
+from spark_log.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SegmentName,
+)
+from spark_log.printable import printable
+from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
+
+_ROWS_AT_ONCE = 4096
+"""So many records become Python objects at once."""
+
+
+@with_option_groups
+def dump_log(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="A .log, .index or .timeindex file in the directory of a partition.",
+        ),
+    ],
+    output: Output,
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Print the records too.")
+    ] = False,
+) -> None:
+    """Dump a segment or index file and check it.
+
+    Shows every batch header and checks every checksum. A damaged file is dumped as far as it can
+    be read; then what is wrong is said, with the position, and the exit status is 1.
+    """
+    name = SegmentName.parse(file.stem + LOG_SUFFIX)
+    if name is None or file.suffix not in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        raise typer.BadParameter(
+            f"{file.name!r} is not the name of a segment (…{LOG_SUFFIX}) or of its index "
+            f"(…{INDEX_SUFFIX}, …{TIME_INDEX_SUFFIX}), which begins with 20 digits",
+            param_hint="'FILE'",
+        )
+    if file.suffix == LOG_SUFFIX:
+        _dump_segment(file, name, output, print_data_log)
+    else:
+        _dump_index(file, name, output)
+
+
+def _dump_segment(file: Path, name: SegmentName, output: Output, with_records: bool) -> None:
+    segment = SegmentDump(file, name)
+    problems: list[dict[str, object]] = []
+
+    def batches() -> Iterator[BatchDump]:
+        with byte_progress(f"Checking {file.name}", segment.size_bytes) as done:
+            for batch in segment.batches():
+                if batch.problem is not None:
+                    problems.append({"position": batch.position, "problem": batch.problem})
+                yield batch
+                done(batch.position + batch.size_bytes)
+
+    if output.is_json:
+        head = {
+            "file": str(file),
+            "topic_id": segment.topic_id,
+            "partition": segment.partition,
+            "base_offset": segment.base_offset,
+            "size_bytes": segment.size_bytes,
+        }
+        documents = (_batch_document(segment, batch, with_records) for batch in batches())
+        print_json_stream(
+            head, "batches", documents, lambda: {"is_valid": not problems, "problems": problems}
+        )
+    else:
+        print_text(f"Dumping {file}")
+        print_text(f"Topic id: {segment.topic_id} partition: {segment.partition}")
+        print_text(f"Log starting offset: {segment.base_offset}")
+        for batch in batches():
+            print_text(_batch_line(segment, batch))
+            if with_records:
+                _print_records(batch)
+    if problems:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise CorruptRecordError(
+            f"{file}, position {first['position']}: the record batch {first['problem']}{more}",
+            path=str(file),
+        )
+
+
+def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
+    dump = read_index(file, name)
+    entries = dump.entries
+    if output.is_json:
+        head = {"file": str(file), "base_offset": name.base_offset}
+        print_json_stream(head, "entries", map(_entry_document, entries), dict)
+    else:
+        print_text(f"Dumping {file}")
+        for entry in entries:
+            fields = _entry_document(entry)
+            print_text(" ".join(f"{key}: {_text(value)}" for key, value in fields.items()))
+    if any(entry.is_valid is None for entry in entries):
+        print_note(f"{name.log} is not there: the entries could not be checked.")
+    wrong = next((entry for entry in entries if entry.is_valid is False), None)
+    problem = dump.problem
+    if wrong is not None:
+        problem = f"the entry for offset {wrong.offset} does not fit {name.log}"
+    if problem is not None:
+        raise CorruptRecordError(
+            f"{file}: {problem}. Delete it: indexes are derived", path=str(file)
+        )
+
+
+def _header_fields(segment: SegmentDump, header: BatchHeader) -> dict[str, object]:
+    """Return a header in Kafka's terms and order (``DumpLogSegments``)."""
+    has_sequence = header.base_sequence != NO_SEQUENCE
+    last_sequence = header.base_sequence + header.record_count - 1 if has_sequence else NO_SEQUENCE
+    return {
+        "baseOffset": segment.base_offset + header.base_offset_delta,
+        "lastOffset": segment.base_offset + header.last_offset_delta,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.leader_epoch,
+        "isTransactional": bool(header.attributes & BatchHeader.TRANSACTIONAL_BIT),
+        "isControl": header.is_control,
+    }
+
+
+def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
+    header = batch.header
+    fields: dict[str, object] = {"position": batch.position}
+    if header is not None:
+        fields = _header_fields(segment, header) | fields
+        fields[TIMESTAMP_TYPES[header.timestamp_type]] = header.max_timestamp_us // 1000
+    fields["size"] = batch.size_bytes
+    if header is not None:
+        fields |= {"magic": header.magic, "compresscodec": batch.compression, "crc": header.crc32c}
+    fields["isvalid"] = batch.problem is None
+    line = " ".join(f"{key}: {_text(value)}" for key, value in fields.items())
+    return line if batch.problem is None else f"{line} ({batch.problem})"
+
+
+def _batch_document(
+    segment: SegmentDump, batch: BatchDump, with_records: bool
+) -> dict[str, object]:
+    header = batch.header
+    document: dict[str, object] = {}
+    if header is not None:
+        document = {_snake(key): value for key, value in _header_fields(segment, header).items()}
+        document |= {
+            "timestamp_type": TIMESTAMP_TYPES[header.timestamp_type],
+            "max_timestamp_ms": header.max_timestamp_us // 1000,
+            "magic": header.magic,
+            "crc": header.crc32c,
+        }
+    document |= {
+        "position": batch.position,
+        "size_bytes": batch.size_bytes,
+        "compression": batch.compression,
+        "is_valid": batch.problem is None,
+    }
+    if batch.problem is not None:
+        document["problem"] = batch.problem
+    if with_records and batch.records is not None:
+        document["records"] = record_documents(batch.records)
+    return document
+
+
+def _print_records(batch: BatchDump) -> None:
+    if batch.header is None or batch.records is None:
+        return
+    kind = TIMESTAMP_TYPES[batch.header.timestamp_type]
+    sequence = batch.header.base_sequence
+    for piece in batch.records.pieces(_ROWS_AT_ONCE):
+        rows = zip(
+            piece.offsets.tolist(),
+            (piece.timestamps_us // 1000).tolist(),
+            *(piece.records.column(name).to_pylist() for name in ("key", "value", "headers")),
+            strict=True,
+        )
+        lines = []
+        for offset, time_ms, key, value, headers in rows:
+            shown_headers = _shown(headers_text(headers, b",", b"null"))
+            line = (
+                f"| offset: {offset} {kind}: {time_ms} keySize: {_size(key)} "
+                f"valueSize: {_size(value)} sequence: {sequence} headers: [{shown_headers}]"
+            )
+            line += "" if key is None else f" key: {_shown(key)}"
+            line += "" if value is None else f" payload: {_shown(value)}"
+            lines.append(line)
+            sequence += 0 if sequence == NO_SEQUENCE else 1
+        print_text("\n".join(lines))
+
+
+def _shown(data: bytes) -> str:
+    """Return bytes as text that stays on its line."""
+    return printable(data.decode("utf-8", "replace"))
+
+
+def _entry_document(entry: IndexEntry) -> dict[str, object]:
+    document: dict[str, object] = {}
+    if entry.timestamp_us is not None:
+        document["timestamp"] = entry.timestamp_us // 1000
+    document["offset"] = entry.offset
+    if entry.position is not None:
+        document["position"] = entry.position
+    if entry.is_valid is not None:
+        document["is_valid"] = entry.is_valid
+    return document
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

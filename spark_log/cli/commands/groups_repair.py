@@ -1,0 +1,92 @@
+"""``spark-log groups repair``: a damaged or lost offsets table, a log that lost a part."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.format.output import Output, counted, print_json, print_note, print_text
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.coordinator.offsets.repair import LostFile, RepairReport
+from spark_log.printable import printable
+
+_SHOWN = 20
+
+
+@with_option_groups
+def repair_groups(
+    root: Root,
+    output: Output,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it. All consumers have to be stopped.")
+    ] = False,
+    with_unnamed: Annotated[
+        bool,
+        typer.Option(
+            "--with-unnamed",
+            help="Save also files that no readable version names: one "
+            "may be of a commit that was refused.",
+        ),
+    ] = False,
+) -> None:
+    """Repair committed offsets.
+
+    Looks for damage, and tells what can be saved and what is lost. With --execute what can be
+    saved becomes the table. Nothing is deleted.
+    """
+    from spark_log.coordinator.offsets.repair import OffsetsRepair
+
+    report = OffsetsRepair(root.cluster()).run(execute=execute, with_unnamed=with_unnamed)
+    if output.is_json:
+        print_json({**asdict(report), "is_sound": report.is_sound})
+    else:
+        _print(report, with_unnamed)
+    if not report.is_sound and not report.is_repaired:
+        print_note("Nothing was changed: stop all consumers, and give --execute to repair it.")
+        raise typer.Exit(1)
+
+
+def _print(report: RepairReport, with_unnamed: bool) -> None:
+    if report.is_sound:
+        print_text("Nothing to repair.")
+        return
+    if report.problem:
+        print_text(f"Damage: {printable(report.problem)}")
+        some = ", ".join(map(printable, report.groups[:_SHOWN])) + (
+            ", …" if len(report.groups) > _SHOWN else ""
+        )
+        saved = f"{counted(report.rows, 'row')} of {counted(len(report.groups), 'group')}"
+        print_text(f"Saved: {saved}{f': {some}' if some else ''}")
+        for first, last in _runs(report.lost_versions):
+            which = f"version {first}" if first == last else f"versions {first} to {last}"
+            print_text(f"Lost: what {which} committed, unless it is in a later file")
+        for file in report.lost_files:
+            print_text(f"Lost: {printable(_file(file))}")
+        if report.unnamed_files and not with_unnamed:
+            count = counted(len(report.unnamed_files), "file")
+            print_text(f"Left out: {count} that no readable version names (--with-unnamed)")
+    for group, fence in report.lagging_groups.items():
+        print_text(f"Group {group!r} has lost a part of its log: its generation becomes {fence}")
+    if report.is_repaired:
+        print_text("Repaired.")
+
+
+def _file(file: LostFile) -> str:
+    rows = "" if file.num_rows < 1 else f", {counted(file.num_rows, 'row')}"
+    groups = (
+        "" if file.min_group is None else f" of groups {file.min_group!r} to {file.max_group!r}"
+    )
+    return f"{file.path} ({file.reason}{rows}{groups})"
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return runs

@@ -1,0 +1,76 @@
+"""``spark-log log-dirs``: what lies where, and how much."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.format.output import Output, print_json, print_table, print_text
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.types import LogDirDescription, ReplicaInfo
+
+
+@with_option_groups
+def log_dirs(
+    root: Root,
+    output: Output,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="Only this one. Repeatable. [default: all]"),
+    ] = None,
+) -> None:
+    """Show where partitions lie, and how large they are."""
+    described = root.admin().describe_log_dirs(list(dict.fromkeys(topic)) if topic else None)
+    if output.is_json:
+        print_json({"log_dirs": [_document(log_dir) for log_dir in described]})
+        return
+    columns = ["Topic", "Partition", "Bytes", "Segments", "Start", "End", "Path"]
+    for log_dir in described:
+        print_text(f"Broker {log_dir.broker}: {log_dir.log_dir}")
+        print_table(columns, [_row(replica) for replica in log_dir.replicas])
+        partitions, segments, size_bytes = _totals(log_dir).values()
+        print_text(f"Total: partitions {partitions}, segments {segments}, bytes {size_bytes}")
+
+
+def _document(log_dir: LogDirDescription) -> dict[str, object]:
+    return {
+        "broker": log_dir.broker,
+        "log_dir": log_dir.log_dir,
+        "partitions": [
+            {
+                "topic": replica.topic,
+                "partition": replica.partition,
+                "size_bytes": replica.size_bytes,
+                "offset_lag": replica.offset_lag,
+                "is_future": replica.is_future,
+                "segments": replica.segments,
+                "log_start_offset": replica.log_start_offset,
+                "log_end_offset": replica.log_end_offset,
+                "path": replica.path,
+            }
+            for replica in log_dir.replicas
+        ],
+        "totals": _totals(log_dir),
+    }
+
+
+def _row(replica: ReplicaInfo) -> list[object]:
+    return [
+        replica.topic,
+        replica.partition,
+        replica.size_bytes,
+        replica.segments,
+        replica.log_start_offset,
+        replica.log_end_offset,
+        replica.path,
+    ]
+
+
+def _totals(log_dir: LogDirDescription) -> dict[str, int]:
+    return {
+        "partitions": len(log_dir.replicas),
+        "segments": sum(replica.segments for replica in log_dir.replicas),
+        "size_bytes": sum(replica.size_bytes for replica in log_dir.replicas),
+    }

@@ -1,0 +1,113 @@
+"""``spark-log offsets``: looking offsets up (kafka-get-offsets)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import typer
+
+from spark_log.cli.format.output import Output, print_json, print_table
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.cli.time_window import parse_time_us
+from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
+
+app = typer.Typer(rich_markup_mode=None)
+
+_SPECS: Final = {
+    spelling: spec
+    for spec in OffsetSpec
+    for spelling in (str(spec.value), spec.name.lower().replace("_", "-"))
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NONE: Final = "-"
+
+
+@app.command("list")
+@with_option_groups
+def list_offsets(
+    root: Root,
+    output: Output,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which. [default: all]")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="The same, as kafka-get-offsets."),
+    ] = None,
+    partitions: Annotated[
+        str | None,
+        typer.Option("--partitions", metavar="N,...", help="Only these. [default: all]"),
+    ] = None,
+    time: Annotated[
+        str,
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            help="latest or -1, earliest or -2, max-timestamp or -3: the record with the largest "
+            "timestamp; or a time, ISO 8601 or milliseconds: the first record at or after it.",
+        ),
+    ] = "latest",
+) -> None:
+    """Look up where partitions end or begin, or by time."""
+    spec = _parse_spec(time)
+    numbers = None if partitions is None else _parse_numbers(partitions)
+    image = root.cluster().image()
+    names = dict.fromkeys([*(topics or []), *(topic or [])]) or [t.name for t in image.topics()]
+    wanted = [
+        TopicPartition(name, number)
+        for name in names
+        for number in sorted(image.topic(name).partitions)
+        if numbers is None or number in numbers
+    ]
+    if numbers and (missing := numbers - {each.partition for each in wanted}):
+        raise UnknownTopicOrPartitionError(
+            f"no topic has a partition {min(missing)}: {', '.join(names)}", topic=next(iter(names))
+        )
+    found = root.admin().list_offsets(dict.fromkeys(wanted, spec))
+    if output.is_json:
+        print_json({"offsets": [_document(*pair) for pair in found.items()]})
+        return
+    columns = ["Topic", "Partition", "Offset", "Timestamp"]
+    print_table(columns, [_row(*pair) for pair in found.items()])
+
+
+def _parse_spec(text: str) -> int:
+    spec = _SPECS.get(text.strip().lower())
+    # The first whole millisecond that is not before the time.
+    return -(-parse_time_us("--time", text) // 1000) if spec is None else spec
+
+
+def _parse_numbers(text: str) -> set[int]:
+    try:
+        return {int(part) for part in text.split(",")}
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of partitions like 0,1,2", param_hint="'--partitions'"
+        ) from None
+
+
+def _document(partition: TopicPartition, found: OffsetAndTimestamp) -> dict[str, object]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": None if found.offset == -1 else found.offset,
+        "timestamp_ms": None if found.timestamp == -1 else found.timestamp,
+    }
+
+
+def _row(partition: TopicPartition, found: OffsetAndTimestamp) -> list[object]:
+    offset: object = _NONE if found.offset == -1 else found.offset
+    return [partition.topic, partition.partition, offset, _time(found.timestamp)]
+
+
+def _time(timestamp_ms: int) -> str:
+    if timestamp_ms == -1:
+        return _NONE
+    try:
+        time = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:  # further away than the calendar reaches
+        return f"{timestamp_ms} ms"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

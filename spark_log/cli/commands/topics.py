@@ -1,0 +1,233 @@
+"""``spark-log topics``: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.format.output import (
+    Output,
+    counted,
+    print_json,
+    print_note,
+    print_table,
+    print_text,
+)
+from spark_log.cli.format.progress import spinner
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.properties import parse_pairs
+from spark_log.cli.root import Root, RootOfNewTopic
+from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from spark_log.metadata import MetadataImage
+from spark_log.types import NewTopic, TopicDescription
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("create")
+@with_option_groups
+def create_topic(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new topic's name.")],
+    root: RootOfNewTopic,
+    output: Output,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", help="How many. [default: num.partitions in the properties file, or 1]"
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", help="On how many storage roots each lies.")
+    ] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic. Repeatable."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that exists is left as it is.")
+    ] = False,
+) -> None:
+    """Create a topic, and the root if there is none yet."""
+    topic = NewTopic(
+        name,
+        root.settings.num_partitions if partitions is None else partitions,
+        replication_factor,
+        parse_pairs("--config", config or []),
+    )
+    document: dict[str, object] = {"topic": name, "root": root.url}
+    try:
+        topic_id = root.admin().create_topics([topic])[name]
+    except TopicAlreadyExistsError:
+        if not if_not_exists:
+            raise
+        existing = root.cluster().topic(name)
+        document |= {"created": False, "topic_id": existing.topic_id}
+        document |= {"partition_count": existing.num_partitions}
+        output.answer(f"Topic {name} exists: left as it is.", document)
+        return
+    document |= {"created": True, "topic_id": topic_id, "partition_count": topic.num_partitions}
+    count = counted(topic.num_partitions, "partition")
+    output.answer(f"Created topic {name} with {count} in {root.url}.", document)
+
+
+@app.command("list")
+@with_option_groups
+def list_topics(root: Root, output: Output) -> None:
+    """List the names of all topics."""
+    names = root.admin().list_topics()
+    if not names:
+        print_note(f"There are no topics in {root.url}.")
+    if names or output.is_json:
+        output.answer("\n".join(names), {"topics": names})
+
+
+@app.command("describe")
+@with_option_groups
+def describe_topics(
+    root: Root,
+    output: Output,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which. [default: all]")
+    ] = None,
+) -> None:
+    """Describe topics: id, settings, and what each partition holds."""
+    topics = root.admin().describe_topics(list(dict.fromkeys(names)) if names else None)
+    if output.is_json:
+        print_json({"topics": [_document(topic) for topic in topics]})
+        return
+    if not topics:
+        print_note(f"There are no topics in {root.url}.")
+    for number, topic in enumerate(topics):
+        if number:
+            print_text("")
+        _print_description(topic)
+
+
+@app.command("alter")
+@with_option_groups
+def alter_topics(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    root: Root,
+    output: Output,
+    partitions: Annotated[
+        int, typer.Option("--partitions", help="How many each shall have, more than it has.")
+    ],
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check everything and change nothing.")
+    ] = False,
+) -> None:
+    """Give topics more partitions. Settings: spark-log configs alter.
+
+    Records stay where they are; from now on, a key may go to another partition than before.
+    """
+    totals = root.admin().create_partitions(
+        dict.fromkeys(names, partitions), validate_only=validate_only
+    )
+    would = "would have" if validate_only else "has"
+    text = "\n".join(
+        f"Topic {name} {would} {counted(total, 'partition')}." for name, total in totals.items()
+    )
+    topics = [{"topic": name, "partition_count": total} for name, total in totals.items()]
+    output.answer(text, {"topics": topics, "validate_only": validate_only})
+
+
+@app.command("delete")
+@with_option_groups
+def delete_topics(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    root: Root,
+    output: Output,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Topics that do not exist are passed over.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete topics and all their records.
+
+    Asks first, on a terminal; elsewhere it takes --yes.
+    """
+    image = root.cluster().image()
+    doomed = _existing(image, names, if_exists)
+    question = f"Delete {', '.join(doomed)} and all records in it?"
+    if doomed and not yes and not is_confirmed(question):
+        print_note("Nothing was deleted.")
+        raise typer.Exit(1)
+    with spinner(f"Deleting {', '.join(doomed)}"):
+        deleted = _delete(root, doomed, if_exists)
+    text = f"Deleted {', '.join(deleted)}." if deleted else "There was nothing to delete."
+    output.answer(text, {"deleted": deleted})
+
+
+def _existing(image: MetadataImage, names: list[str], if_exists: bool) -> list[str]:
+    """Return the names that exist; raises for others, unless they may be missing."""
+    found = list(dict.fromkeys(names))
+    if if_exists:
+        return [name for name in found if image.find(name)]
+    return [image.topic(name).name for name in found]
+
+
+def _delete(root: Root, names: list[str], if_exists: bool) -> list[str]:
+    admin = root.admin()
+    while names:
+        try:
+            admin.delete_topics(names)
+            break
+        except UnknownTopicOrPartitionError:
+            if not if_exists:
+                raise
+            # Another process deleted one since we looked.
+            names = _existing(root.cluster().image(), names, if_exists)
+    return names
+
+
+def _print_description(topic: TopicDescription) -> None:
+    configs = ",".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
+    print_text(
+        f"Topic: {topic.name}  TopicId: {topic.topic_id}  "
+        f"PartitionCount: {len(topic.partitions)}  "
+        f"ReplicationFactor: {_replication_factor(topic)}  Configs: {configs}".rstrip()
+    )
+    columns = ["Partition", "Leader", "Replicas", "Isr", "Start", "End", "Segments", "Bytes"]
+    rows = [
+        [
+            partition.partition,
+            partition.leader,
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.isr)),
+            partition.log_start_offset,
+            partition.log_end_offset,
+            partition.segments,
+            partition.size_bytes,
+        ]
+        for partition in topic.partitions
+    ]
+    print_table(columns, rows)
+
+
+def _document(topic: TopicDescription) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partition_count": len(topic.partitions),
+        "replication_factor": _replication_factor(topic),
+        "configs": dict(topic.configs),
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "log_start_offset": partition.log_start_offset,
+                "log_end_offset": partition.log_end_offset,
+                "segments": partition.segments,
+                "size_bytes": partition.size_bytes,
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _replication_factor(topic: TopicDescription) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions), default=0)

@@ -1,0 +1,119 @@
+"""An index file, entry by entry, checked against the segment that it belongs to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_log.cli.format.segment_dump import SegmentDump
+from spark_log.errors import CorruptRecordError
+from spark_log.log.file_names import INDEX_SUFFIX, SegmentName
+from spark_log.log.segment.offset_index import OffsetIndex
+from spark_log.log.segment.time_index import TimeIndex
+from spark_log.storage import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """An entry of an offset index (``position``) or of a time index (``timestamp_us``).
+
+    Attributes:
+        offset: absolute.
+        position: of a block in the segment file; None in a time index.
+        timestamp_us: the largest up to the offset; None in an offset index.
+        is_valid: whether the segment agrees; None without a segment.
+    """
+
+    offset: int
+    position: int | None
+    timestamp_us: int | None
+    is_valid: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDump:
+    """What an index file holds.
+
+    Attributes:
+        entries: in order.
+        problem: what its checksum or the order of its entries says against it; None: nothing.
+    """
+
+    entries: list[IndexEntry]
+    problem: str | None
+
+
+def read_index(path: Path, name: SegmentName) -> IndexDump:
+    """Read an index file.
+
+    Args:
+        path: the ``.index`` or ``.timeindex`` file.
+        name: of the segment it belongs to; the segment file, and the offset index that a time
+            index was made with, are looked for beside it.
+
+    Raises:
+        CorruptRecordError: its size is not an index's.
+    """
+    segment = path.with_name(name.log)
+    dump = SegmentDump(segment, name) if segment.exists() else None
+    try:
+        try:
+            return IndexDump(_entries(path, name, dump, is_checked=True), None)
+        except ValueError as error:
+            return IndexDump(_entries(path, name, dump, is_checked=False), str(error))
+    except ValueError as error:
+        raise CorruptRecordError(
+            f"{path}: {error}. Delete it: indexes are derived", path=str(path)
+        ) from None
+
+
+def _entries(
+    path: Path, name: SegmentName, dump: SegmentDump | None, *, is_checked: bool
+) -> list[IndexEntry]:
+    data = open_store(path.absolute().parent).open_buffer(path.name)
+    if path.suffix == INDEX_SUFFIX:
+        append_id = dump.append_id if dump is not None and is_checked else None
+        return _offset_entries(OffsetIndex.from_bytes(name.base_offset, data, append_id), dump)
+    offsets = path.with_name(name.index)
+    seed = pa.py_buffer(offsets.read_bytes()) if offsets.exists() and is_checked else None
+    return _time_entries(TimeIndex.from_bytes(name.base_offset, data, seed), dump)
+
+
+def _offset_entries(index: OffsetIndex, dump: SegmentDump | None) -> list[IndexEntry]:
+    starts = {} if dump is None else dict(dump.headers())
+    return [
+        IndexEntry(
+            offset=entry.offset,
+            position=entry.position,
+            timestamp_us=None,
+            is_valid=None
+            if dump is None
+            else entry.position in starts
+            and dump.base_offset + starts[entry.position][0].base_offset_delta == entry.offset,
+        )
+        for entry in index.entries()
+    ]
+
+
+def _time_entries(index: TimeIndex, dump: SegmentDump | None) -> list[IndexEntry]:
+    headers = [] if dump is None else [one for _, batch in dump.headers() for one in batch]
+    bases = [header.base_offset_delta for header in headers]
+
+    def is_valid(offset: int, timestamp_us: int) -> bool | None:
+        if dump is None:
+            return None
+        at = bisect_right(bases, offset - dump.base_offset) - 1
+        return at >= 0 and headers[at].max_timestamp_us == timestamp_us
+
+    return [
+        IndexEntry(
+            offset=entry.offset,
+            position=None,
+            timestamp_us=entry.timestamp_us,
+            is_valid=is_valid(entry.offset, entry.timestamp_us),
+        )
+        for entry in index.entries()
+    ]

@@ -1,0 +1,252 @@
+"""What changes a group: pure functions from its state to the record of the next one, or to none.
+
+Each is called with the state after the whole log, perhaps several times until its record is
+appended, and is written so that being called again after it took effect answers "no record".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from spark_log.config.config import ClusterConfig
+from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
+from spark_log.coordinator.group.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.records import GroupRecord
+from spark_log.errors import (
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+)
+from spark_log.types import TopicPartition
+
+Topics = Mapping[str, GroupTopic]
+"""All topics that exist, by name: read after the group, so that they are never older than it."""
+
+_NOTHING: frozenset[TopicPartition] = frozenset()
+
+
+def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) -> GroupRecord | None:
+    """Let a member in, or change what a member subscribes to.
+
+    A static member takes the place of the one with its instance id, with all that this one has: the
+    others see no change (KIP-345).
+
+    Raises:
+        GroupMaxSizeReachedError: there is no place.
+        InconsistentGroupProtocolError: the others know none of its assignors.
+        InvalidSessionTimeoutError: its session timeout is not allowed.
+    """
+    _check_session_timeout(member, config)
+    present = group.members.get(member.member_id)
+    if present is not None:
+        kept = replace(
+            member, owned=present.owned, revoking=present.revoking, pending=present.pending
+        )
+        if kept == present:
+            return None
+        return _changed(group, "join", {**group.members, member.member_id: kept}, topics, [member])
+    before = group.instances.get(member.instance_id) if member.instance_id is not None else None
+    if before is not None:
+        # What was to be revoked is not in the newcomer's hands: it is free.
+        heir = replace(member, owned=before.owned, revoking=_NOTHING, pending=before.pending)
+        members = {
+            (heir if each is before else each).member_id: heir if each is before else each
+            for each in group.members.values()
+        }
+        _check_assignors(members.values(), member)
+        wants_same = (before.topics, before.pattern, before.assignors, before.rack) == (
+            member.topics,
+            member.pattern,
+            member.assignors,
+            member.rack,
+        )
+        if wants_same and _relevant(group, members, topics) == group.topics:
+            members = _step(members, {each.member_id: each.target for each in members.values()})
+            after = replace(group, generation=group.generation + 1, members=members)
+            return after.to_record("join", (member.member_id, before.member_id), "")
+        return _changed(group, "join", members, topics, [member, before])
+    if len(group.members) >= config.group_max_size:
+        raise GroupMaxSizeReachedError(
+            f"group {group.group_id!r} has {len(group.members)} of at most "
+            f"{config.group_max_size} members (group.max.size of the cluster); raise that, or end "
+            f"another member first"
+        )
+    return _changed(group, "join", {**group.members, member.member_id: member}, topics, [member])
+
+
+def remove(
+    group: Group, member_ids: Collection[str], topics: Topics, change: str
+) -> GroupRecord | None:
+    """Let members go, who ``leave`` or ``expire``: what they have is free at once."""
+    gone = [member for name, member in group.members.items() if name in member_ids]
+    left = {name: member for name, member in group.members.items() if name not in member_ids}
+    return _changed(group, change, left, topics, gone) if gone else None
+
+
+def release(
+    group: Group, member_id: str, partitions: Collection[TopicPartition]
+) -> GroupRecord | None:
+    """Take from a member what it was told to give up, and has: it will never commit that again."""
+    member = group.members.get(member_id)
+    if member is None or member.revoking.isdisjoint(partitions):
+        return None
+    members = {
+        **group.members,
+        member_id: replace(member, revoking=member.revoking.difference(partitions)),
+    }
+    members = _step(members, {each.member_id: each.target for each in members.values()})
+    after = replace(
+        group,
+        generation=group.generation + 1,
+        members=members,
+        topics=_relevant(group, members, group.topics),
+    )
+    return after.to_record("release", (member_id,), "")
+
+
+def update_topics(group: Group, topics: Topics) -> GroupRecord | None:
+    """Take in that topics came, grew, went, or were created again."""
+    if _relevant(group, group.members, topics) == group.topics:
+        return None
+    return _changed(group, "topics", group.members, topics, [])
+
+
+def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
+    """Let the generation be no lower: where the group's log was lost, and commits were not."""
+    if group.generation >= at_least:
+        return None
+    return replace(group, generation=at_least).to_record("fence", (), "")
+
+
+def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
+    """Return the assignors that all members know, in the order of the first one's preference."""
+    lists = [member.assignors for member in members]
+    return (
+        tuple(dict.fromkeys(name for name in lists[0] if all(name in each for each in lists)))
+        if lists
+        else ()
+    )
+
+
+def subscribed_topics(member: Member, topics: Topics) -> tuple[str, ...]:
+    """Return the topics that a member wants, of those that exist."""
+    if member.pattern is None:
+        return tuple(name for name in sorted(set(member.topics)) if name in topics)
+    pattern = _compiled(member.pattern)
+    return tuple(name for name in sorted(topics) if pattern.match(name))
+
+
+def _changed(
+    group: Group,
+    change: str,
+    members: Mapping[str, Member],
+    topics: Topics,
+    about: Iterable[Member],
+) -> GroupRecord:
+    """Assign everything anew, and take the first step towards that."""
+    for member in about:
+        if member.member_id in members:
+            _check_assignors(members.values(), member)
+    relevant = _relevant(group, members, topics)
+    # A topic that was created again is another one: nobody has anything of it.
+    same = {name for name, topic in relevant.items() if _is_same(group.topics.get(name), topic)}
+    members = {name: _only(member, same) for name, member in members.items()}
+    protocol = _vote(members.values())
+    if protocol is not None:
+        subscriptions = {
+            member.member_id: Subscription(
+                subscribed_topics(member, relevant),
+                member.target,
+                group.generation,
+                member.instance_id,
+                member.rack,
+            )
+            for member in members.values()
+        }
+        counts = {name: topic.partitions for name, topic in relevant.items()}
+        # Without racks: a partition has one replica, near to all alike. With replication they come
+        # with the topics, and `client.rack` begins to count.
+        target = assignor(protocol).assign(counts, subscriptions)
+        members = _step(members, target)
+    after = Group(group.group_id, group.generation + 1, protocol, relevant, members)
+    return after.to_record(change, tuple(member.member_id for member in about), "")
+
+
+def _step(
+    members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
+) -> dict[str, Member]:
+    """Give everybody what of the target is theirs or free, and revoke what is not theirs."""
+    held = {name: member.held for name, member in members.items()}
+    step = cooperative_step({name: list(each) for name, each in target.items()}, held)
+    return {
+        name: replace(
+            member,
+            owned=frozenset(step[name]),
+            revoking=held[name].difference(target[name]),
+            pending=frozenset(target[name]).difference(step[name]),
+        )
+        for name, member in members.items()
+    }
+
+
+def _relevant(group: Group, members: Mapping[str, Member], topics: Topics) -> dict[str, GroupTopic]:
+    """Return the topics that exist, and that a member subscribes to, or has something of still."""
+    alike = {(member.topics, member.pattern): member for member in members.values()}
+    names = {name for member in alike.values() for name in subscribed_topics(member, topics)}
+    held = {each.topic for member in members.values() for each in member.held}
+    names |= {name for name in held & topics.keys() if _is_same(group.topics[name], topics[name])}
+    return {name: topics[name] for name in sorted(names)}
+
+
+def _is_same(before: GroupTopic | None, topic: GroupTopic) -> bool:
+    return before is not None and before.topic_id == topic.topic_id
+
+
+def _only(member: Member, topics: Collection[str]) -> Member:
+    def kept(partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(each for each in partitions if each.topic in topics)
+
+    return replace(
+        member,
+        owned=kept(member.owned),
+        revoking=kept(member.revoking),
+        pending=kept(member.pending),
+    )
+
+
+def _vote(members: Iterable[Member]) -> str | None:
+    """Return the assignor of those that all know that most like best, as Kafka's groups vote."""
+    members = list(members)
+    common = common_assignors(members)
+    votes = [next(name for name in each.assignors if name in common) for each in members if common]
+    return max(common, key=votes.count, default=None)
+
+
+def _check_assignors(members: Iterable[Member], member: Member) -> None:
+    others = [each for each in members if each.member_id != member.member_id]
+    if others and not common_assignors([member, *others]):
+        common = common_assignors(others)
+        raise InconsistentGroupProtocolError(
+            f"partition.assignment.strategy is {', '.join(member.assignors)}, but what all members "
+            f"of the group know is {', '.join(common)}; add one of these",
+            assignors=member.assignors,
+            common=common,
+        )
+
+
+def _check_session_timeout(member: Member, config: ClusterConfig) -> None:
+    least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not least <= member.session_timeout_ms <= most:
+        raise InvalidSessionTimeoutError(
+            f"session.timeout.ms is {member.session_timeout_ms}, expected "
+            f"{least} (group.min.session.timeout.ms of the cluster) to {most} "
+            f"(group.max.session.timeout.ms)"
+        )
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,287 @@
+"""A group's log: changes by conditional appends, and a bounded number of files.
+
+On storage: ``__consumer_groups/<group>/`` is the directory of a partition log (DESIGN.md, 5) whose
+records each hold the whole group. So only the newest segment is ever needed: from time to time its
+writer moves the log's start there, and frees what `spent_segments` says is needless.
+A crash at any point leaves a log that reads the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.clock import Clock
+from spark_log.config.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
+from spark_log.coordinator.group.group import Group
+from spark_log.coordinator.group.names import file_name
+from spark_log.coordinator.group.records import GroupRecord, from_json
+from spark_log.errors import (
+    ClockSkewError,
+    LogEndOffsetMismatchError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    SparkLogError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log import PartitionLog
+from spark_log.log.clean.spent_segments import spent_segments
+from spark_log.log.file_names import StartMarker, parse_snapshot_name
+from spark_log.log.log_start import move_log_start
+from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+from spark_log.storage import (
+    FileInfo,
+    Store,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
+
+GROUPS_DIRECTORY = "__consumer_groups"
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
+"""The id that all groups' logs have; it is no topic's."""
+
+_MAX_UNKNOWN = 5
+"""Appends of one change whose outcome is unknown before it is called so."""
+
+Decide = Callable[[Group], GroupRecord | None]
+
+_log = logging.getLogger(__name__)
+
+
+class GroupLog:
+    """Reads and changes one group. For one thread at a time.
+
+    Attributes:
+        group: the state after the last replay.
+        max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+    """
+
+    log_class: ClassVar[type[PartitionLog]] = PartitionLog
+    trim_every: ClassVar[int] = 64
+    """Records after which the log's start is moved: so a listing shows the files of so many, and of
+    the last ``file.delete.delay.ms``."""
+
+    def __init__(
+        self, store: Store, group_id: str, clock: Clock, config: TopicConfig | None = None
+    ) -> None:
+        """Open a group's log; touches nothing.
+
+        Args:
+            store: of the cluster root.
+            group_id: any text.
+            clock: dates records.
+            config: of the log.
+        """
+        self.directory = group_directory(group_id)
+        self.group = Group(group_id)
+        self._clock = clock
+        self._log = self.log_class(
+            store,
+            self.directory,
+            topic_id=TOPIC_ID,
+            partition=0,
+            config=config or TopicConfig(merge_tail_segments=0),  # its start moves on instead
+            clock=clock,
+            has_witness=True,
+        )
+        self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
+        self._offset: int | None = None
+        self._gaps = 0
+        self._is_skew_told = False
+
+    def replay(self) -> int:
+        """Bring `group` up to the log's present end: where nothing is new, one look for a name.
+
+        Of several new records the last one alone is looked into: it holds everything.
+
+        Returns:
+            How many records were read: the first time at most the newest, then each one, unless
+            others moved the log's start past some of them.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            LogTruncatedError: files of it were removed.
+            StorageError: it cannot be read.
+        """
+        return len(self._read_on())
+
+    def _read_on(self) -> list[bytes]:
+        """Do what `replay` does, and return the records that were read, as they are stored."""
+        found: list[bytes] = []
+        while True:
+            offset = self._offset or 0
+            try:
+                offset = self._newest_offset() if self._offset is None else self._offset
+                batches, self._offset = self._log.fetch_from(offset)
+            except OffsetOutOfRangeError as error:
+                if offset > error.log_end_offset:
+                    raise StorageError(
+                        f"{self.directory}: the log ends at {error.log_end_offset}, before "
+                        f"{offset} that was read already: its files are gone",
+                        path=self.directory,
+                    ) from error
+                self._offset = None
+                self._gaps += 1
+                continue
+            except LogTruncatedError as error:
+                if self._log.files.store.is_gone(META_PROPERTIES):  # it is not mounted, say
+                    raise StorageError(error.message, path=self.directory) from error
+                raise LogTruncatedError(
+                    f"{error.message}; or begin anew above what the group has committed: "
+                    f"spark-log groups repair --execute",
+                    path=self.directory,
+                    log_end_offset=error.log_end_offset,
+                    witnessed_offset=error.witnessed_offset,
+                ) from error
+            if not batches:
+                return found
+            for batch in batches:
+                found += batch.records.column("value").to_pylist()
+            self.group = self.group.replay(from_json(found[-1]))
+
+    def commit(self, decide: Decide) -> Group:
+        """Append what ``decide`` answers, at the end of exactly the log that it was shown.
+
+        Args:
+            decide: called with the current state, again and again until its record is appended; it
+                changes nothing, and raises to refuse. None: nothing is appended.
+
+        Returns:
+            The group with the change, and perhaps with others that followed.
+
+        Raises:
+            UnknownOutcomeError: whether the change was made could not be found out.
+        """
+        tried: set[str] = set()
+        unknown: UnknownOutcomeError | None = None
+        while True:
+            change_id = os.urandom(9).hex()
+            try:
+                if self._replay_for(tried):
+                    return self.group
+                record = decide(self.group)
+                if record is None:
+                    return self.group
+                if len(tried) >= _MAX_UNKNOWN:
+                    break
+                self._append(record.model_copy(update={"change_id": change_id}))
+            except LogEndOffsetMismatchError:
+                continue
+            except UnknownOutcomeError as error:
+                # It may stand there, or come to stand there: the next look has to look for it.
+                unknown = error
+                tried.add(change_id)
+            except StorageError as error:
+                if unknown is None:
+                    raise
+                raise unknown from error
+            else:
+                self._trim_if_due()
+                return self.group
+        assert unknown is not None
+        raise unknown
+
+    def _replay_for(self, change_ids: set[str]) -> bool:
+        """Replay, and return whether one of these changes was made.
+
+        Raises:
+            StorageError: it cannot be seen: where it would stand was deleted meanwhile, or the
+                storage does not answer.
+        """
+        gaps = self._gaps
+        found = self._read_on()
+        if change_ids and self._gaps != gaps:
+            raise StorageError(
+                f"{self.directory}: a change's place in the log was deleted before it could be "
+                f"looked at; look whether the group has it",
+                path=self.directory,
+            )
+        return any(from_json(value).change_id in change_ids for value in found if change_ids)
+
+    def _append(self, record: GroupRecord) -> None:
+        after = self.group.replay(record)
+        batch = pa.RecordBatch.from_arrays(
+            [
+                binary_array([record.group_id.encode("utf-8", "surrogatepass")]),
+                binary_array([record.to_json()]),
+                pa.nulls(1, HEADERS_TYPE),
+                # wall clock: shown to people; nothing is decided by it
+                timestamp_array(np.array([self._clock.time_us()])),
+            ],
+            schema=RECORD_SCHEMA,
+        )
+        self._log.append(batch, compression="zstd", expected_leo=self._offset)
+        assert self._offset is not None
+        self.group, self._offset = after, self._offset + 1
+
+    def _newest_offset(self) -> int:
+        view = self._log.observe()
+        return view.live.segments[-1].start_offset if view.live.segments else view.log_end_offset
+
+    def _trim_if_due(self) -> None:
+        if self.group.generation % self.trim_every == 0:
+            try:
+                self.trim()
+                self._is_skew_told = False
+            except ClockSkewError as error:
+                if not self._is_skew_told:
+                    _log.warning("%s: not trimmed by this process: %s", self.directory, error)
+                self._is_skew_told = True
+            except SparkLogError as error:
+                _log.warning("%s: not trimmed, the next one may: %s", self.directory, error)
+
+    def trim(self) -> None:
+        """Let the log begin at its newest record, and free what has been needless for long enough.
+
+        For how long is told by the storage's time: the newest file, a change or the start's marker,
+        was made just before.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it: nothing was freed.
+            StorageError: some of it was not done; harmless.
+        """
+        move_log_start(self._log, self._newest_offset())
+        store = self._log.files.store
+        files = list(store.list(self.directory))
+        before_us = self._storage_time_us(files) - self._log.config.file_delete_delay_ms * 1000
+        present = {file.name for file in files}
+        names: list[str] = []
+        for segment in spent_segments(files, before_us):
+            names += [segment.log, segment.index, segment.time_index]
+        markers = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
+        old = [marker for file, marker in markers if file.modified_us <= before_us]
+        highest = max((marker.log_start_offset for marker in old), default=0)
+        names += [marker.name for _, marker in markers if marker.log_start_offset < highest]
+        snapshots = [file.name for file in files if parse_snapshot_name(file.name) is not None]
+        names += snapshots[:-2]
+        for name in names:
+            if name in present:
+                store.delete(f"{self.directory}/{name}")
+
+    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
+        """Return the storage's time, of which a listing shows the newest file.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it.
+        """
+        now_us = newest_modified_us(files)
+        try:
+            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
+        except ClockSkewError:  # or this process stood still since the change
+            now_us = storage_time_us(self._log.files.store, self.directory)
+            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
+        return now_us
+
+
+def group_directory(group_id: str) -> str:
+    """Return where a group's log lies, relative to the root."""
+    return f"{GROUPS_DIRECTORY}/{file_name(group_id)}"

@@ -1,0 +1,75 @@
+"""A group as somebody sees it who is no member: its state, and since when it has been so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.clock import Clock
+from spark_log.coordinator.group.group import Group
+from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY, TOPIC_ID, group_directory
+from spark_log.coordinator.group.names import text_of
+from spark_log.coordinator.group.records import from_json
+from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError, StorageError
+from spark_log.log import PartitionLog
+from spark_log.storage import Store
+
+_MAX_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group after its newest record.
+
+    Attributes:
+        group: generation 0 where it never had a member.
+        changed_us: when the record appeared, by the storage's clock; 0 without one.
+    """
+
+    group: Group
+    changed_us: int = 0
+
+
+def view_group(store: Store, group_id: str, clock: Clock) -> GroupView:
+    """Look at a group; changes nothing.
+
+    Raises:
+        CorruptRecordError: its log is damaged.
+        StorageError: it cannot be read.
+    """
+    return _view(store, group_directory(group_id), group_id, clock)
+
+
+def list_group_ids(store: Store, clock: Clock) -> list[str]:
+    """Return the ids of all groups that ever had a member, sorted.
+
+    Raises:
+        CorruptRecordError, StorageError: see `view_group`.
+    """
+    found = []
+    for name in store.list_directories(GROUPS_DIRECTORY):
+        group_id = text_of(name)
+        if group_id is None:  # too long for a file's name: only its records tell
+            group_id = _view(store, f"{GROUPS_DIRECTORY}/{name}", None, clock).group.group_id
+        found.append(group_id)
+    return sorted(filter(None, found))
+
+
+def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> GroupView:
+    log = PartitionLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
+    for _ in range(_MAX_TRIES):
+        live = log.observe().live
+        if not live.segments:
+            return GroupView(Group(group_id or ""))
+        try:
+            batches, _ = log.fetch_from(live.segments[-1].start_offset)
+        except OffsetOutOfRangeError:  # trimmed just now: there is a newer record
+            continue
+        records = batches[-1].records
+        record = from_json(records.column("value")[-1].as_py())
+        if group_id is not None and record.group_id != group_id:
+            raise CorruptRecordError(
+                f"{directory}: the log of group {group_id!r} holds a record of {record.group_id!r}"
+            )
+        changed_us = live.segments[-1].file.modified_us
+        return GroupView(Group(record.group_id).replay(record), changed_us)
+    raise StorageError(f"{directory}: the group changes so fast that it cannot be read")

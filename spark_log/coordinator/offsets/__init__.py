@@ -1,0 +1,1 @@
+"""Committed offsets: the table ``__consumer_offsets``, its commits, and its upkeep."""

@@ -1,0 +1,168 @@
+"""Compaction of the offsets table: many small files become few that are sorted by group.
+
+Files are of tiers by their number of rows; once a tier has `FILES_PER_TIER`, they become one. So
+each row is rewritten a few times, there are never many files, and of a sorted one only what may
+hold a group is read. Positions that were superseded longer ago than the retention time are left
+out: what a group had committed at any time since can still be told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_notes
+from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, is_followed
+from spark_log.delta.files import DataFile, DataFiles
+from spark_log.record.arrays import text_array
+
+FILES_PER_TIER = 32
+NO_TIMES: CommitTimes = {}
+
+_RANGE_ROWS = 262_144
+_FILE_RANGES = 4
+_SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which files are to become one.
+
+    Attributes:
+        inputs: the files.
+        is_full: they are all there are: what was forgotten need not be remembered as such.
+    """
+
+    inputs: tuple[DataFile, ...]
+    is_full: bool
+
+
+def plan(files: Collection[DataFile]) -> Plan | None:
+    """Return what is worth compacting; None for nothing."""
+    tiers: dict[int, list[DataFile]] = {}
+    for file in files:
+        tiers.setdefault(_tier(file), []).append(file)
+    for tier in sorted(tiers):
+        if len(tiers[tier]) >= FILES_PER_TIER:
+            if tier == max(tiers):
+                return Plan(tuple(files), True)
+            return Plan(tuple(tiers[tier]), False)
+    return None
+
+
+def compact(
+    files: DataFiles, planned: Plan, before_us: int, times: CommitTimes = NO_TIMES
+) -> list[DataFile]:
+    """Write the rows of some files into new ones, of a bounded number of rows in memory.
+
+    Args:
+        files: of the table.
+        planned: which, and whether they are all.
+        before_us: what was superseded by then is left out.
+        times: when rows were committed whose stamps are wrong.
+
+    Raises:
+        StorageError: they cannot be read or written; nothing counts that was written.
+    """
+    bounds = _bounds(files, planned.inputs)
+    written: list[DataFile] = []
+    try:
+        for at in range(0, len(bounds) - 1, _FILE_RANGES):
+            some = bounds[at : at + _FILE_RANGES + 1]
+            noted: dict[RowId, int] = {}
+            filled = _filled(_ranges(files, planned.inputs, some), planned, before_us, times, noted)
+            first = next(filled, None)
+            if first is not None:
+                parts = _chain(first, filled)
+                written.append(files.write(parts, notes=partial(to_notes, noted)))
+    except BaseException:
+        for file in written:
+            files.delete(file)
+        raise
+    return written
+
+
+def _tier(file: DataFile) -> int:
+    return int(math.log(max(1, file.num_rows), FILES_PER_TIER) + 1e-9)
+
+
+def _bounds(files: DataFiles, inputs: Sequence[DataFile]) -> list[str | None]:
+    """Return groups between which there are not many rows; None at both ends for no bound."""
+    total = sum(max(0, file.num_rows) for file in inputs)
+    bounds: list[str | None] = [None]
+    if total > _RANGE_ROWS:
+        begins = sorted(begin for file in inputs for begin in files.row_group_begins(file))
+        rows = 0
+        for least, count in begins:
+            rows += count
+            if rows > _RANGE_ROWS and (bounds[-1] is None or least > bounds[-1]):
+                bounds.append(least)
+                rows = count
+    return [*bounds, None]
+
+
+def _ranges(
+    files: DataFiles, inputs: Sequence[DataFile], bounds: Sequence[str | None]
+) -> Iterator[pa.Table]:
+    for least, end in pairwise(bounds):
+        parts = [OFFSETS_SCHEMA.empty_table()]
+        for file in inputs:
+            if (least is not None and file.max_group is not None and file.max_group < least) or (
+                end is not None and file.min_group is not None and file.min_group >= end
+            ):
+                continue
+            for part in files.parts(file, least, end):
+                inside = part
+                if least is not None:
+                    inside = inside.filter(pc.greater_equal(inside.column("group"), least))
+                if end is not None:
+                    inside = inside.filter(pc.less(inside.column("group"), end))
+                parts.append(inside)
+        yield pa.concat_tables(parts)
+
+
+def _needed(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
+    """Return the rows, sorted, without those that no position since ``before_us`` needs."""
+    order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
+    rows = rows.take(order).combine_chunks()
+    if rows.num_rows == 0:
+        return rows
+    followed = is_followed(rows)
+    stamps = pc.cast(rows.column("commit_timestamp").combine_chunks(), pa.int64())
+    next_stamps = pa.concat_arrays([stamps.slice(1), pa.array([0], pa.int64())])
+    drop = pc.and_(followed, pc.less_equal(next_stamps, before_us))
+    if is_full:
+        forgotten = pc.and_(pc.invert(followed), pc.less(rows.column("offset"), 0))
+        forgotten = pc.and_(forgotten, pc.less_equal(stamps, before_us))
+        drop = pc.or_(drop, forgotten)
+    return rows.filter(pc.invert(drop))
+
+
+def _filled(
+    ranges: Iterator[pa.Table],
+    planned: Plan,
+    before_us: int,
+    times: CommitTimes,
+    noted: dict[RowId, int],
+) -> Iterator[pa.Table]:
+    """Yield what is needed of each range, where that is anything; note what has wrong stamps."""
+    groups = text_array(list({row.group for row in times}))
+    for rows in ranges:
+        part = _needed(rows, before_us, is_full=planned.is_full)
+        if times:
+            latest = part.filter(pc.invert(is_followed(part)))
+            latest = latest.filter(pc.is_in(latest.column("group"), groups))
+            noted.update((row, times[row]) for row in row_ids(latest) if row in times)
+        if part.num_rows:
+            yield part
+
+
+def _chain(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from others

@@ -1,0 +1,323 @@
+"""What keeps the offsets table small and quick to open, done in the background of commits.
+
+Every `MAINTENANCE_EVERY` versions whoever made the last of them compacts small files and, when it
+is time, has delta-rs write a checkpoint and frees versions that are past the table's retention.
+Every ten minutes somebody forgets expired positions and frees data files. All of it may fail, or be
+done twice, without harm.
+
+What is old is decided by the storage's time, never by this process's clock. A process whose clock
+is further from it than ``max.clock.skew.ms`` frees and forgets nothing: one of the two is wrong.
+
+On storage: ``__consumer_offsets/_tidied.json`` says when the last round was, by the storage's time
+(derived).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
+from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.compaction import Plan, compact, plan
+from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
+from spark_log.coordinator.offsets.expiry import candidates, expired
+from spark_log.coordinator.offsets.rows import TOMBSTONE, GroupPositions, Row
+from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
+from spark_log.delta.cleanup import DeltaCleanup, interval_us
+from spark_log.delta.files import DataFile
+from spark_log.errors import (
+    ClockSkewError,
+    IllegalGenerationError,
+    LogEndOffsetMismatchError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+)
+from spark_log.metadata.image import MetadataImage
+from spark_log.storage import check_clock_skew, is_known, storage_time_us, valid_ms_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_TIDY_EVERY_US = 600_000_000
+"""Kafka's ``offsets.retention.check.interval.ms``."""
+
+_COMPACT_ALL_EVERY_US = 24 * 3600 * 1_000_000
+_TIDIED = f"{DIRECTORY}/_tidied.json"
+_REQUESTS_TOGETHER = 500
+_TIMEOUT_MS = 60_000
+_MAX_TRIES = 20
+_CHECKPOINT_PAUSE_MS = 5000
+"""From one checkpoint of a process to its next: hundreds of versions a second need no more."""
+
+_LOG_RETENTION = "delta.logRetentionDuration"
+_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+_FORGETS_FENCES = "delta.setTransactionRetentionDuration"
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetsMaintenance:
+    """Tidies up one table. `start` and `run` are safe to use from any thread."""
+
+    def __init__(
+        self, table: OffsetsStore, commits: OffsetCommits, image: Callable[[], MetadataImage]
+    ) -> None:
+        """Args: table, commits: of this process; image: returns the metadata as it is now."""
+        self._table = table
+        self._commits = commits
+        self._image = image
+        self._is_running = threading.Lock()
+        self._is_wanted = threading.Event()
+        self._checkpoint_from_ms = 0.0
+        self._cleanup = DeltaCleanup(table.store, DIRECTORY, table.clock)
+        self._told: set[str] = set()
+
+    def start(self) -> None:
+        """Run on a thread of its own; where it runs already, once more when it has ended.
+
+        The process waits for it when it ends.
+        """
+        self._is_wanted.set()
+        if self._is_running.acquire(blocking=False):
+            name = "spark-log-offsets-maintenance"
+            threading.Thread(target=self._run_logged, name=name).start()
+
+    def wait(self) -> None:
+        """Return when nothing runs any more that `start` began."""
+        with self._is_running:
+            pass
+
+    def run(self, *, is_forced: bool = False) -> None:
+        """Do what is due.
+
+        Args:
+            is_forced: do all there is, as if it were due.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from the storage's: nothing was
+                forgotten or freed.
+            StorageError: some of it was not done; harmless.
+        """
+        try:
+            now_us = self._storage_time_us(is_exact=is_forced)
+        except ClockSkewError:
+            self._compact(0)
+            raise
+        self._told.discard("skew")
+        self._compact(now_us, is_full=is_forced)
+        if self._checkpoint(is_forced=is_forced):
+            self._free_versions(now_us)
+        tidied_us, compacted_us = self._tidied(now_us)
+        if not is_forced and 0 <= now_us - tidied_us < _TIDY_EVERY_US:
+            return
+        is_full_due = not 0 <= now_us - compacted_us < _COMPACT_ALL_EVERY_US
+        compacted_us = now_us if is_full_due else compacted_us
+        document = {"tidiedUs": now_us, "compactedUs": compacted_us}
+        self._table.store.put(_TIDIED, json.dumps(document).encode(), sync=False)
+        self._expire(now_us)
+        if is_full_due:
+            self._compact(now_us, is_full=True)
+        self._free_data_files(now_us)
+
+    def retention_us(self) -> int:
+        """Return the table's ``offsets.retention.minutes``, in microseconds."""
+        text = self._table.state.configuration.get(RETENTION_MINUTES, "")
+        if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
+            if self._table.state.version >= 0:
+                _log.warning("%s of %s is %r, no number", RETENTION_MINUTES, DIRECTORY, text)
+            text = TABLE_PROPERTIES[RETENTION_MINUTES]
+        return int(text) * 60_000_000
+
+    def _run_logged(self) -> None:
+        try:
+            while self._is_wanted.is_set():
+                self._is_wanted.clear()
+                self.run()
+        except ClockSkewError as error:
+            self._warn_once("skew", f"{DIRECTORY} is not tidied up by this process: {error}")
+        except (SparkLogError, OSError) as error:
+            _log.warning("%s was not tidied up, the next commits will: %s", DIRECTORY, error)
+        finally:
+            self._is_running.release()
+
+    # --- what is done ----------------------------------------------------------------------------
+
+    def _storage_time_us(self, *, is_exact: bool) -> int:
+        """Return the storage's time: by what the last commit showed, or by a file that is written.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from it.
+        """
+        with self._table.lock:
+            self._table.refresh()
+            now_us = self._table.log.modified_us
+        max_skew_ms = self._image().cluster_config().max_clock_skew_ms
+        if not is_exact:
+            with suppress(ClockSkewError):  # the commit may be older than the difference allowed
+                check_clock_skew(self._table.clock, now_us, max_skew_ms)
+                return now_us
+        now_us = storage_time_us(self._table.store, DIRECTORY)
+        check_clock_skew(self._table.clock, now_us, max_skew_ms)
+        return now_us
+
+    def _commit_times(self, files: Sequence[DataFile]) -> CommitTimes:
+        return commit_times(self._table.store, DIRECTORY, self._table.files, files)
+
+    def _compact(self, now_us: int, *, is_full: bool = False) -> None:
+        with self._table.lock:
+            self._table.refresh()
+            files = tuple(self._table.state.files.values())
+            before_us = now_us - self.retention_us()
+            time_ms = self._table.log.modified_us // 1000
+        planned = Plan(files, True) if is_full and files else plan(files)
+        if planned is None:
+            return
+        began_ms = self._table.clock.monotonic_ms()
+        valid_ms = valid_ms_of(self._table.log.free_delay_ms)
+        times = self._commit_times(planned.inputs)
+        written = compact(self._table.files, planned, before_us, times)
+        rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
+        actions = [
+            each.to_remove(time_ms, is_change=rows[0] != rows[1]) for each in planned.inputs
+        ] + [each.to_add(time_ms, is_new=rows[0] != rows[1]) for each in written]
+        for _ in range(_MAX_TRIES):
+            with self._table.lock:
+                self._table.refresh()
+                present = self._table.state.files
+                if any(file.path not in present for file in planned.inputs):
+                    break  # another process has compacted them
+                if not is_known(self._table.clock, began_ms, valid_ms):
+                    break  # what no version names for so long is freed
+                try:
+                    self._table.log.append(actions, "OPTIMIZE")
+                except LogEndOffsetMismatchError:
+                    continue
+                return
+        for file in written:
+            self._table.files.delete(file)
+
+    def _checkpoint(self, *, is_forced: bool = False) -> bool:
+        """Write a checkpoint if it is time; whether it was."""
+        with self._table.lock:
+            state = self._table.state
+            interval = state.configuration.get("delta.checkpointInterval", "100")
+            behind = state.version - self._table.log.last_checkpoint()
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        is_due = behind >= int(interval) and now_ms >= self._checkpoint_from_ms
+        if state.version <= 0 or not (is_forced or is_due):
+            return False
+        if _FORGETS_FENCES in state.configuration:
+            self._warn_once(
+                _FORGETS_FENCES,
+                f"{DIRECTORY}: no checkpoint is written while {_FORGETS_FENCES} is set: it would "
+                f"forget the fences of groups by a clock; ALTER TABLE ... UNSET TBLPROPERTIES "
+                f"('{_FORGETS_FENCES}')",
+            )
+            return False
+        self._checkpoint_from_ms = now_ms + _CHECKPOINT_PAUSE_MS
+        self._write_checkpoint()
+        return True
+
+    def _write_checkpoint(self) -> None:
+        with _delta_errors():
+            table = self._delta_table()
+            table.create_checkpoint()
+            version = table.version()
+        # delta-rs syncs nothing, and what the checkpoint replaces is deleted next.
+        log = f"{DIRECTORY}/_delta_log"
+        for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
+            self._table.store.sync(f"{log}/{name}")
+
+    def _free_versions(self, now_us: int) -> None:
+        kept_us = max(self._interval_us(name) for name in (_LOG_RETENTION, _FILE_RETENTION))
+        self._cleanup.free_versions(now_us - kept_us)
+
+    def _free_data_files(self, now_us: int) -> None:
+        if self._table.state.version >= 0:
+            self._cleanup.free_data_files(now_us - self._interval_us(_FILE_RETENTION))
+
+    def _interval_us(self, name: str) -> int:
+        text = self._table.state.configuration.get(name, TABLE_PROPERTIES[name])
+        found = interval_us(text)
+        if found is None:
+            default = TABLE_PROPERTIES[name]
+            self._warn_once(name, f"{name} of {DIRECTORY} is {text!r}; taking {default!r}")
+            found = interval_us(default)
+            assert found is not None
+        return found
+
+    def _warn_once(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s", text)
+
+    def _delta_table(self) -> DeltaTable:
+        from deltalake import DeltaTable  # only here: it takes a while to import
+
+        # A local listing may leave out what comes meanwhile, and show what comes after it: delta-rs
+        # calls that a gap. Up to a version that was read before there is none.
+        return DeltaTable(
+            self._table.url,
+            version=self._table.state.version,
+            storage_options=self._table.store.delta_options(),
+        )
+
+    def _tidied(self, now_us: int) -> tuple[int, int]:
+        try:
+            found = json.loads(self._table.store.open_buffer(_TIDIED).to_pybytes())
+            return int(found["tidiedUs"]), int(found["compactedUs"])
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return -_TIDY_EVERY_US, now_us
+
+    def _expire(self, now_us: int) -> None:
+        with self._table.lock:
+            self._table.refresh()
+            files = list(self._table.state.files.values())
+            before_us = now_us - self.retention_us()
+            changed = self._table.watch_changes()
+        times = self._commit_times(files)
+        groups = sorted(candidates(self._table.files, files, self._image(), before_us, times))
+        for at in range(0, len(groups), _REQUESTS_TOGETHER):
+            requests = [
+                self._expiry(group, before_us, times, changed)
+                for group in groups[at : at + _REQUESTS_TOGETHER]
+            ]
+            self._commits.submit_all(requests)
+            for request in requests:  # who has members again is not expired
+                if request.error and not isinstance(request.error, IllegalGenerationError):
+                    raise request.error
+
+    def _expiry(
+        self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
+    ) -> Request:
+        view = view_group(self._table.store, group, self._table.clock)
+
+        def decide(positions: GroupPositions) -> list[Row]:
+            if group in changed:  # nobody has looked when that was committed: the next round does
+                return []
+            found = expired(positions.positions(), view, self._image(), before_us, times)
+            return [Row(key, TOMBSTONE) for key in found]
+
+        deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
+        return Request(group, view.group.generation, "", decide, deadline_ms, needs_positions=True)
+
+
+class _delta_errors:  # noqa: N801 - a context manager
+    """What delta-rs raises, as errors of this package, without addresses."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            text = re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
+            raise StorageError(f"{DIRECTORY}: {text:.300}", path=DIRECTORY) from None

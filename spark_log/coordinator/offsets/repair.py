@@ -1,0 +1,351 @@
+"""Repair of a damaged or lost offsets table: what can be saved, and what exactly cannot.
+
+What is saved are the rows of all files that a readable version or checkpoint names and that can be
+read themselves, and each group's fence. A file that no readable version names may be of a commit
+that was refused: it counts only on request. The repaired table is one new version behind all
+others, with a checkpoint of its own: nothing is deleted or renamed, and a crash leaves the damage
+as it was, or the table repaired. All consumers have to be stopped meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.view import list_group_ids, view_group
+from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_notes
+from spark_log.coordinator.offsets.creation import definition, mark
+from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
+from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
+from spark_log.delta.delta_log import Transaction
+from spark_log.delta.files import DataFile
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log.witness import Witness
+from spark_log.metadata import Cluster
+from spark_log.suppressed import IN_PROCESS
+
+_LOG = f"{DIRECTORY}/_delta_log"
+_NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
+_SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class LostFile:
+    """A data file whose rows are lost, as far as the log tells what they were."""
+
+    path: str
+    reason: str
+    num_rows: int
+    min_group: str | None
+    max_group: str | None
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What is wrong, what can be saved, and what is lost.
+
+    Attributes:
+        problem: why the table cannot be used; empty where it can.
+        lost_versions: commits of which nothing is known; their rows are lost unless a checkpoint
+            behind them was read.
+        lost_files: data files that are named and cannot be read.
+        unnamed_files: data files that can be read and that no readable version names.
+        groups: ids of the groups that have rows afterwards.
+        rows: how many rows are saved.
+        lagging_groups: groups whose log is behind their fence: a part of it is lost.
+        is_repaired: whether it was done.
+    """
+
+    problem: str = ""
+    lost_versions: list[int] = field(default_factory=list)
+    lost_files: list[LostFile] = field(default_factory=list)
+    unnamed_files: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    rows: int = 0
+    lagging_groups: dict[str, int] = field(default_factory=dict)
+    is_repaired: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is nothing to repair."""
+        return not self.problem and not self.lost_files and not self.lagging_groups
+
+
+class OffsetsRepair:
+    """Looks for damage of one root's offsets table, and repairs it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Touches nothing. Args: cluster: the opened root."""
+        self._cluster = cluster
+        self._table = OffsetsStore(cluster.store, cluster.clock)
+        self._times: CommitTimes = {}
+
+    def run(self, *, execute: bool = False, with_unnamed: bool = False) -> RepairReport:
+        """Look for damage, and repair it.
+
+        Args:
+            execute: do it; else only tell what would be done.
+            with_unnamed: save also files that no readable version names, although a commit that was
+                refused may have left them.
+
+        Raises:
+            StorageError: the storage fails; run it again.
+        """
+        report = RepairReport()
+        fences: dict[str, int] = {}
+        try:
+            self._table.refresh()
+            files = list(self._table.state.files.values())
+            fences = {group: each.version for group, each in self._table.transactions().items()}
+        except StorageError as error:
+            report.problem = str(error)
+            files = []
+        saved = self._salvage(report, files, with_unnamed) if report.problem else None
+        if saved is None:
+            self._check_files(report, files)
+            if report.lost_files:
+                report.problem = f"{len(report.lost_files)} data files cannot be read"
+                saved = self._salvage(report, files, with_unnamed)
+        if saved is not None:
+            rows, salvaged, highest = saved
+            for group, fence in salvaged.items():
+                fences[group] = max(fence, fences.get(group, 0))
+            for group, generation in self._generations(rows).items():
+                fences[group] = max(generation, fences.get(group, 0))
+        views = {
+            group: view_group(self._cluster.store, group, self._cluster.clock).group
+            for group in list_group_ids(self._cluster.store, self._cluster.clock)
+        }
+        for group, fence in fences.items():
+            view = views.get(group)
+            if fence > 0 and view is not None and view.generation < fence:
+                report.lagging_groups[group] = fence
+        for group, view in views.items():
+            fences[group] = max(view.generation, fences.get(group, 0))
+        if execute:
+            if saved is not None:
+                self._write(rows, fences, highest)
+            for group, fence in report.lagging_groups.items():
+                # Where all of its log is lost it is begun anew, above whatever was committed.
+                self._table.store.delete(Witness(group_directory(group)).path)
+                GroupCoordinator(self._cluster, group).raise_generation(fence)
+            report.is_repaired = saved is not None or bool(report.lagging_groups)
+        return report
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    def _salvage(
+        self, report: RepairReport, known: list[DataFile], with_unnamed: bool
+    ) -> tuple[pa.Table, dict[str, int], int]:
+        """Return the rows that can be read, the fences, and the highest version that there is."""
+        listed = [found for f in self._table.store.list(_LOG) if (found := _NAME.fullmatch(f.name))]
+        numbers = sorted(int(found[1]) for found in listed if found[2] == "json")
+        points = sorted(int(found[1]) for found in listed if found[2] != "json")
+        named = {file.path: file for file in known}
+        removed: set[str] = set()
+        fences: dict[str, int] = {}
+        read: set[int] = set()
+        covered = -1
+        for number in points:
+            try:
+                self._take(self._checkpoint(number), named, removed, fences)
+                covered = number
+            except (StorageError, pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+                report.lost_files.append(
+                    LostFile(
+                        f"_delta_log/{number:020}.checkpoint.parquet", "unreadable", 0, None, None
+                    )
+                )
+        for number in numbers:
+            try:
+                self._take(self._version(number), named, removed, fences)
+                read.add(number)
+            except (StorageError, ValueError, KeyError, TypeError, AttributeError):
+                pass
+        highest = max([*numbers, *points], default=-1)
+        report.lost_versions = [n for n in range(covered + 1, highest + 1) if n not in read]
+        present = {
+            file.name
+            for file in self._table.store.list(DIRECTORY)
+            if file.name.endswith(".parquet")
+        }
+        unnamed = sorted(present - named.keys())
+        parts = [OFFSETS_SCHEMA.empty_table()]
+        lost = {file.path for file in report.lost_files}
+        readable: list[DataFile] = []
+        for file in named.values():
+            # What was compacted away is in other files, unless those are lost.
+            if file.path in removed and file.path not in present:
+                continue
+            try:
+                parts += self._table.files.parts(file)
+                readable.append(file)
+            except StorageError as error:
+                if file.path not in removed and file.path not in lost:
+                    report.lost_files.append(_lost(file, error))
+        unnamed_parts = self._unnamed_parts(report, unnamed)
+        parts += unnamed_parts if with_unnamed else []
+        store, files = self._table.store, self._table.files
+        self._times = commit_times(store, DIRECTORY, files, readable)
+        rows = pa.concat_tables(parts)
+        rows = rows.group_by(OFFSETS_SCHEMA.names, use_threads=False).aggregate([])
+        order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
+        rows = rows.take(order).select(OFFSETS_SCHEMA.names).cast(OFFSETS_SCHEMA)
+        report.rows = rows.num_rows
+        report.groups = sorted(pc.unique(rows.column("group")).to_pylist())
+        return rows, fences, highest
+
+    def _unnamed_parts(self, report: RepairReport, paths: list[str]) -> list[pa.Table]:
+        """Return the rows of files that no version names, as far as they can be read."""
+        found: list[pa.Table] = []
+        for path in paths:
+            size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes
+            file = DataFile(path, size_bytes, -1, None, None)
+            try:
+                found += list(self._table.files.parts(file))
+            except StorageError as error:
+                IN_PROCESS.add("repair", DIRECTORY, error)
+            else:
+                report.unnamed_files.append(path)
+        return found
+
+    def _check_files(self, report: RepairReport, files: list[DataFile]) -> None:
+        for file in files:
+            try:
+                for _ in self._table.files.parts(file):
+                    pass
+            except StorageError as error:
+                report.lost_files.append(_lost(file, error))
+
+    def _version(self, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        body = self._table.store.open_buffer(f"{_LOG}/{number:020}.json").to_pybytes()
+        lines = [json.loads(line) for line in body.splitlines()]
+        if not lines:
+            raise ValueError("an empty version")
+        return iter([pair for line in lines for pair in line.items()])
+
+    def _checkpoint(self, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        data = self._table.store.open_buffer(f"{_LOG}/{number:020}.checkpoint.parquet")
+        table = pq.read_table(pa.BufferReader(data))
+        return iter(
+            [
+                (name, action)
+                for name in ("add", "remove", "txn")
+                if name in table.column_names
+                for action in table.column(name).drop_null().to_pylist()
+            ]
+        )
+
+    def _take(
+        self,
+        actions: Iterator[tuple[str, dict[str, Any]]],
+        named: dict[str, DataFile],
+        removed: set[str],
+        fences: dict[str, int],
+    ) -> None:
+        for kind, action in actions:
+            if kind == "add":
+                named.setdefault(action["path"], DataFile.from_action(action))
+            elif kind == "remove":
+                removed.add(action["path"])
+            elif kind == "txn" and action["appId"].startswith(APP_PREFIX):
+                group = action["appId"].removeprefix(APP_PREFIX)
+                fences[group] = max(action["version"], fences.get(group, 0))
+
+    def _generations(self, rows: pa.Table) -> dict[str, int]:
+        most = rows.group_by("group").aggregate([("generation", "max")])
+        return dict(zip(most["group"].to_pylist(), most["generation_max"].to_pylist(), strict=True))
+
+    # --- what becomes of it ----------------------------------------------------------------------
+
+    def _write(self, rows: pa.Table, fences: dict[str, int], highest: int) -> None:
+        # wall clock: dates of Delta's history, for people
+        store, time_us = self._table.store, self._cluster.clock.time_us()
+        number = highest + 1
+        last_us = rows.group_by("group").aggregate([("commit_timestamp", "max")])
+        stamps = last_us["commit_timestamp_max"].cast(pa.int64()).to_pylist()
+        last = dict(zip(last_us["group"].to_pylist(), stamps, strict=True))
+        actions = definition(time_us // 1000)
+        if rows.num_rows:
+            file = self._table.files.write([rows], notes=lambda: to_notes(self._times))
+            actions.append(file.to_add(time_us // 1000))
+        actions += [
+            Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()
+            for group, fence in sorted(fences.items())
+        ]
+        info = {"timestamp": time_us // 1000, "operation": "REPAIR", "engineInfo": "spark-log"}
+        lines: list[dict[str, object]] = [{"commitInfo": info}, *actions]
+        body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        checkpoint = pa.BufferOutputStream()
+        pq.write_table(_checkpoint_table(actions), checkpoint)
+        # The checkpoint first: until the version is there too, nobody takes it for the newest.
+        store.put(f"{_LOG}/{number:020}.checkpoint.parquet", checkpoint.getvalue())
+        store.put_if_absent(f"{_LOG}/{number:020}.json", body)
+        pointer = json.dumps({"version": number, "size": len(actions)})
+        store.put(f"{_LOG}/_last_checkpoint", pointer.encode())
+        mark(store)
+
+
+def _lost(file: DataFile, error: StorageError) -> LostFile:
+    reason = "missing" if isinstance(error.__cause__, NotFoundError) else "unreadable"
+    return LostFile(file.path, reason, file.num_rows, file.min_group, file.max_group)
+
+
+_CHECKPOINT_SCHEMA = pa.schema(
+    {
+        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+        "add": pa.struct(
+            {
+                "path": pa.string(),
+                "partitionValues": pa.map_(pa.string(), pa.string()),
+                "size": pa.int64(),
+                "modificationTime": pa.int64(),
+                "dataChange": pa.bool_(),
+                "stats": pa.string(),
+            }
+        ),
+        "remove": pa.struct(
+            {"path": pa.string(), "deletionTimestamp": pa.int64(), "dataChange": pa.bool_()}
+        ),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "name": pa.string(),
+                "description": pa.string(),
+                "format": pa.struct(
+                    {"provider": pa.string(), "options": pa.map_(pa.string(), pa.string())}
+                ),
+                "schemaString": pa.string(),
+                "partitionColumns": pa.list_(pa.string()),
+                "configuration": pa.map_(pa.string(), pa.string()),
+                "createdTime": pa.int64(),
+            }
+        ),
+        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
+    }
+)
+
+
+def _checkpoint_table(actions: list[dict[str, object]]) -> pa.Table:
+    """Return the checkpoint of a table that consists of these actions alone."""
+    rows = []
+    for line in actions:
+        ((kind, action),) = line.items()
+        assert isinstance(action, dict)
+        values = {
+            name: list(value.items()) if isinstance(value, dict) and name != "format" else value
+            for name, value in action.items()
+        }
+        if kind == "metaData":
+            values["format"] = {"provider": "parquet", "options": []}
+        rows.append({kind: values})
+    return pa.Table.from_pylist(rows, schema=_CHECKPOINT_SCHEMA)

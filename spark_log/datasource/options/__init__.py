@@ -1,0 +1,1 @@
+"""Options of ``format("spark_log")``: parsed and checked; and those written for Kafka."""

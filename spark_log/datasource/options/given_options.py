@@ -1,0 +1,192 @@
+"""Spark options as a user gave them: found by their proper names, and read as what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from spark_log.datasource.options.kafka_options import Translation
+from spark_log.datasource.read.offsets import (
+    AtOffsets,
+    AtTime,
+    OffsetLimit,
+    parse_offsets,
+    parse_times,
+)
+from spark_log.errors import InvalidOptionError, check_unicode, nearest
+from spark_log.storage import open_store
+from spark_log.types import TopicPartition
+
+STORAGE_PREFIX = "storage."
+
+_LONG_MAX: Final = 2**63 - 1
+_MILLISECONDS: Final = {
+    "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
+}  # fmt: skip
+
+
+class GivenOptions:
+    """Options as they were given, by their proper names.
+
+    Attributes:
+        storage_options: those for the file system, without their prefix.
+        ignored: those that mean nothing here, as they were given.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str], known: Mapping[str, str], kafka: Translation
+    ) -> None:
+        """Sort options.
+
+        Args:
+            options: as the user gave them; names in any case.
+            known: the table of those that there are, with what each means.
+            kafka: what becomes of those for Kafka's clients.
+
+        Raises:
+            InvalidOptionError: one is unknown (names the nearest), or refused.
+        """
+        _check_for_a_table(options)
+        self._known = known
+        by_lower = {name.lower(): name for name in known}
+        self._values: dict[str, str] = {}
+        self.storage_options: dict[str, str] = {}
+        translated, foreign, self._kafka_servers = kafka.translate(options)
+        self.ignored = tuple(sorted(foreign))
+        for name, value in options.items():
+            if name.lower().startswith(STORAGE_PREFIX):
+                self.storage_options[name[len(STORAGE_PREFIX) :]] = value
+            elif name.lower() in by_lower:
+                check_unicode(f"option {name!r}", value, InvalidOptionError)
+                self._values[by_lower[name.lower()]] = value
+            elif name not in foreign and name.lower() not in kafka.taken_over:
+                close = nearest(name, known)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+                raise InvalidOptionError(
+                    f"unknown option {name!r} for format spark_log; {hint}",
+                    key=name,
+                    nearest=close[0] if close else None,
+                )
+        self._values = translated | self._values
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return an option as text."""
+        return self._values.get(name, default)
+
+    def subset(self, *names: str) -> dict[str, str]:
+        """Return those of some options that were given."""
+        return {name: self._values[name] for name in names if name in self._values}
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the option ``assign``."""
+        text = self._values["assign"]
+        try:
+            found = frozenset(
+                TopicPartition(topic, _partition_number(number))
+                for topic, numbers in json.loads(text).items()
+                for number in numbers
+            )
+            if not found:
+                raise ValueError(text)
+        except (ValueError, AttributeError, TypeError):
+            raise InvalidOptionError(
+                f"option 'assign' is {text!r}, expected {self._known['assign']}", key="assign"
+            ) from None
+        return found
+
+    def root(self) -> str:
+        """Return the root so that tasks, whose working directory is another, find it too."""
+        path = self._values.get("path", "")
+        if not path:
+            servers = self._kafka_servers
+            instead = f"; {servers} names brokers, and here there are none" if servers else ""
+            raise InvalidOptionError(
+                f"option 'path' is missing: {self._known['path']}{instead}", key="path"
+            )
+        return open_store(path, self.storage_options).url
+
+    def limit(self, side: Literal["starting", "ending"]) -> OffsetLimit | None:
+        """Return where a read begins or ends, by the connector's order of precedence."""
+        timestamp_ms = self.integer(f"{side}Timestamp", least=None)
+        if timestamp_ms is not None:
+            return AtTime(f"{side}Timestamp", timestamp_ms)
+        option = f"{side}OffsetsByTimestamp"
+        if option in self:
+            return AtTime(option, parse_times(self.get(option), option))
+        option = f"{side}Offsets"
+        return (
+            AtOffsets(option, parse_offsets(self.get(option), option)) if option in self else None
+        )
+
+    def integer(self, name: str, *, least: int | None = 0, most: int = _LONG_MAX) -> int | None:
+        """Return a whole number within bounds, None if it was not given."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        try:
+            value = int(text)
+            if value > most or (least is not None and value < least):
+                raise ValueError(text)
+        except ValueError:
+            bounds = "" if least is None else f" (a whole number, at least {least})"
+            raise InvalidOptionError(
+                f"option {name!r} is {text!r}, expected {self._known[name]}{bounds}", key=name
+            ) from None
+        return value
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """Return true or false."""
+        value = self._values.get(name, str(default)).strip().lower()
+        if value not in ("true", "false"):
+            raise InvalidOptionError(
+                f"option {name!r} is {value!r}, expected true or false", key=name
+            )
+        return value == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """Return one of some words, the first by default."""
+        value = self._values.get(name, choices[0]).strip().lower()
+        if value not in choices:
+            close = nearest(value, choices)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidOptionError(
+                f"option {name!r} is {value!r}, expected {' or '.join(choices)}{hint}", key=name
+            )
+        return value
+
+    def duration_ms(self, name: str, default: str) -> int:
+        """Return a time as Spark writes it (``90s``, ``15m``; a bare number is milliseconds)."""
+        text = self._values.get(name, default)
+        found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        if found is None or (found[2] or "ms") not in _MILLISECONDS:
+            raise InvalidOptionError(
+                f"option {name!r} is {text!r}, expected a time such as 30s, 15m or 1h", key=name
+            )
+        return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
+
+
+def _check_for_a_table(options: Mapping[str, str]) -> None:
+    """Refuse ``CREATE TABLE … USING spark_log``.
+
+    Spark 4.2.0 passes the table's properties beside its options: ``owner``, ``provider`` and
+    ``location``, and each option again as ``option.<name>``. When the table is read, it passes a
+    source in Python no options at all.
+    """
+    if {"owner", "provider"} <= {name.lower() for name in options}:
+        raise InvalidOptionError(
+            "a table USING spark_log could not be read: Spark passes none of a table's options to "
+            "a source in Python. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
+            "(path '…', subscribe '…')",
+            key="provider",
+        )
+
+
+def _partition_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(value)
+    return value

@@ -1,0 +1,1 @@
+"""Batch reads in Spark: offsets and input splits on the driver, records in tasks."""

@@ -1,0 +1,240 @@
+"""Reading in Spark tasks: a split's records as Arrow batches, for batches and micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.read.record_filter import Bounds
+from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
+from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
+from spark_log.log import LogBatch, LogView, PartitionLog, SegmentReader
+from spark_log.record.arrays import times_us_of
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage import open_store
+
+_MIN_ROWS: Final = 8_192
+"""Smaller batches are joined before they are handed to Spark: each costs the JVM about 0.1 ms."""
+
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP_TYPE,
+    "timestampType": pa.int32(),
+    "headers": HEADERS_TYPE,
+}
+"""The columns that a read can have."""
+
+
+def read_split(
+    split: LogSplit, columns: Sequence[str], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield a split's records in offset order; those of control batches are never among them.
+
+    Args:
+        split: what to read.
+        columns: some of `ARROW_TYPES`, in any order. Others are not read from storage.
+        options: of the query.
+
+    Raises:
+        OffsetOutOfRangeError: offsets are not retained any more (and ``failOnDataLoss``). Without
+            it what is there is read.
+        CorruptRecordError: with file and position.
+    """
+    log = PartitionLog(
+        open_store(options.root, options.storage_options),
+        split.directory,
+        topic_id=split.topic_id,
+        partition=split.partition,
+    )
+    assemble = _Assembler(columns, split)
+    batches = map(assemble, _read(log, split, _stored(columns, split.times_us), options))
+    yield from _joined(batch for batch in batches if batch.num_rows)
+
+
+def _stored(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
+    """Return which stored columns to read, None for whole records."""
+    stored = [name for name in RECORD_SCHEMA.names if name in columns]
+    # Checksums cover whole records. Headers are the one column that a full read may leave out, and
+    # mostly null: read them too, so that it is checked.
+    if {*stored, "headers"} == set(RECORD_SCHEMA.names):
+        return None
+    if not stored or (not times_us.is_everything and "timestamp" not in stored):
+        stored.append("timestamp")
+    return stored
+
+
+def _read(
+    log: PartitionLog, split: LogSplit, columns: list[str] | None, options: ReadOptions
+) -> Iterator[LogBatch]:
+    """Yield a split's batches.
+
+    What is rewritten and freed while it is read is read on from its replacement.
+
+    Raises:
+        OffsetOutOfRangeError: see `read_split`.
+    """
+    offset = split.start_offset
+    while offset < split.end_offset:
+        view = log.observe()
+        if not view.log_start_offset <= offset < view.log_end_offset:
+            offset = _after_loss(view, split, offset, options)
+            continue
+        end_offset = min(split.end_offset, view.log_end_offset)
+        log.expect_segments(view)
+        try:
+            for begin, _, reader in log.files.walk(view, offset, end_offset):
+                stop = min(end_offset, reader.end_offset)
+                for low, high in _wanted(reader, begin, stop, split.times_us, log):
+                    for batch in _batches(
+                        log, reader, view, low, high, columns, check_crcs=options.check_crcs
+                    ):
+                        if not batch.is_control:
+                            yield batch
+                        offset = batch.end_offset
+                offset = stop
+        except NotFoundError:
+            continue  # freed since: look again
+        except OffsetOutOfRangeError:
+            continue  # the start moved on
+
+
+def _batches(
+    log: PartitionLog,
+    reader: SegmentReader,
+    view: LogView,
+    low: int,
+    high: int,
+    columns: list[str] | None,
+    *,
+    check_crcs: bool,
+) -> Iterator[LogBatch]:
+    """Yield a segment's batches between two offsets.
+
+    Raises:
+        NotFoundError: on an object store, it was freed meanwhile, or may have been.
+    """
+    try:
+        for batch in reader.read(low, high, columns=columns, check_crcs=check_crcs):
+            log.files.check_unchanged(reader, view.observed_ms)
+            yield batch
+    except CorruptRecordError:
+        log.files.check_unchanged(reader, view.observed_ms)
+        raise
+
+
+def _after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
+    """Return where to read on when the offset is not there (any more).
+
+    Raises:
+        OffsetOutOfRangeError: the query is to fail.
+    """
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(
+            f"{split}: offset {offset} is not there any more, the log holds "
+            f"{view.log_start_offset} to before {view.log_end_offset}: {LOST_DATA_ADVICE}",
+            offset=offset,
+            log_start_offset=view.log_start_offset,
+            log_end_offset=view.log_end_offset,
+        )
+    return view.log_start_offset if offset < view.log_start_offset else split.end_offset
+
+
+def _wanted(
+    reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: PartitionLog
+) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a segment's offsets in whose batches there are records of a time.
+
+    Batches before the first such record are passed over by the time index. Where the file is
+    mapped the timestamps of the others are looked at before anything else of them is touched.
+    """
+    if times_us.is_everything:
+        yield begin, end
+        return
+    found = reader.offset_for_time(times_us.low, begin)
+    if found is None or found[0] >= end:
+        return
+    if not log.files.store.is_mapped:
+        yield found[0], end  # to look first would fetch everything twice
+        return
+    low = high = found[0]
+    # Checked whatever the query says of checksums: they tell which records are read at all.
+    for batch in reader.read(found[0], end, columns=["timestamp"]):
+        if not _mask(batch.records, times_us).any():
+            continue
+        if high < batch.base_offset and low < high:
+            yield low, high
+            low = batch.base_offset
+        low = batch.base_offset if low == high else low
+        high = batch.end_offset
+    if low < high:
+        yield low, high
+
+
+def _mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
+    """Return for each row whether its timestamp lies in bounds."""
+    times = times_us_of(records)
+    mask: np.ndarray = (times >= times_us.low) & (times < times_us.high)
+    return mask
+
+
+class _Assembler:
+    """Adds the columns that are not stored: constants are made once and sliced."""
+
+    def __init__(self, columns: Sequence[str], split: LogSplit) -> None:
+        self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+        self._times_us = split.times_us
+        self._topic = _Constant(pa.scalar(split.topic, pa.string()))
+        self._partition = _Constant(pa.scalar(split.partition, pa.int32()))
+        self._timestamp_types = [_Constant(pa.scalar(kind, pa.int32())) for kind in (0, 1)]
+
+    def __call__(self, batch: LogBatch) -> pa.RecordBatch:
+        rows = batch.records.num_rows
+        made: dict[str, Callable[[], pa.Array]] = {
+            "topic": lambda: self._topic(rows),
+            "partition": lambda: self._partition(rows),
+            "offset": lambda: pa.array(batch.offsets()),
+            "timestampType": lambda: self._timestamp_types[batch.timestamp_type](rows),
+        }
+        arrays = [
+            made[name]() if name in made else batch.records.column(name)
+            for name in self._schema.names
+        ]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._times_us.is_everything:
+            return whole
+        mask = _mask(batch.records, self._times_us)
+        return whole if mask.all() else whole.filter(pa.array(mask))
+
+
+class _Constant:
+    """One value as an array of any length, without making it again each time."""
+
+    def __init__(self, value: pa.Scalar) -> None:
+        self._value = value
+        self._array = pa.repeat(value, 0)
+
+    def __call__(self, length: int) -> pa.Array:
+        if length > len(self._array):
+            self._array = pa.repeat(self._value, length)
+        return self._array.slice(0, length)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _MIN_ROWS:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)

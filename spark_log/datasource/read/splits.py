@@ -1,0 +1,196 @@
+"""Planning a read: which offsets of which partitions each task reads, decided on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.read.offset_ranges import OffsetRange, SegmentMark, split_ranges
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
+from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
+from spark_log.log import LogView
+from spark_log.types import TopicPartition
+
+_FEW_SEGMENTS: Final = 16
+"""So many segments may have to be opened to prune a partition's by time; tasks prune the rest."""
+
+LOST_DATA_ADVICE: Final = (
+    "they were deleted by retention, or the topic was deleted and created again; start from what "
+    "is there, or set failOnDataLoss=false to read that instead of failing"
+)
+
+
+@dataclass
+class LogSplit(InputPartition):
+    """What one task reads: a range of offsets of one partition, and where that partition lies.
+
+    Attributes:
+        times_us: only records whose timestamp lies in these bounds.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    directory: str
+    start_offset: int
+    end_offset: int
+    times_us: Bounds = ANY
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset}"
+
+
+def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[LogSplit]:
+    """Return what a batch read's tasks read.
+
+    Each partition is looked at once, so that its start, its end and its segments belong together.
+
+    Args:
+        options: checked ones of a batch.
+        where: records that it leaves out need not be read.
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic does not exist.
+        InvalidOptionError: the offsets do not name exactly the partitions of the topics, or end
+            before they start.
+        OffsetOutOfRangeError: a range lies outside of what is retained (and ``failOnDataLoss``).
+    """
+    reader = OffsetReader(options)
+    start = reader.starting_offsets(is_batch=True)
+    end = reader.ending_offsets()
+    _check_order(start, end)
+    views = reader.views(dict.fromkeys(start, 0))
+    for named, view in views.items():
+        if options.fail_on_data_loss:
+            _check_retained(view, named, start[named], end[named])
+        else:
+            end[named] = min(end[named], view.log_end_offset)
+            start[named] = min(max(start[named], view.log_start_offset), end[named])
+    return splits_of(reader, start, end, where)
+
+
+def splits_of(
+    reader: OffsetReader,
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    where: RecordFilter = EVERYTHING,
+) -> list[LogSplit]:
+    """Return what tasks read between offsets, in order; for batches and micro-batches.
+
+    Nothing is looked at, unless ranges have to be cut or a filter prunes by time.
+
+    Args:
+        reader: for the partitions' logs; its options say how to cut.
+        start: the first offset of each partition.
+        end: the offset after the last; partitions that are only in one of both are left out.
+        where: records that it leaves out need not be read.
+
+    Raises:
+        UnknownTopicOrPartitionError: a partition does not exist (any more).
+    """
+    options = reader.options
+    ranges = [
+        OffsetRange(
+            named, max(start[named], where.offsets.low), min(end[named], where.offsets.high)
+        )
+        for named in sorted(start.keys() & end.keys())
+        if where.wants(named)
+    ]
+    ranges = [each for each in ranges if len(each)]
+    if not where.times_us.is_everything:
+        ranges = [piece for each in ranges for piece in _within_times(reader, each, where.times_us)]
+    # Where tasks own whole partitions nothing is cut: see `member_splits`.
+    min_partitions = options.min_partitions if options.assignor is None else None
+    if _has_to_cut(min_partitions, options.max_records_per_partition, ranges):
+        views = reader.views({each.topic_partition: each.end for each in ranges})
+        ranges = [_with_segments(each, views[each.topic_partition]) for each in ranges]
+    pieces = split_ranges(
+        ranges,
+        min_partitions=min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    return [_split(reader, piece, where) for piece in pieces]
+
+
+def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> LogSplit:
+    files = reader.log(piece.topic_partition).files
+    return LogSplit(
+        *piece.topic_partition, files.topic_id, files.path, piece.start, piece.end, where.times_us
+    )
+
+
+def _has_to_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
+    return (least or 0) > len(ranges) > 0 or (
+        most is not None and any(len(each) > most for each in ranges)
+    )
+
+
+def _with_segments(wanted: OffsetRange, view: LogView) -> OffsetRange:
+    segments = view.live.segments
+    first = max(0, view.live.index_of(wanted.start))
+    behind = view.live.index_of(wanted.end - 1) + 1
+    marks = (
+        SegmentMark(each.start_offset, each.file.size_bytes) for each in segments[first:behind]
+    )
+    return replace(wanted, segments=tuple(marks))
+
+
+def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -> list[OffsetRange]:
+    """Return the parts of a range in whose segments there may be records of a time.
+
+    By the newest snapshot, where it tells of all but a few segments: whoever reads the others sees
+    to them.
+    """
+    view = reader.view(wanted.topic_partition, wanted.end)
+    snapshots = view.live.snapshots
+    known = view.live.index_of(snapshots[-1]) if snapshots else 0
+    if len(view.live.segments) - max(0, known) > _FEW_SEGMENTS:
+        return [wanted]
+    summaries, view = reader.log(wanted.topic_partition).segments(view)
+    parts: list[OffsetRange] = []
+    for segment, summary in zip(view.live.segments, summaries, strict=True):
+        begin = max(wanted.start, segment.start_offset)
+        end = min(wanted.end, summary.end_offset)
+        least_us = summary.min_timestamp_us
+        is_late = least_us is not None and least_us >= times_us.high
+        if begin >= end or is_late or summary.max_timestamp_us < times_us.low:
+            continue
+        if parts and parts[-1].end == begin:
+            parts[-1] = replace(parts[-1], end=end)
+        else:
+            parts.append(replace(wanted, start=begin, end=end))
+    return parts
+
+
+def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    for named, begin in start.items():
+        if begin > end[named]:
+            raise InvalidOptionError(
+                f"{named}: the range starts at offset {begin} and ends before it, at {end[named]}; "
+                f"lower the start or raise the end",
+                key="endingOffsets",
+            )
+
+
+def _check_retained(view: LogView, named: TopicPartition, start: int, end: int) -> None:
+    for offset in (start, end):
+        try:
+            view.check_offset(offset, str(named))
+        except OffsetOutOfRangeError as error:
+            advice = (
+                LOST_DATA_ADVICE
+                if offset < view.log_start_offset
+                else "it was never written, or the topic was deleted and created again; give an "
+                "offset up to the end, or set failOnDataLoss=false to read what there is"
+            )
+            raise OffsetOutOfRangeError(
+                f"{error.message}: {advice}",
+                offset=offset,
+                log_start_offset=view.log_start_offset,
+                log_end_offset=view.log_end_offset,
+            ) from None

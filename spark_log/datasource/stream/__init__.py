@@ -1,0 +1,1 @@
+"""Streaming reads in Spark: micro-batches, their offsets, limits, lag and progress."""

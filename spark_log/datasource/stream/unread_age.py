@@ -1,0 +1,59 @@
+"""How old the first record is that a batch leaves unread: lag in time."""
+
+from __future__ import annotations
+
+from spark_log.clock import Clock
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.stream.stream_offset import StreamOffset
+from spark_log.errors import SparkLogError
+from spark_log.log.unread_record import first_unread_us
+from spark_log.suppressed import IN_PROCESS
+from spark_log.types import TopicPartition
+
+_MOST_PARTITIONS = 64
+"""For so many partitions, those with most records behind: each costs a look into a segment."""
+
+
+class UnreadAge:
+    """Looks up timestamps behind positions, each once for as long as the position stays."""
+
+    def __init__(self, reader: OffsetReader, clock: Clock) -> None:
+        """Args: reader: for the partitions' logs; clock: says what time it is."""
+        self._reader = reader
+        self._clock = clock
+        self._since_us: dict[tuple[str, TopicPartition, int], int | None] = {}
+
+    def lag_ms(self, end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
+        """Return the age of the first unread record, milliseconds, of partitions that have one.
+
+        Args:
+            end: up to where is read.
+            latest: where the log ends.
+        """
+        behind = []
+        for named, offset in latest.offsets.items():
+            position = end.offsets.get(named)
+            if position is not None and position < offset:
+                topic_id = latest.topic_ids[named.topic]
+                if not end.is_another(named.topic, topic_id):
+                    behind.append((offset - position, (topic_id, named, position)))
+        keys = [key for _, key in sorted(behind, reverse=True)[:_MOST_PARTITIONS]]
+        self._since_us = {
+            key: self._since_us[key] if key in self._since_us else self._timestamp_us(*key[1:])
+            for key in keys
+        }
+        now_us = self._clock.time_us()
+        return {
+            named: max(0, now_us - since_us) // 1000
+            for (_, named, _), since_us in self._since_us.items()
+            if since_us is not None
+        }
+
+    def _timestamp_us(self, named: TopicPartition, offset: int) -> int | None:
+        """Return the timestamp of the first record from an offset on; None if it is not there."""
+        try:
+            log = self._reader.log(named)
+        except SparkLogError as error:
+            IN_PROCESS.add("lag in time", str(named), error)
+            return None  # a figure in the progress must not fail the query
+        return first_unread_us(log, offset)

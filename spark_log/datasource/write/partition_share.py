@@ -1,0 +1,258 @@
+"""One partition's share of what a task writes: records become staged segments, and those log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.datasource.write.repeated_records import RecordsDigest, standing_records
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    NotFoundError,
+    NotRepeatableError,
+    OutOfOrderSequenceError,
+)
+from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, SegmentWriter, StagedSegment
+from spark_log.log.file_names import SegmentName
+from spark_log.record.schema import RECORD_SCHEMA
+
+_MAX_BATCH_BYTES: Final = 8_388_608
+"""Larger record batches are cut in two."""
+
+_FRAME_BYTES: Final = 4096
+"""More than an Arrow file's schema, its footer's frame and one message take."""
+
+_BLOCK_BYTES: Final = 32
+"""What a record batch adds to the footer, and some."""
+
+_SEQUENCES: Final = 2**31
+_MAX_RECORDS: Final = 2**30
+"""So many records of one share can be told apart by sequence number (`producer_state`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareWritten:
+    """What became of a share.
+
+    Attributes:
+        first_offset: of its first record, -1 where the log has forgotten that of a repeat.
+        last_offset: of its last record; others' may lie between.
+        records: how many there are.
+        repeated: how many of them an earlier attempt had appended.
+        size_bytes: of the segments, before anything is cut off that stands already.
+    """
+
+    first_offset: int
+    last_offset: int
+    records: int
+    repeated: int
+    size_bytes: int
+
+
+class PartitionShare:
+    """Streams one partition's records of a task into staged segments, then appends those.
+
+    Nothing is visible before `append`. With a producer, appending may be tried again by another
+    share with the same records and the same producer, at the same time or after any crash: what
+    stands in the log is found, and only the rest appended.
+    """
+
+    def __init__(
+        self, log: PartitionLog, *, compression: str, producer: tuple[int, int] | None
+    ) -> None:
+        """Begin with no record.
+
+        Args:
+            log: of the partition.
+            compression: the writer's choice, where the topic's is ``producer``.
+            producer: id and epoch of an idempotent write (`WriteIdentity`); None without.
+        """
+        self._log = log
+        self._compression = compression
+        self._producer = producer
+        self._segment_bytes = log.config.segment_bytes
+        self._batches_written = 0
+        self._writer: SegmentWriter | None = None
+        self._staged: list[StagedSegment] = []
+        self._rests: list[StagedSegment] = []
+        self._record_count = 0
+        self._placed: list[LogAppendInfo] = []
+        self._repeated = 0
+        self._is_compared = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a segment is being written."""
+        return self._writer is not None
+
+    def write(self, records: pa.RecordBatch) -> None:
+        """Add records behind those before them.
+
+        Args:
+            records: columns of `RECORD_SCHEMA`, at least one row; not kept.
+
+        Raises:
+            InvalidRecordError: they do not fit the topic, or are too many to be told apart.
+            StorageFullError: no space; nothing is visible.
+        """
+        for piece in _pieces(records, min(_MAX_BATCH_BYTES, self._segment_bytes // 2)):
+            if self._producer and self._record_count + piece.num_rows > _MAX_RECORDS:
+                raise InvalidRecordError(
+                    f"{self._log.directory}: a task has more than {_MAX_RECORDS} records for one "
+                    f"partition; repartition into more tasks, or give idempotent=false"
+                )
+            if self._writer is not None and self._is_full(self._writer, piece):
+                self.finish()
+            if self._writer is None:
+                self._writer = self._begin(self._record_count)
+            self._writer.write(piece)
+            self._batches_written += 1
+            self._record_count += piece.num_rows
+
+    def finish(self) -> None:
+        """End the segment that is being written, if any."""
+        if self._writer is not None:
+            self._staged.append(self._writer.finish())
+            self._writer = None
+            self._batches_written = 0
+
+    def append(self) -> ShareWritten:
+        """Append all of it; `finish` comes before.
+
+        Raises:
+            NotRepeatableError: an earlier attempt appended other records than these.
+            InvalidProducerEpochError: a later micro-batch of the query has written.
+            UnknownOutcomeError: whether all is in the log could not be found out.
+            StorageError: not all of it was appended.
+        """
+        for segment in self._staged:
+            self._append(segment)
+        placed = self._placed
+        return ShareWritten(
+            first_offset=placed[0].base_offset if placed else -1,
+            last_offset=placed[-1].last_offset if placed else -1,
+            records=self._record_count,
+            repeated=self._repeated,
+            size_bytes=sum(segment.size_bytes for segment in self._staged),
+        )
+
+    def discard(self) -> None:
+        """Remove what is staged; what was appended stays."""
+        if self._writer is not None:
+            self._writer.discard()
+        for segment in (*self._staged, *self._rests):
+            segment.staged.discard()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _begin(self, base_sequence: int) -> SegmentWriter:
+        producer = (
+            None if self._producer is None else ProducerAppend(*self._producer, base_sequence)
+        )
+        return self._log.segment_writer(self._compression, producer)
+
+    def _is_full(self, writer: SegmentWriter, piece: pa.RecordBatch) -> bool:
+        footer_bytes = _FRAME_BYTES + _BLOCK_BYTES * (self._batches_written + 1)
+        needed: float = writer.size_bytes + 1.01 * piece.nbytes + footer_bytes
+        return needed > self._segment_bytes
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def _append(self, segment: StagedSegment) -> None:
+        try:
+            placed = self._log.append_segment(segment)
+        except OutOfOrderSequenceError as error:
+            count = self._count_standing(segment, error)
+            self._compare()
+            self._repeated += count
+            if count < segment.record_count:
+                self._append(self._without_first(segment, count))
+            return
+        self._placed.append(placed)
+        if segment.producer is not None and not self._is_ours(segment, placed):
+            self._compare()
+            self._repeated += segment.record_count
+
+    def _count_standing(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
+        """Return how many of a segment's records are in the log already.
+
+        Raises:
+            OutOfOrderSequenceError: as it was given: records before it are missing.
+        """
+        assert segment.producer is not None
+        ahead = (error.expected_sequence - segment.producer.base_sequence) % _SEQUENCES
+        if not 0 < ahead <= _MAX_RECORDS:
+            raise error
+        return min(ahead, segment.record_count)
+
+    def _is_ours(self, segment: StagedSegment, placed: LogAppendInfo) -> bool:
+        """Whether what stands there is this very file, not what an earlier attempt appended."""
+        try:
+            stands = self._log.files.open(SegmentName(placed.base_offset))
+            return stands.append_id == segment.append_id
+        except (NotFoundError, CorruptRecordError):
+            return False  # rewritten since: only the records themselves can tell
+
+    def _without_first(self, segment: StagedSegment, count: int) -> StagedSegment:
+        """Return a segment with the records behind the first ``count``."""
+        assert segment.producer is not None
+        writer = self._begin(segment.producer.base_sequence + count)
+        try:
+            for batch in _batches(segment):
+                if batch.num_rows > count:
+                    writer.write(batch.slice(count))
+                count = max(0, count - batch.num_rows)
+            rest = writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+        self._rests.append(rest)
+        return rest
+
+    def _compare(self) -> None:
+        """Check once that what an earlier attempt appended is what this one would have.
+
+        Raises:
+            NotRepeatableError: it is not.
+        """
+        if self._is_compared or self._producer is None:
+            return
+        self._is_compared = True
+        standing = standing_records(self._log, *self._producer, most=self._record_count)
+        if standing is None:
+            return
+        ours = RecordsDigest()
+        for segment in self._staged:
+            for batch in _batches(segment):
+                ours.add(batch.slice(0, standing.count - ours.count))
+        if ours != standing:
+            raise NotRepeatableError(
+                f"{self._log.directory}: an earlier attempt at this write appended "
+                f"{standing.count} records that are not the first {standing.count} of this "
+                f"attempt: to go on would lose or double some. The plan gives other rows, or rows "
+                f"in another order, when it runs again: make it deterministic (sort within "
+                f"partitions, give a key or a partition), or give idempotent=false and take "
+                f"duplicates"
+            )
+
+
+def _batches(segment: StagedSegment) -> Iterator[pa.RecordBatch]:
+    """Yield a staged segment's records."""
+    reader = ipc.open_file(segment.staged.read_back())
+    for ordinal in range(reader.num_record_batches):
+        yield reader.get_batch(ordinal).replace_schema_metadata(RECORD_SCHEMA.metadata)
+
+
+def _pieces(records: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut records into batches of at most so many bytes; a single record stays whole."""
+    if records.num_rows == 1 or records.nbytes <= most_bytes:
+        yield records
+        return
+    half = records.num_rows // 2
+    yield from _pieces(records.slice(0, half), most_bytes)
+    yield from _pieces(records.slice(half), most_bytes)

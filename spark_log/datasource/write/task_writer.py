@@ -1,0 +1,168 @@
+"""Writing in a Spark task: rows to partitions, partitions to segments.
+
+A task streams its rows into staged segments and gives them their place in the logs only when it has
+seen its last row: a row that does not fit, or a full disk, leaves nothing of the task behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.datasource.options.options import WriteOptions
+from spark_log.datasource.write.columns import to_records
+from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.partition_chooser import PartitionChooser
+from spark_log.datasource.write.partition_share import PartitionShare, ShareWritten
+from spark_log.datasource.write.record_buffers import RecordBuffers
+from spark_log.errors import InvalidRecordError
+from spark_log.metadata import Cluster, TopicImage
+from spark_log.types import TopicPartition
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What a task wrote, by partition."""
+
+    shares: dict[TopicPartition, ShareWritten]
+
+
+class TaskWriter:
+    """Writes one task's rows. A context manager: leaving it removes what is staged."""
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        identity: WriteIdentity,
+        *,
+        buffers: RecordBuffers | None = None,
+    ) -> None:
+        """Begin with no row.
+
+        Args:
+            options: of the write.
+            identity: by which its records are known when they come again; not used when the
+                options say that the write is not idempotent.
+            buffers: for other bounds than the usual ones.
+        """
+        self._options = options
+        self._identity = identity
+        self._cluster = Cluster(options.root, options.storage_options)
+        self._image = self._cluster.image()
+        self._now_us = SYSTEM_CLOCK.time_us()
+        self._topics: dict[str, _TopicRouter] = {}
+        self._shares: dict[TopicPartition, PartitionShare] = {}
+        self._buffers = buffers or RecordBuffers()
+
+    def __enter__(self) -> TaskWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._buffers.discard()
+        for share in self._shares.values():
+            share.discard()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
+        """Write all rows of a task; on return they are visible."""
+        for batch in batches:
+            self.add(batch)
+        return self.commit()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Stage rows.
+
+        Args:
+            batch: with the columns that `write_columns.check_columns` let pass.
+
+        Raises:
+            InvalidRecordError: a row has no topic, or does not fit it.
+            InvalidPartitionsError: a row names a partition that its topic does not have.
+            UnknownTopicOrPartitionError: a row names a topic that does not exist.
+            StorageFullError: no space is left.
+        """
+        if not batch.num_rows:
+            return
+        records = to_records(batch, self._now_us)
+        explicit = batch.column("partition") if "partition" in batch.schema.names else None
+        if self._options.topic is not None:
+            self._topic(self._options.topic).add(records, explicit)
+            return
+        topics = batch.column("topic")
+        if topics.null_count:
+            raise InvalidRecordError(
+                f"{topics.null_count} rows have a null topic; fill the column 'topic', or give "
+                f"the option 'topic'"
+            )
+        for name in topics.unique().to_pylist():
+            rows = pc.equal(topics, name)
+            chosen = None if explicit is None else explicit.filter(rows)
+            self._topic(name).add(records.filter(rows), chosen)
+
+    def commit(self) -> TaskWritten:
+        """Append everything that is staged, and say what became of it.
+
+        Raises:
+            As `PartitionShare.append`; what was appended before stays, and is found when the task
+            runs again.
+        """
+        self._buffers.finish()
+        return TaskWritten({name: self._shares[name].append() for name in sorted(self._shares)})
+
+    def share(self, topic: TopicImage, partition: int) -> PartitionShare:
+        """Return what the task writes to a partition."""
+        name = TopicPartition(topic.name, partition)
+        if name not in self._shares:
+            producer = None
+            if self._options.idempotent:
+                producer_id = self._identity.producer_id(topic.topic_id, partition)
+                producer = (producer_id, self._identity.producer_epoch)
+            self._shares[name] = PartitionShare(
+                self._cluster.partition_log(topic, partition),
+                compression=self._options.compression,
+                producer=producer,
+            )
+        return self._shares[name]
+
+    def _topic(self, name: str) -> _TopicRouter:
+        if name not in self._topics:
+            self._topics[name] = _TopicRouter(
+                self, self._image.topic(name), self._buffers, self._identity.task
+            )
+        return self._topics[name]
+
+
+class _TopicRouter:
+    """Sends records of one topic to the shares of its partitions."""
+
+    def __init__(
+        self, task: TaskWriter, topic: TopicImage, buffers: RecordBuffers, first_partition: int
+    ) -> None:
+        self._task = task
+        self._topic = topic
+        self._buffers = buffers
+        self._chooser = PartitionChooser(topic.name, topic.num_partitions, first_partition)
+
+    def add(self, records: pa.RecordBatch, explicit: pa.Array | None) -> None:
+        partitions = self._chooser.choose(records.column("key"), explicit)
+        if (partitions == partitions[0]).all():
+            share = self._task.share(self._topic, int(partitions[0]))
+            self._buffers.add(records, iter([(share, 0, len(partitions))]))
+            return
+        # Numpy sorts 16-bit integers by radix: stable, and linear.
+        narrow = (
+            partitions.astype(np.uint16) if self._topic.num_partitions <= 65_536 else partitions
+        )
+        order = np.argsort(narrow, kind="stable")
+        self._buffers.add(records.take(pa.array(order)), self._parts(partitions[order]))
+
+    def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionShare, int, int]]:
+        numbers, starts = np.unique(partitions, return_index=True)
+        ends = [*starts[1:].tolist(), len(partitions)]
+        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+            yield self._task.share(self._topic, number), start, end

@@ -1,0 +1,1 @@
+"""The log of a Delta table, committed by conditional appends; its data files and cleanup."""

@@ -1,0 +1,115 @@
+"""Cleaning a whole root by Spark: one task for each partition, those with most to do first."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_log.errors import ClockSkewError, CorruptRecordError, StorageError
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.throttle import Throttle
+from spark_log.metadata import Cluster
+from spark_log.storage import StorageOptions
+from spark_log.types import TopicPartition
+
+_ANSWER: Final = "number int, report string"
+
+_NOTHING: Final[dict[str, Any]] = {"dirt_bytes": 0}
+"""There is nothing to do for a topic that was deleted meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanWork:
+    """What a task needs to clean a partition. Goes to tasks as it is.
+
+    Attributes:
+        root: URL of the root.
+        storage_options: for its file system; never shown.
+        dedupe_buffer_bytes: memory of a compaction for keys (``log.cleaner.dedupe.buffer.size``).
+        bytes_per_second: that a task may read and write.
+    """
+
+    root: str
+    storage_options: StorageOptions = field(repr=False)
+    dedupe_buffer_bytes: int
+    bytes_per_second: float = math.inf
+
+    def plan(self, partition: TopicPartition) -> dict[str, Any]:
+        """Return what there is to do in one partition; see `CleanReport`."""
+        return self._do(partition, PartitionCleaner.plan)
+
+    def clean(self, partition: TopicPartition) -> dict[str, Any]:
+        """Clean one partition, and return what was done; or ``error``, why it was not."""
+        return self._do(partition, PartitionCleaner.clean)
+
+    def _do(
+        self, partition: TopicPartition, action: Callable[[PartitionCleaner], Any]
+    ) -> dict[str, Any]:
+        cluster = Cluster(self.root, self.storage_options)
+        image = cluster.image()
+        topic = image.find(partition.topic)
+        if topic is None or partition.partition not in topic.partitions:
+            return _NOTHING
+        cleaner = PartitionCleaner(
+            cluster.partition_log(topic, partition.partition),
+            step=Throttle(self.bytes_per_second),
+            dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+            max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
+        )
+        try:
+            report = action(cleaner)
+        except ClockSkewError as error:  # of the machine that this task runs on
+            return {"error": f"on {socket.gethostname()}, {error}"}
+        except (StorageError, CorruptRecordError) as error:
+            now = cluster.image().find(partition.topic)
+            if now is None or now.topic_id != topic.topic_id:
+                return _NOTHING
+            return {"error": str(error)}
+        return asdict(report) | {"dirt_bytes": report.dirt_bytes}
+
+
+def run_tasks(
+    spark: SparkSession,
+    action: Callable[[TopicPartition], dict[str, Any]],
+    partitions: Sequence[TopicPartition],
+) -> list[dict[str, Any]]:
+    """Let Spark do something with each partition, a task for each, in this order.
+
+    Args:
+        spark: the session.
+        action: what is done in a task.
+        partitions: which.
+
+    Returns:
+        The answers, in the same order.
+    """
+    if not partitions:
+        return []
+    count = len(partitions)
+    tasks = spark.range(0, count, 1, count)
+    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _ANSWER).collect()
+    answers = {row.number: json.loads(row.report) for row in rows}
+    return [answers[number] for number in range(count)]
+
+
+def _task(
+    action: Callable[[TopicPartition], dict[str, Any]], partitions: tuple[TopicPartition, ...]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "number": pa.array([number], pa.int32()),
+                        "report": pa.array([json.dumps(action(partitions[number]))]),
+                    }
+                )
+
+    return work

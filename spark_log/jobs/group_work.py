@@ -1,0 +1,202 @@
+"""What a group's job lets Spark do: records into a destination, or exactly once into a Delta table.
+
+Both split the job's share of the partitions over member tasks by the group's assignor, and each
+task owns whole partitions. A task that dies with its executor is run again on another one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_log.datasource.options.options import ReadOptions, parse_read_options
+from spark_log.datasource.read.member_splits import PartitionOwners, by_member
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.read.offsets import format_offsets
+from spark_log.datasource.read.split_reader import read_split
+from spark_log.datasource.read.splits import LogSplit, splits_of
+from spark_log.errors import StorageError
+from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.group_job import Done
+from spark_log.jobs.group_share import Batch
+from spark_log.jobs.job import Destination
+from spark_log.suppressed import IN_PROCESS
+from spark_log.types import TopicPartition
+
+_ANSWER: Final = "topic string, partition int, reached long, skipped long, records long"
+
+Shown = Callable[[SparkSession, str], AbstractContextManager[None]]
+
+
+class SparkWork:
+    """What both have in common: a session, made when there is something to do, and its progress."""
+
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        connection: Mapping[str, str],
+        group: str,
+        members: int | None,
+        shown: Shown = lambda spark, title: nullcontext(),
+    ) -> None:
+        """Touch nothing.
+
+        Args:
+            session: makes the session, on the thread that works.
+            connection: the options that every read needs.
+            group: the group's id.
+            members: how many tasks; None: as many as run at once.
+            shown: shows that something is being done.
+        """
+        self._make_session = session
+        self._connection = connection
+        self._group = group
+        self._members = members
+        self._shown = shown
+        self._job_group = f"spark-log-{uuid.uuid4().hex}"
+        self._spark: SparkSession | None = None
+
+    def run(self, batch: Batch) -> Done:
+        """See `Work.run`."""
+        if self._spark is None:
+            self._spark = self._make_session()
+            self._spark.sparkContext.setJobGroup(self._job_group, f"group {self._group}")
+            self._members = self._members or self._spark.sparkContext.defaultParallelism
+        topics = ", ".join(sorted({named.topic for named in batch.starts}))
+        with self._shown(self._spark, f"Reading {topics}"):
+            return self._write(self._spark, batch)
+
+    def progress(self) -> object:
+        """Return how many tasks are done, and what Spark's SQL has counted in those that run.
+
+        Executors tell of that with their heartbeats, every 10 s.
+        """
+        spark = self._spark
+        if spark is None:
+            return None
+        try:
+            tracker = spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            done = [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage]
+            return done, _sql_metrics(spark)
+        except Exception as error:  # py4j's, of several kinds: Java is gone, or about to go
+            IN_PROCESS.add("progress of a batch", self._job_group, error)
+            return None
+
+    def give_up(self) -> None:
+        """See `Work.give_up`."""
+        if self._spark is not None:
+            # py4j's: where Java is gone, so is the job.
+            with IN_PROCESS.suppress("cancelling of a batch", self._job_group, Exception):
+                self._spark.sparkContext.cancelJobGroup(self._job_group)
+
+    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+        raise NotImplementedError
+
+    def _options(self, batch: Batch) -> dict[str, str]:
+        """Return the options of a read of a batch by member tasks."""
+        new = {named: at for named, at in batch.starts.items() if at < batch.ends[named]}
+        assigned: dict[str, list[int]] = {}
+        for named in sorted(new):
+            assigned.setdefault(named.topic, []).append(named.partition)
+        return {
+            **self._connection,
+            "assign": json.dumps(assigned),
+            "startingOffsets": format_offsets(new),
+            "endingOffsets": format_offsets({named: batch.ends[named] for named in new}),
+            "group.id": self._group,
+            "partition.assignment.strategy": batch.strategy,
+            "minPartitions": str(self._members),
+        }
+
+
+class DestinationWork(SparkWork):
+    """Writes to any destination: at least once."""
+
+    def __init__(self, destination: Destination, *arguments: Any, **named: Any) -> None:
+        """Args: destination: appended to; and those of `SparkWork`."""
+        super().__init__(*arguments, **named)
+        self._destination = destination
+
+    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+        records = spark.read.format("spark_log").options(**self._options(batch)).load()
+        counts = self._destination.write(records)
+        return Done(batch.ends, counts.read, counts.written)
+
+
+class DeltaWork(SparkWork):
+    """Writes to a Delta table with the positions: exactly once.
+
+    Records go from the log to the table within a task, in Arrow, and never through Java. Which
+    member owns which partition is kept from batch to batch.
+    """
+
+    def __init__(self, sink: DeltaSink, *arguments: Any, **named: Any) -> None:
+        """Args: sink: one that is there; and those of `SparkWork`."""
+        super().__init__(*arguments, **named)
+        self._sink = sink
+        self._owners: PartitionOwners | None = None
+        self._version = -1
+
+    def progress(self) -> object:
+        """Add the table's version: tasks commit as they go."""
+        # For the tasks to tell, where it lasts.
+        with IN_PROCESS.suppress("progress of a batch", self._sink.url, StorageError):
+            self._version = self._sink.version()
+        return super().progress(), self._version
+
+    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+        options = parse_read_options(self._options(batch), is_stream=False)
+        if self._owners is None:
+            self._owners = PartitionOwners(batch.strategy, self._members)
+        splits = splits_of(OffsetReader(options), batch.starts, batch.ends)
+        members = by_member(splits, self._owners, batch.starts)
+        shares = [member.splits for member in members]
+        tasks = spark.range(0, len(shares), 1, len(shares))
+        rows = tasks.mapInArrow(_appending(self._sink, shares, options), _ANSWER).collect()
+        reached = {TopicPartition(row.topic, row.partition): row.reached for row in rows}
+        written = sum(row.records for row in rows)
+        return Done(dict(batch.ends) | reached, written, written, sum(row.skipped for row in rows))
+
+
+def _appending(
+    sink: DeltaSink, shares: list[tuple[LogSplit, ...]], options: ReadOptions
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what a task does: append the share that its one row names, and say what was done."""
+    columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+    def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for done in sink.append(
+                    shares[number], lambda split: read_split(split, columns, options)
+                ):
+                    yield pa.RecordBatch.from_pydict(
+                        {
+                            "topic": pa.array([done.split.topic]),
+                            "partition": pa.array([done.split.partition], pa.int32()),
+                            "reached": pa.array([done.reached], pa.int64()),
+                            "skipped": pa.array([done.skipped], pa.int64()),
+                            "records": pa.array([done.records], pa.int64()),
+                        }
+                    )
+
+    return append
+
+
+def _sql_metrics(spark: SparkSession) -> list[tuple[int, str]]:
+    """Return what is counted in queries that run; there is no way to it but Java's."""
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    queries = store.executionsList()
+    running = (queries.apply(index) for index in range(queries.size()))
+    return [
+        (query.executionId(), store.executionMetrics(query.executionId()).toString())
+        for query in running
+        if query.completionTime().isEmpty()
+    ]

@@ -1,0 +1,116 @@
+"""What a topic asks of records that are appended (Kafka's ``LogValidator``)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_log.clock import Clock
+from spark_log.config.config import TopicConfig
+from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from spark_log.record.arrays import ints_of, times_us_of
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.schema import TIMESTAMP_TYPE
+
+_LOG_APPEND_TIME = "LogAppendTime"
+
+
+class LogValidator:
+    """Checks record batches against a topic's settings, and stamps them where it wants that."""
+
+    def __init__(self, config: TopicConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._stamps = config.message_timestamp_type == _LOG_APPEND_TIME
+
+    @property
+    def attributes(self) -> int:
+        """The bits that a header of these records gets: the timestamp type."""
+        return BatchHeader.TIMESTAMP_TYPE_BIT if self._stamps else 0
+
+    def validate(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records as they are to be appended.
+
+        Args:
+            records: columns of `RECORD_SCHEMA`, at least one row, no timestamp null.
+
+        Raises:
+            InvalidRecordError: a record has no key, and the topic is compacted.
+            RecordTooLargeError: a record is larger than ``max.message.bytes``.
+            InvalidTimestampError: a timestamp is too far from now.
+        """
+        self._check_keys(records)
+        self._check_sizes(records)
+        if self._stamps:
+            now = pa.scalar(self._clock.time_us(), TIMESTAMP_TYPE)
+            column = records.schema.get_field_index("timestamp")
+            stamped = pa.repeat(now, records.num_rows)
+            return records.set_column(column, records.schema.field(column), stamped)
+        self._check_timestamps(records)
+        return records
+
+    def _check_keys(self, records: pa.RecordBatch) -> None:
+        keys = records.column("key")
+        if keys.null_count and "compact" in self._config.cleanup_policy:
+            raise InvalidRecordError(
+                f"{keys.null_count} of {records.num_rows} records have no key, but the topic is "
+                f"compacted: of each key the last record is kept. Give every record a key, or set "
+                f"the topic's cleanup.policy to delete"
+            )
+
+    def _check_sizes(self, records: pa.RecordBatch) -> None:
+        limit = self._config.max_message_bytes
+        if records.nbytes <= limit:
+            return  # so no record of it is larger
+        sizes = record_sizes(records)
+        largest = int(sizes.argmax())
+        if sizes[largest] > limit:
+            raise RecordTooLargeError(
+                f"record {largest} of the batch has {sizes[largest]} bytes (key, value and "
+                f"headers), the topic takes {limit}: store large values elsewhere and append "
+                f"where they are, or raise max.message.bytes",
+                size_bytes=int(sizes[largest]),
+                max_bytes=limit,
+            )
+
+    def _check_timestamps(self, records: pa.RecordBatch) -> None:
+        times_us = times_us_of(records)
+        now_us = self._clock.time_us()
+        earliest_us = now_us - self._config.message_timestamp_before_max_ms * 1000
+        latest_us = now_us + self._config.message_timestamp_after_max_ms * 1000
+        for which, key, extreme in (
+            ("after", "message.timestamp.after.max.ms", int(times_us.max())),
+            ("before", "message.timestamp.before.max.ms", int(times_us.min())),
+        ):
+            if not earliest_us <= extreme <= latest_us:
+                limit_ms = self._config.dotted()[key]
+                raise InvalidTimestampError(
+                    f"a record's timestamp, {extreme} µs since the epoch, lies more than "
+                    f"{limit_ms} ms {which} now; correct it, or change the topic's {key}",
+                    timestamp_us=extreme,
+                )
+
+
+def record_sizes(records: pa.RecordBatch) -> np.ndarray:
+    """Return the size of each record's key, value and headers in bytes, int64."""
+    sizes = np.zeros(records.num_rows, np.int64)
+    for name in ("key", "value"):
+        sizes += _lengths(records.column(name))
+    headers = records.column("headers")
+    if headers.null_count < len(headers):
+        items = headers.flatten()
+        of_items = _lengths(items.field("key")) + _lengths(items.field("value"))
+        up_to = np.concatenate([[0], np.cumsum(of_items)])
+        counts = _filled(pc.list_value_length(headers))
+        ends = np.cumsum(counts)
+        sizes += up_to[ends] - up_to[ends - counts]
+    return sizes
+
+
+def _lengths(column: pa.Array) -> np.ndarray:
+    return _filled(pc.binary_length(column))
+
+
+def _filled(lengths: pa.Array) -> np.ndarray:
+    return ints_of(lengths, np.int32).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Cleaning a partition log: retention, merging, compaction, and deletion of spent files."""

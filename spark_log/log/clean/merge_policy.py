@@ -1,0 +1,184 @@
+"""Which neighbouring segments are worth rewriting into one. Pure functions of what a listing shows.
+
+A segment's generation tells how often its bytes were rewritten. Neighbours are merged when there
+are ``fan_in`` of one generation, and become one of the next; what is younger between them comes
+along, and counts as the part of one that it is. So each byte is rewritten once for each power of
+``fan_in`` in the number of appends, and of each generation fewer than ``fan_in`` are left. A
+segment of half ``segment.bytes`` is done: two such would be too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from spark_log.log.file_names import MOST_MERGES
+from spark_log.log.partition_directory import LogView
+from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS
+from spark_log.log.snapshot.snapshot import SegmentSummary
+
+_SMALL_BYTES: Final = 1_048_576
+"""Below this, ``segment.ms`` does not keep segments apart: they would stay as small as they are."""
+
+_MOST_SEGMENTS: Final = 1_000
+"""Merged at once: of each up to 64 KiB may be in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCandidate:
+    """What decides about one segment.
+
+    Attributes:
+        generation: how often its bytes were rewritten.
+        size_bytes: of its file.
+        base_offset: its first.
+        end_offset: the offset after its last.
+        first_us: about when its first record was made, microseconds.
+        last_us: its largest timestamp, or when it was appended.
+    """
+
+    generation: int
+    size_bytes: int
+    base_offset: int
+    end_offset: int
+    first_us: int
+    last_us: int
+
+
+def candidates_of_view(view: LogView) -> list[MergeCandidate]:
+    """Return candidates by a listing alone: their times are those of their files."""
+    return [
+        MergeCandidate(
+            segment.name.generation,
+            segment.file.size_bytes,
+            segment.name.base_offset,
+            segment.end_offset or view.log_end_offset,
+            segment.file.modified_us,
+            segment.file.modified_us,
+        )
+        for segment in view.live.segments
+    ]
+
+
+def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCandidate]:
+    """Return candidates by what the segments hold.
+
+    Where nobody has looked for a least timestamp, records are taken to follow those before them.
+    """
+    before_us = None
+    candidates = []
+    for summary in summaries:
+        first_us = summary.min_timestamp_us
+        if first_us is None:
+            latest_us = summary.max_timestamp_us
+            first_us = latest_us if before_us is None else min(before_us, latest_us)
+        candidates.append(
+            MergeCandidate(
+                summary.name.generation,
+                summary.size_bytes,
+                summary.name.base_offset,
+                summary.end_offset,
+                first_us,
+                summary.max_timestamp_us,
+            )
+        )
+        before_us = summary.max_timestamp_us
+    return candidates
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """How segments are merged.
+
+    Attributes:
+        segment_bytes: ``segment.bytes``.
+        segment_us: ``segment.ms``, in microseconds.
+        fan_in: how many of one generation are merged, at least.
+        most_bytes: of one merge; None for as much as a segment may hold.
+        finishes: whether what nothing will be added to any more is merged if it is only two.
+    """
+
+    segment_bytes: int
+    segment_us: int
+    fan_in: int
+    most_bytes: int | None = None
+    finishes: bool = True
+
+    def runs(self, candidates: Sequence[MergeCandidate]) -> list[range]:
+        """Return the runs to merge next, those of the lowest generation first and alone.
+
+        Each may be merged by itself. Once they are, there may be runs of the next generation.
+        """
+        generations = sorted({each.generation for each in candidates if not self._is_done(each)})
+        for generation in generations:
+            is_last = self.finishes and generation == generations[-1]
+            found = [
+                chunk
+                for run in self._stretches(candidates, generation)
+                for chunk, is_closed in self._chunks(candidates, run)
+                if self._is_worth_it(candidates, chunk, generation, is_closed=is_closed and is_last)
+            ]
+            if found:
+                return found
+        return []
+
+    def _is_done(self, candidate: MergeCandidate) -> bool:
+        is_compacted = candidate.generation > MOST_MERGES  # a merge may not take it in
+        return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
+
+    def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:
+        """Yield the longest runs of segments that are not done, up to a generation."""
+        apart = [
+            index
+            for index, each in enumerate(candidates)
+            if self._is_done(each) or each.generation > generation
+        ]
+        for before, behind in pairwise([-1, *apart, len(candidates)]):
+            if behind - before > 2:
+                yield range(before + 1, behind)
+
+    def _chunks(
+        self, candidates: Sequence[MergeCandidate], run: range
+    ) -> Iterator[tuple[range, bool]]:
+        """Cut a run into what one segment may hold; tell of each whether it can grow no more."""
+        first, total = run.start, candidates[run.start].size_bytes
+        first_us = candidates[run.start].first_us
+        for index in run[1:]:
+            each = candidates[index]
+            if self._fits(candidates[first], each, index - first, total, first_us):
+                total += each.size_bytes
+                first_us = min(first_us, each.first_us)
+            else:
+                yield range(first, index), True
+                first, total, first_us = index, each.size_bytes, each.first_us
+        yield range(first, run.stop), run.stop < len(candidates)
+
+    def _fits(
+        self, first: MergeCandidate, each: MergeCandidate, count: int, total: int, first_us: int
+    ) -> bool:
+        return (
+            total + each.size_bytes
+            <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
+            and count < max(_MOST_SEGMENTS, self.fan_in)
+            and each.end_offset - first.base_offset < MAX_SEGMENT_RECORDS
+            and (total < _SMALL_BYTES or each.last_us - first_us <= self.segment_us)
+        )
+
+    def _is_worth_it(
+        self,
+        candidates: Sequence[MergeCandidate],
+        chunk: range,
+        generation: int,
+        *,
+        is_closed: bool,
+    ) -> bool:
+        if len(chunk) < 2:
+            return False
+        weight = sum(
+            self.fan_in ** float(candidates[index].generation - generation) for index in chunk
+        )
+        total = sum(candidates[index].size_bytes for index in chunk)
+        is_final = is_closed or total >= self.segment_bytes // 2
+        return weight >= self.fan_in or (self.finishes and is_final)

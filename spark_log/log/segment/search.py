@@ -1,0 +1,95 @@
+"""Which Arrow batch of a segment to begin with: by offset and by time, through its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, Protocol
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log.segment.indexes import SegmentIndexes
+from spark_log.record.batch_header import BatchHeader
+
+FEW_BATCHES: Final = 16
+"""Up to here, to look at all headers of a mapped file takes no longer than to open its indexes."""
+
+
+class _Batches(Protocol):
+    """What a search looks at of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def batch_count(self) -> int: ...
+    def headers(self, ordinal: int) -> tuple[BatchHeader, ...]: ...
+    def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]: ...
+
+
+class BatchSearch:
+    """Finds batches of one segment by their ordinals.
+
+    Indexes narrow it down where they are sound; headers have the last word. The segment itself is
+    given to each search and not kept, so that its file is let go as soon as nobody reads it.
+    """
+
+    def __init__(self, indexes: SegmentIndexes, *, is_mapped: bool) -> None:
+        """Touches nothing. Args: is_mapped: whether looking at a header costs no request."""
+        self._indexes = indexes
+        self._is_mapped = is_mapped
+        self._has_tried_to_rebuild = False
+
+    def first(self, batches: _Batches, offset: int) -> int:
+        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
+        base_offset = batches.base_offset
+        low, high = 0, batches.batch_count
+        if high == 1 or offset <= base_offset:
+            return 0
+        index = None
+        if not self._does_without(batches):
+            if self._is_mapped and self._indexes.offsets() is None:
+                self._rebuild_indexes(batches)  # no request for any header: cheap
+            index = self._indexes.offsets()
+        if index is not None:
+            floor, following = index.lookup(offset), index.following(offset)
+            low = low if floor is None else self._indexes.ordinal_of(floor)
+            high = high if following is None else self._indexes.ordinal_of(following)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if base_offset + batches.headers(middle)[0].base_offset_delta > offset:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def last(self, batches: _Batches, end_offset: int | None) -> int:
+        """Return the ordinal of the last Arrow batch that has to be read up to an offset.
+
+        A guess, so as not to fetch what lies behind: damage somewhere is met when it is read.
+        """
+        if end_offset is not None and not self._is_mapped:
+            with suppress(CorruptRecordError):
+                return self.first(batches, end_offset - 1)
+        return batches.batch_count - 1
+
+    def before_time(self, batches: _Batches, timestamp_us: int) -> int:
+        """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
+        if self._does_without(batches):
+            return 0
+        if self._indexes.times() is None:
+            self._rebuild_indexes(batches)
+        offsets, times = self._indexes.offsets(), self._indexes.times()
+        if offsets is None or times is None:
+            return 0
+        ceiling = times.ceiling(timestamp_us)
+        floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
+        return 0 if floor is None else self._indexes.ordinal_of(floor)
+
+    def _does_without(self, batches: _Batches) -> bool:
+        return self._is_mapped and batches.batch_count <= FEW_BATCHES
+
+    def _rebuild_indexes(self, batches: _Batches) -> None:
+        if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
+            self._has_tried_to_rebuild = True
+            # Whoever reads a damaged batch is told; the others get along without indexes.
+            with self._indexes.suppressing(CorruptRecordError):
+                self._indexes.rebuild(batches.all_headers())

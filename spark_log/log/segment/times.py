@@ -1,0 +1,65 @@
+"""The segments of one view by time: which of them can hold the first record at or after one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from spark_log.errors import NotFoundError
+from spark_log.log.live_log import LiveSegment
+from spark_log.log.partition_directory import LogView
+from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot.snapshots import Snapshots
+
+
+class SegmentTimes:
+    """The largest timestamp of each segment of a view, and of all up to it.
+
+    What the newest snapshot tells is known at once; the segments behind it are opened one by one,
+    when a time is asked for that none before them reaches.
+
+    Attributes:
+        view: whose segments they are.
+    """
+
+    def __init__(self, snapshots: Snapshots, view: LogView) -> None:
+        """Read the newest snapshot, unless what it tells is known.
+
+        Raises:
+            NotFoundError: the view leaves something out, or does not count any more.
+        """
+        self.view = view
+        self._snapshots = snapshots
+        self._largest_us: list[int] = []
+        self._largest_so_far_us: list[int] = []
+        for segment, summary in zip(view.live.segments, snapshots.known(view), strict=False):
+            self._take_in(segment, summary)
+
+    def segments_reaching(self, timestamp_us: int) -> Iterator[LiveSegment]:
+        """Yield, in offset order, the segments that have a record at or after a time.
+
+        Args:
+            timestamp_us: microseconds since the epoch.
+
+        Raises:
+            NotFoundError: the view leaves something out, or does not count any more.
+            CorruptRecordError: a segment is damaged.
+        """
+        # The largest so far never falls: so the first segment that may have it is found by
+        # bisection, though timestamps go up and down.
+        at = bisect_left(self._largest_so_far_us, timestamp_us)
+        segments = self.view.live.segments
+        for segment in segments[at:]:
+            if at == len(self._largest_us):
+                self._take_in(segment, self._snapshots.summary(segment, self.view.observed_ms))
+            if self._largest_us[at] >= timestamp_us:
+                yield segment
+            at += 1
+
+    def _take_in(self, segment: LiveSegment, summary: SegmentSummary) -> None:
+        if segment.end_offset not in (None, summary.end_offset):
+            raise NotFoundError(f"the listing leaves out what follows {segment.file.path}")
+        largest_us = summary.max_timestamp_us
+        self._largest_us.append(largest_us)
+        so_far_us = self._largest_so_far_us
+        so_far_us.append(max(largest_us, so_far_us[-1]) if so_far_us else largest_us)

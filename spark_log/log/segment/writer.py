@@ -1,0 +1,323 @@
+"""Writing a segment: as a stream, in constant memory, before the segment has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.errors import (
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+)
+from spark_log.log.append.producer_state import ProducerAppend, sequence_after
+from spark_log.log.append.validator import LogValidator
+from spark_log.log.file_names import SegmentName
+from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.record.arrays import times_us_of
+from spark_log.record.batch_check import CHECK_KEY, encode_check
+from spark_log.record.batch_header import (
+    METADATA_KEY,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    encode_headers,
+    latest_timestamp_us,
+)
+from spark_log.record.checksum import batch_crc32c
+from spark_log.record.schema import (
+    OFFSET_DELTA_FIELD,
+    RECORD_SCHEMA,
+    segment_schema,
+)
+from spark_log.storage import StagedFile, Store
+from spark_log.storage.store import storage_errors
+
+MAX_SEGMENT_BYTES = 2**32 - 1
+"""Positions in the offset index are 32 bits."""
+
+MAX_SEGMENT_RECORDS = 2**31 - 1
+"""Offset deltas in a batch header are 32 bits, signed."""
+
+
+class StagedSegment:
+    """A finished segment that has no name yet: staged bytes, and the indexes that go with them.
+
+    Attributes:
+        staged: the file.
+        size_bytes: its length.
+        append_id: the file's own identity, drawn when it was begun.
+        record_count: how many records, and so how many offsets it will take.
+        last_header: of its last batch.
+        producer: of an idempotent append; None without.
+        min_timestamp_us: the least timestamp of its records.
+        max_timestamp_us: the largest.
+    """
+
+    def __init__(
+        self,
+        staged: StagedFile,
+        append_id: str,
+        record_count: int,
+        last_header: BatchHeader,
+        index_bytes: bytes,
+        time_index_bytes: bytes,
+        *,
+        producer: ProducerAppend | None,
+        min_timestamp_us: int,
+        max_timestamp_us: int,
+    ) -> None:
+        self.producer = producer
+        self.min_timestamp_us = min_timestamp_us
+        self.max_timestamp_us = max_timestamp_us
+        self.staged = staged
+        self.size_bytes = staged.size_bytes
+        self.append_id = append_id
+        self.record_count = record_count
+        self.last_header = last_header
+        self._derived = {"index": index_bytes, "time_index": time_index_bytes}
+
+    @property
+    def header(self) -> BatchHeader:
+        """What one header would say of all that one append brought, for the producer state."""
+        return replace(
+            self.last_header,
+            base_offset_delta=0,
+            last_offset_delta=self.record_count - 1,
+            base_sequence=self.producer.base_sequence if self.producer else NO_SEQUENCE,
+            max_timestamp_us=self.max_timestamp_us,
+            record_count=self.record_count,
+        )
+
+    def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the index files; none for a small segment."""
+        for kind, data in self._derived.items():
+            if data:
+                yield getattr(name, kind), data
+
+
+class SegmentWriter:
+    """Streams record batches into a staged segment, in constant memory."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: str,
+        *,
+        topic_id: str,
+        partition: int,
+        compression: str = "none",
+        index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+        leader_epoch: int = 0,
+        producer: ProducerAppend | None = None,
+        validator: LogValidator | None = None,
+        with_offsets: bool = False,
+        name: SegmentName | None = None,
+    ) -> None:
+        """Begin a segment.
+
+        Args:
+            store: where it is staged.
+            directory: the partition's.
+            topic_id: of the topic.
+            partition: its number.
+            compression: ``none``, ``lz4`` or ``zstd``.
+            index_interval_bytes: bytes between two index entries.
+            leader_epoch: for the batch headers.
+            producer: of an idempotent append; its sequence numbers run on over all batches.
+            validator: what the topic asks of records; None takes them as they are.
+            with_offsets: offsets are a column, for a rewritten segment in which some are missing.
+            name: that a rewritten segment will have; the file tells it. None for a plain one.
+
+        Raises:
+            UnsupportedCompressionTypeError: Arrow's file format has no such compression.
+            StorageError: nothing can be staged there.
+        """
+        self._producer = producer
+        self._validator = validator
+        self._schema = segment_schema(topic_id, partition, None if name is None else name.stem)
+        self._append_id = self._schema.metadata[b"spark_log.append_id"]
+        if with_offsets:
+            self._schema = self._schema.append(OFFSET_DELTA_FIELD)
+        self._directory = directory
+        self._leader_epoch = leader_epoch
+        self._indexes = IndexBuilder(index_interval_bytes)
+        if compression not in ("none", "lz4", "zstd"):
+            raise UnsupportedCompressionTypeError(
+                f"compression.type {compression!r} does not exist in Arrow's file format; "
+                f"use one of none, lz4, zstd",
+                key="compression.type",
+            )
+        options = ipc.IpcWriteOptions(
+            compression=None if compression == "none" else compression, use_threads=False
+        )
+        self._staged = store.stage(directory)
+        try:
+            with storage_errors(directory):
+                self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
+        except BaseException:
+            self._staged.discard()
+            raise
+        self._next_delta = 0
+        self._min_timestamp_us: int | None = None
+        self._max_timestamp_us: int | None = None
+        self._last_header: BatchHeader | None = None
+
+    @property
+    def record_count(self) -> int:
+        """Offsets taken so far: records, and those that a rewrite left out."""
+        return self._next_delta
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._staged.size_bytes
+
+    def write(self, records: pa.RecordBatch, *, attributes: int = 0) -> BatchHeader:
+        """Append one record batch.
+
+        Args:
+            records: columns of `RECORD_SCHEMA`, at least one row.
+            attributes: the header's bits.
+
+        Raises:
+            InvalidRecordError: the columns or their types are not `RECORD_SCHEMA`'s, or no row.
+            RecordTooLargeError, InvalidTimestampError: the topic does not take such records.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
+            raise InvalidRecordError(
+                f"a record batch needs rows and the columns {RECORD_SCHEMA.to_string()}; "
+                f"got {records.num_rows} rows of {records.schema.to_string()}"
+            )
+        timestamps = records.column("timestamp")
+        if timestamps.null_count:
+            raise InvalidRecordError("a record has no timestamp; every record needs one")
+        headers = records.column("headers")
+        if headers.null_count < len(headers):  # most records have none
+            items = headers.flatten()
+            if items.null_count or items.field(0).null_count:
+                raise InvalidRecordError("a record header has no name; every header needs one")
+        if self._validator is not None:
+            records = self._validator.validate(records)
+            attributes |= self._validator.attributes
+        times_us = times_us_of(records)
+        header = BatchHeader(
+            base_offset_delta=self._next_delta,
+            last_offset_delta=self._next_delta + records.num_rows - 1,
+            leader_epoch=self._leader_epoch,
+            attributes=attributes,
+            crc32c=0,
+            base_timestamp_us=int(times_us[0]),
+            max_timestamp_us=int(times_us.max()),
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=records.num_rows,
+        )
+        if self._producer is not None:
+            header = replace(
+                header,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.producer_epoch,
+                base_sequence=sequence_after(self._producer.base_sequence, self._next_delta),
+            )
+        header = replace(header, crc32c=batch_crc32c(header, records))
+        self._write(records, [header], int(times_us.min()))
+        return header
+
+    def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
+        """Append batches that are in the log already: one Arrow batch that keeps their headers.
+
+        Args:
+            records: the rows of all of them, columns of `RECORD_SCHEMA`, and ``offset_delta`` if
+                the writer was made ``with_offsets`` (see `record.rebase`).
+            headers: relative to the base offset that this segment will have; checksums as they are.
+
+        Raises:
+            InvalidRecordError: they do not fit each other, or come before what was written.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        counted = sum(header.record_count for header in headers)
+        has_offsets = len(self._schema) > len(RECORD_SCHEMA)
+        following, fits = self._next_delta, bool(headers) and counted == records.num_rows
+        for header in headers:
+            skipped = header.base_offset_delta - following
+            fits = fits and (skipped >= 0 if has_offsets else not (skipped or header.has_gaps))
+            following = header.last_offset_delta + 1
+        if not fits:
+            raise InvalidRecordError(
+                f"{len(headers)} batch headers of {counted} rows do not fit {records.num_rows} "
+                f"rows that follow on offset {self._next_delta} of the segment"
+            )
+        if not records.schema.equals(self._schema):
+            raise InvalidRecordError(
+                f"rewritten records need the columns {self._schema.names}, got "
+                f"{records.schema.to_string()}"
+            )
+        times_us = times_us_of(records)
+        self._write(records, headers, int(times_us.min()) if len(times_us) else None)
+
+    def finish(self) -> StagedSegment:
+        """Seal the file and hand it over.
+
+        Raises:
+            InvalidRecordError: nothing was written.
+            StorageFullError: nothing of the segment will be visible.
+        """
+        if self._last_header is None:
+            raise InvalidRecordError("a segment needs at least one record")
+        with storage_errors(self._directory):
+            self._writer.close()
+            self._staged.seal()
+        append_id = self._append_id.decode()
+        least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
+        return StagedSegment(
+            self._staged,
+            append_id,
+            self._next_delta,
+            self._last_header,
+            *self._indexes.files(append_id),
+            producer=self._producer,
+            # Of a segment whose records are all gone:
+            min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
+            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+        )
+
+    def discard(self) -> None:
+        """Give up what was written."""
+        self._staged.discard()
+
+    def _write(
+        self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
+    ) -> None:
+        position = self._staged.size_bytes
+        last_delta = headers[-1].last_offset_delta
+        if last_delta >= MAX_SEGMENT_RECORDS or position > MAX_SEGMENT_BYTES:
+            raise InvalidRecordError(
+                f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
+                f"bytes; append what is more in another one"
+            )
+        self._indexes.add(position, headers)
+        value = encode_headers(headers)
+        check = encode_check(self._append_id, value, records)
+        with storage_errors(self._directory):
+            self._writer.write_batch(
+                records.replace_schema_metadata(self._schema.metadata),
+                custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
+            )
+        latest_us = latest_timestamp_us(headers)
+        if latest_us is not None and (
+            self._max_timestamp_us is None or latest_us > self._max_timestamp_us
+        ):
+            self._max_timestamp_us = latest_us
+        if least_us is not None and (
+            self._min_timestamp_us is None or least_us < self._min_timestamp_us
+        ):
+            self._min_timestamp_us = least_us
+        self._next_delta = last_delta + 1
+        self._last_header = headers[-1]

@@ -1,0 +1,304 @@
+"""Snapshots: what one would otherwise gather by opening every segment (DESIGN.md, 3.4).
+
+On storage: ``<offset>.snapshot``, an Arrow IPC file of one row: ``offset``; ``segments``, a list of
+what each live segment holds; ``producers``, a list of what is remembered of each idempotent
+producer (Kafka's producer snapshots). Its schema metadata names the topic id, the partition and a
+checksum over the row. Segments never change, so that what a snapshot says of one is true for as
+long as the file exists. Derived data, replaced atomically: a crash leaves the older one, and a
+missing or damaged one costs the opening of segments, never an answer. The exception: what the
+producers of deleted records had written is in the newest snapshot alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from google_crc32c import extend
+from pyarrow import ipc
+
+from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.file_names import SegmentName
+from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment.writer import StagedSegment
+from spark_log.record.arrays import ints_of
+from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
+from spark_log.record.checksum import array_crc32c
+from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
+
+_SEGMENT_TYPE = pa.struct(
+    [
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("last_offset", pa.int64()),
+        pa.field("generation", pa.int32(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("min_timestamp", TIMESTAMP_TYPE),
+        pa.field("max_timestamp", TIMESTAMP_TYPE, nullable=False),
+    ]
+)
+_RUN_TYPE = pa.struct(
+    [
+        pa.field("base_sequence", pa.int32(), nullable=False),
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+    ]
+)
+_PRODUCER_TYPE = pa.struct(
+    [
+        pa.field("producer_id", pa.int64(), nullable=False),
+        pa.field("producer_epoch", pa.int16(), nullable=False),
+        pa.field("appended", TIMESTAMP_TYPE, nullable=False),
+        pa.field("runs", pa.list_(_RUN_TYPE), nullable=False),
+    ]
+)
+SNAPSHOT_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("segments", pa.list_(_SEGMENT_TYPE), nullable=False),
+        pa.field("producers", pa.list_(_PRODUCER_TYPE), nullable=False),
+    ]
+)
+"""Columns of a snapshot file."""
+
+_IDS_KEY = b"spark_log.append_ids"
+"""In the batch's custom metadata, not a column: earlier versions, which read exactly the columns
+above, would take the snapshot for damaged, and with it what it alone knows of producers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What is known of a segment without opening it.
+
+    Attributes:
+        name: its file's.
+        end_offset: the offset after the last one that it holds or covers.
+        record_count: how many records it holds.
+        size_bytes: of the file.
+        min_timestamp_us: the least timestamp, microseconds; None if nobody has looked.
+        max_timestamp_us: the largest, microseconds; -1 where a compaction left no record.
+        append_id: the file's own identity; empty where a snapshot of an earlier version tells.
+    """
+
+    name: SegmentName
+    end_offset: int
+    record_count: int
+    size_bytes: int
+    min_timestamp_us: int | None
+    max_timestamp_us: int
+    append_id: str = field(default="", compare=False)
+
+    @classmethod
+    def of_staged(cls, segment: StagedSegment, base_offset: int) -> SegmentSummary:
+        """Return the summary of a segment that was appended at ``base_offset``."""
+        return cls(
+            name=SegmentName(base_offset),
+            end_offset=base_offset + segment.record_count,
+            record_count=segment.record_count,
+            size_bytes=segment.size_bytes,
+            min_timestamp_us=segment.min_timestamp_us,
+            max_timestamp_us=segment.max_timestamp_us,
+            append_id=segment.append_id,
+        )
+
+    @classmethod
+    def of_headers(
+        cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
+    ) -> SegmentSummary:
+        """Return the summary of a stored segment whose headers have been read, all of them."""
+        latest_us = latest_timestamp_us(headers)
+        return cls(
+            name=name,
+            end_offset=segment.end_offset,
+            record_count=sum(header.record_count for header in headers),
+            size_bytes=segment.size_bytes,
+            min_timestamp_us=None,
+            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+            append_id=segment.append_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A partition's segments and producers, as they were when its log ended at `offset`.
+
+    Attributes:
+        offset: the log end offset.
+        segments: of the live log, in offset order.
+        producers: after all records before `offset`.
+    """
+
+    offset: int
+    segments: tuple[SegmentSummary, ...]
+    producers: ProducerState
+
+    def check_name(self, offset: int) -> None:
+        """Check that the file's name says the same offset as the file.
+
+        Raises:
+            ValueError: it is another's.
+        """
+        if self.offset != offset:
+            raise ValueError(f"it is of offset {self.offset}")
+
+    def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
+        """Return the file."""
+        producers = [_producer_row(*pair) for pair in self.producers.entries()]
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array([self.offset], pa.int64()),
+                _in_one_row(_segment_column(self.segments)),
+                _in_one_row(pa.array(producers, _PRODUCER_TYPE)),
+            ],
+            schema=SNAPSHOT_SCHEMA,
+        )
+        metadata = {
+            "spark_log.format": FORMAT_VERSION,
+            "spark_log.topic_id": topic_id,
+            "spark_log.partition": str(partition),
+            "spark_log.crc32c": str(_crc32c(batch)),
+        }
+        sink = pa.BufferOutputStream()
+        schema = SNAPSHOT_SCHEMA.with_metadata(metadata)
+        with ipc.new_file(sink, schema) as writer:
+            writer.write_batch(
+                batch.replace_schema_metadata(metadata),
+                custom_metadata={_IDS_KEY: _encode_ids(self.segments)},
+            )
+        return sink.getvalue()
+
+    @classmethod
+    def from_buffer(cls, data: pa.Buffer, *, topic_id: str, partition: int) -> Snapshot:
+        """Read a file.
+
+        Raises:
+            ValueError: it is damaged, or of another partition.
+        """
+        try:
+            file = ipc.open_file(data)
+            metadata = file.schema.metadata or {}
+            owner = (metadata.get(b"spark_log.topic_id"), metadata.get(b"spark_log.partition"))
+            if owner != (topic_id.encode(), str(partition).encode()):
+                raise ValueError(f"belongs to topic id and partition {owner}, not to this one")
+            if not file.schema.equals(SNAPSHOT_SCHEMA) or file.num_record_batches != 1:
+                raise ValueError("its columns are not a snapshot's")
+            batch, custom_metadata = file.get_batch_with_custom_metadata(0)
+            batch.validate(full=True)
+            if metadata.get(b"spark_log.crc32c") != str(_crc32c(batch)).encode():
+                raise ValueError("its checksum does not fit")
+            batch = batch.cast(_readable(SNAPSHOT_SCHEMA))
+        except (OSError, pa.ArrowException) as error:
+            raise ValueError(f"not a readable Arrow file: {error}") from None
+        (offset,) = batch.column("offset").to_pylist()
+        (producers,) = batch.column("producers").to_pylist()
+        segments = batch.column("segments").flatten()
+        ids = _decode_ids((custom_metadata or {}).get(_IDS_KEY), len(segments))
+        return cls(
+            offset,
+            tuple(_segments(segments, ids)),
+            ProducerState(offset, map(_producer, producers)),
+        )
+
+
+def _encode_ids(segments: Sequence[SegmentSummary]) -> bytes:
+    """Return the segments' append ids, in order, with commas between them and behind a checksum."""
+    ids = ",".join(each.append_id for each in segments).encode()
+    return b"%08x:" % extend(0, ids) + ids
+
+
+def _decode_ids(value: bytes | None, count: int) -> list[str]:
+    """Return the append ids of so many segments, empty ones where an earlier version wrote none.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    if value is None:
+        return [""] * count
+    crc32c, _, joined = value.partition(b":")
+    ids = joined.decode("utf-8", "replace").split(",") if count else []
+    if crc32c != b"%08x" % extend(0, joined) or len(ids) != count:
+        raise ValueError("the checksum of its append ids does not fit")
+    return ids
+
+
+def _crc32c(batch: pa.RecordBatch) -> int:
+    crc = 0
+    for column in batch.columns:
+        crc = array_crc32c(column, crc)
+    return crc
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with timestamps as int64: microseconds, as Python counts them here."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind):
+            return pa.int64()
+        if pa.types.is_list(kind):
+            return pa.list_(plain(kind.value_type))
+        if pa.types.is_struct(kind):
+            return pa.struct([field.with_type(plain(field.type)) for field in kind.fields])
+        return kind
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+
+
+def _in_one_row(items: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+
+
+def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
+    columns = {
+        "base_offset": [summary.name.base_offset for summary in summaries],
+        "last_offset": [summary.name.last_offset for summary in summaries],
+        "generation": [summary.name.generation for summary in summaries],
+        "end_offset": [summary.end_offset for summary in summaries],
+        "record_count": [summary.record_count for summary in summaries],
+        "size_bytes": [summary.size_bytes for summary in summaries],
+        "min_timestamp": [summary.min_timestamp_us for summary in summaries],
+        "max_timestamp": [summary.max_timestamp_us for summary in summaries],
+    }
+    fields = _SEGMENT_TYPE.fields
+    arrays = [pa.array(columns[field.name], field.type) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[SegmentSummary]:
+    names = ("base_offset", "last_offset", "generation")
+    rest = ("end_offset", "record_count", "size_bytes", "min_timestamp", "max_timestamp")
+    rows = zip(_rows(column, names), _rows(column, rest), append_ids, strict=True)
+    for name, summary, append_id in rows:
+        yield SegmentSummary(SegmentName(*name), *(*summary, append_id))
+
+
+def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    fields = (column.field(name) for name in names)
+    values = [
+        field.to_pylist() if field.null_count else ints_of(field, str(field.type)).tolist()
+        for field in fields
+    ]
+    return zip(*values, strict=True)
+
+
+def _producer_row(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": entry.epoch,
+        "appended": entry.appended_us,
+        "runs": [
+            {
+                "base_sequence": run.base_sequence,
+                "base_offset": run.base_offset,
+                "record_count": run.record_count,
+            }
+            for run in entry.runs
+        ],
+    }
+
+
+def _producer(row: dict[str, Any]) -> tuple[int, ProducerEntry]:
+    runs = tuple(SequenceRun(**run) for run in row["runs"])
+    return row["producer_id"], ProducerEntry(row["producer_epoch"], runs, row["appended"])

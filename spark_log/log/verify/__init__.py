@@ -1,0 +1,1 @@
+"""Verification of a partition log: each file in its directory, and all of them together."""

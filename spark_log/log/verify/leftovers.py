@@ -1,0 +1,164 @@
+"""What lies in a partition's directory and is no part of the log: told, and removed.
+
+Names are freed under the rules that a cleaner has: only where something durable says that a name is
+spent (a rewritten segment that covers it, or a start marker above it), and only
+``file.delete.delay.ms`` after that appeared, by the storage's own clock. A process whose clock is
+far from that removes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log.clean.file_deletion import (
+    ABANDONED_US,
+    COARSE_US,
+    log_of_index,
+    tells_of_more,
+)
+from spark_log.log.clean.spent_segments import spent_segments
+from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
+from spark_log.log.live_log import live_log
+from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.storage import (
+    FileInfo,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
+
+_KNOWN_FILES = ("leader-epoch-checkpoint",)
+
+
+class Leftovers:
+    """Files of one listing that no reader needs: spent, orphaned, unfinished, or strange."""
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        files: list[FileInfo],
+        *,
+        delete_delay_ms: int,
+        repair: bool,
+        max_clock_skew_ms: int,
+    ) -> None:
+        """Tell the time by the storage: by a file that is written, where something is removed.
+
+        Else by the listing, which may be of a time long ago: then more is still waiting.
+
+        Args:
+            directory: the partition's.
+            files: the listing.
+            delete_delay_ms: ``file.delete.delay.ms``.
+            repair: whether to remove what may be removed.
+            max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+
+        Raises:
+            ClockSkewError: something is to be removed, and this process's clock is too far from
+                the storage's.
+            StorageError: the storage does not answer.
+        """
+        self._directory = directory
+        self._store = directory.store
+        self._files = files
+        self._live = live_log(files)
+        self._delay_us = delete_delay_ms * 1000 + COARSE_US
+        self._repair = repair
+        self._names = {file.name for file in files}
+        self._now_us = newest_modified_us(files)
+        if repair:
+            self._now_us = storage_time_us(self._store, directory.path)
+            check_clock_skew(directory.clock, self._now_us, max_clock_skew_ms)
+        self._spent = set(spent_segments(files))
+        self._free = set(spent_segments(files, self._now_us - self._delay_us))
+
+    def is_spent(self, name: SegmentName) -> bool:
+        """Whether the chain does not reach a segment, and never will."""
+        return name in self._spent
+
+    def is_old(self, file: FileInfo) -> bool:
+        """Whether a file is there for ``file.delete.delay.ms``: who made it is done, or dead."""
+        return file.modified_us <= self._now_us - self._delay_us
+
+    def findings(self, file: FileInfo) -> Iterator[Finding]:
+        """Yield what is wrong with a file that is neither a live segment nor a snapshot."""
+        if (name := SegmentName.parse(file.name)) is not None:
+            yield self._spent_segment(name, file)
+        elif (marker := StartMarker.parse(file.name)) is not None:
+            yield from self._start_marker(marker, file)
+        elif log_of_index(file.name) is None and not _is_known(file.name):
+            yield _unknown(file)
+
+    def abandoned(self) -> Iterator[Finding]:
+        """Yield what someone left half done. At the end: some may have been at work before."""
+        for file in self._files:
+            log = log_of_index(file.name)
+            if log is not None and log not in self._names:
+                yield from self._orphan(log, file)
+        for file in self._store.list_hidden(self._directory.path):
+            if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
+                message = "a writer began it and has gone"
+                yield self._removed(_warning(file, FindingKind.UNFINISHED_WRITE, message))
+
+    def _spent_segment(self, name: SegmentName, file: FileInfo) -> Finding:
+        if name not in self._free:
+            message = "is rewritten, or behind the log's start; it is kept for who still reads it"
+            return Finding(file.path, FindingKind.SPENT_SEGMENT, Severity.NOTE, message)
+        paths = [self._directory.file_path(each) for each in (name.index, name.time_index)]
+        finding = _warning(file, FindingKind.SPENT_SEGMENT, "is not part of the log any more")
+        return self._removed(finding, *paths)
+
+    def _start_marker(self, marker: StartMarker, file: FileInfo) -> Iterator[Finding]:
+        """A marker counts until there is a higher one."""
+        above = [
+            other
+            for other in self._files
+            if (found := StartMarker.parse(other.name))
+            and found.log_start_offset > marker.log_start_offset
+        ]
+        message = "the log's start is beyond it"
+        if any(map(self.is_old, above)):
+            yield self._removed(_warning(file, FindingKind.SPENT_START, message))
+        elif above:
+            yield Finding(file.path, FindingKind.SPENT_START, Severity.NOTE, message)
+
+    def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
+        if not self._is_there(self._directory.file_path(log)) and self._is_there(file.path):
+            finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment is not there")
+            is_needless = self.is_old(file) and not tells_of_more(file.name, self._live)
+            yield self._removed(finding) if is_needless else finding
+
+    def _removed(self, finding: Finding, *derived: str) -> Finding:
+        if not self._repair:
+            return finding
+        try:
+            # Indexes first: a crash leaves a spent segment, which is removed the next time.
+            for path in (*derived, finding.path):
+                self._store.delete(path)
+        except StorageError as error:
+            self._directory.suppressed.add("repair", self._directory.path, error)
+            return finding
+        return replace(finding, repaired=True)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._store.head(path)
+        except NotFoundError:
+            return False
+        return True
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN_FILES or parse_generation_name(name) is not None
+
+
+def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:
+    return Finding(file.path, kind, Severity.WARNING, message)
+
+
+def _unknown(file: FileInfo) -> Finding:
+    message = "is nothing that belongs here. Look at it, and remove it by hand"
+    return _warning(file, FindingKind.UNKNOWN_FILE, message)

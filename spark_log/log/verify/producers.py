@@ -1,0 +1,220 @@
+"""What a snapshot says of producers, held against the batch headers that are there.
+
+Headers tell all of a producer only as far as they reach. What they cannot tell is left as it is:
+producers whose records lie before the log's start are in snapshots alone. What may rightly be
+missing from a snapshot is not missed: who was silent for long may have expired before it was
+written, and what a rewrite left out leaves no header. When a batch of a rewritten segment was
+appended is not known, only that it was after the plain segments before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from spark_log.log.append.producer_state import (
+    ProducerEntry,
+    ProducerState,
+    SequenceRun,
+    sequence_after,
+)
+from spark_log.log.live_log import LiveSegment
+from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
+
+
+class ProducerCheck:
+    """One snapshot's producers, against headers that are replayed in offset order."""
+
+    def __init__(
+        self, state: ProducerState, *, written_us: int, first_offset: int, expiration_ms: int
+    ) -> None:
+        """Begin with no header.
+
+        Args:
+            state: what the snapshot says.
+            written_us: when it was written, by the storage's clock.
+            first_offset: the log's start: what lies before it has no header.
+            expiration_ms: ``producer.id.expiration.ms``. Half of it counts here, since an older
+                version dropped who had expired by the clock of the machine that wrote it.
+        """
+        self._said = dict(state.entries())
+        self._end_offset = state.offset
+        self._written_us = written_us
+        self._first_offset = first_offset
+        self._forgettable_us = expiration_ms * 500
+        self._runs = sorted(
+            ((run, producer_id) for producer_id, entry in self._said.items() for run in entry.runs),
+            key=lambda pair: pair[0].base_offset,
+        )
+        self._position = first_offset
+        self._appended_after_us = self._rewritten_us = self._compacted_to = 0
+        self._rebuilt = ProducerState(first_offset)
+        self._known: dict[int, ProducerState] = {}
+        """Of each producer, what the snapshot must know: all since a time when it knew of it."""
+        self._seen: set[tuple[int, int]] = set()
+        self._problems: dict[int, str] = {}
+        for (run, producer_id), (following, other_id) in zip(
+            self._runs, self._runs[1:], strict=False
+        ):
+            if run.end_offset > following.base_offset:
+                self._note(producer_id, f"shares offset {following.base_offset} with {other_id}")
+        for run, producer_id in self._runs:
+            if run.end_offset > self._end_offset:
+                self._note(producer_id, f"wrote up to offset {run.end_offset}, behind it")
+
+    def take_in(
+        self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
+    ) -> None:
+        """Replay headers of a live segment; others than those in question are passed over.
+
+        Args:
+            segment: that they are of.
+            base_offset: what their deltas count from.
+            headers: sound, in order.
+        """
+        modified_us = segment.file.modified_us
+        if segment.name.generation:
+            self._rewritten_us = max(self._rewritten_us, modified_us)
+            if segment.name.is_compacted:
+                self._compacted_to = segment.end_offset or 0
+        else:
+            self._appended_after_us = max(self._appended_after_us, modified_us)
+        for header in headers:
+            start = base_offset + header.base_offset_delta
+            end = base_offset + header.last_offset_delta + 1
+            if end <= self._position or end > self._end_offset:
+                continue
+            if start > self._position:
+                self._known.clear()  # what the missing headers tell may have replaced it
+            self._position = end
+            self._check_runs(segment, header, start, end)
+            self._replay(base_offset, header, start, modified_us)
+
+    def problems(self) -> dict[int, str]:
+        """Return what is wrong, by producer id."""
+        if self._position == self._end_offset:
+            self._check_known()
+            if self._first_offset == 0:
+                self._check_seen()
+        return self._problems
+
+    def corrected(self) -> ProducerState:
+        """Return the state with what is wrong replaced by what the headers tell.
+
+        What cannot be told from headers stays. Only where every header has been taken in.
+        """
+        entries, rebuilt = dict(self._said), dict(self._rebuilt.entries())
+        for producer_id in self.problems():
+            entry = self._corrected(entries.pop(producer_id, None), rebuilt.get(producer_id))
+            if entry is not None:
+                entries[producer_id] = entry
+        return ProducerState(self._end_offset, entries.items())
+
+    # --- what it says that is not so -------------------------------------------------------------
+
+    def _check_runs(self, segment: LiveSegment, header: BatchHeader, start: int, end: int) -> None:
+        """Check what is remembered of a batch's offsets."""
+        for run, producer_id in self._runs_over(start, end):
+            entry = self._said[producer_id]
+            said = (
+                producer_id,
+                entry.epoch,
+                sequence_after(run.base_sequence, start - run.base_offset),
+            )
+            true = (header.producer_id, header.producer_epoch, header.base_sequence)
+            is_joined = header.producer_id == NO_PRODUCER_ID and segment.name.generation > 0
+            if is_joined and self._may_expire(entry.appended_us, segment.file.modified_us):
+                continue
+            if said != true:
+                names = "producer id, epoch and sequence number"
+                self._note(producer_id, f"{names} at offset {start} are {true}, not {said}")
+
+    def _runs_over(self, start: int, end: int) -> Iterator[tuple[SequenceRun, int]]:
+        at = bisect_right(self._runs, start, key=lambda pair: pair[0].base_offset) - 1
+        for run, producer_id in self._runs[max(0, at) :]:
+            if run.base_offset >= end:
+                return
+            if run.end_offset > start:
+                yield run, producer_id
+
+    def _check_seen(self) -> None:
+        """Check that there is a header of whoever is remembered, where all are there."""
+        for producer_id, entry in self._said.items():
+            is_gone = self._may_expire(entry.appended_us, self._rewritten_us) or (
+                # A compaction left its batches out, since it has written others behind this.
+                bool(entry.runs) and entry.runs[-1].end_offset <= self._compacted_to
+            )
+            if (producer_id, entry.epoch) not in self._seen and not is_gone:
+                self._note(producer_id, f"wrote nothing in epoch {entry.epoch}")
+
+    # --- what it does not say --------------------------------------------------------------------
+
+    def _replay(self, base_offset: int, header: BatchHeader, start: int, modified_us: int) -> None:
+        producer_id = header.producer_id
+        self._rebuilt.take_in(base_offset, [header], modified_us)
+        if producer_id == NO_PRODUCER_ID:
+            return
+        self._seen.add((producer_id, header.producer_epoch))
+        known = self._known.get(producer_id)
+        if known is None or self._may_expire(_entry(known).appended_us, modified_us):
+            known = self._known[producer_id] = ProducerState(start)
+        known.take_in(base_offset, [header], self._appended_after_us)
+
+    def _check_known(self) -> None:
+        for producer_id, state in self._known.items():
+            true, said = _entry(state), self._said.get(producer_id)
+            if self._may_expire(true.appended_us, self._written_us):
+                continue
+            if said is None:
+                self._note(producer_id, "is missing")
+            elif said.epoch < true.epoch:
+                self._note(producer_id, f"is in epoch {true.epoch}, not {said.epoch}")
+            elif said.epoch == true.epoch:
+                for run in true.runs:
+                    if not any(_holds(other, run) for other in said.runs):
+                        text = f"its records at offsets {run.base_offset} to {run.end_offset - 1}"
+                        self._note(producer_id, f"{text} are missing")
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _corrected(
+        self, said: ProducerEntry | None, true: ProducerEntry | None
+    ) -> ProducerEntry | None:
+        if said is None or self._first_offset == 0:
+            return true
+        if true is not None and true.epoch > said.epoch:
+            return true
+        before = [_part(run, 0, self._first_offset) for run in said.runs]
+        entry = replace(said, runs=tuple(run for run in before if run is not None))
+        if true is not None and true.epoch == said.epoch:
+            for run in true.runs:
+                behind = _part(run, self._first_offset, run.end_offset)
+                if behind is not None:
+                    entry = entry.with_run(behind, true.appended_us)
+        return entry
+
+    def _may_expire(self, appended_us: int, at_us: int) -> bool:
+        return at_us - appended_us >= self._forgettable_us
+
+    def _note(self, producer_id: int, problem: str) -> None:
+        self._problems.setdefault(producer_id, problem)
+
+
+def _entry(state: ProducerState) -> ProducerEntry:
+    """Return the only entry."""
+    ((_, entry),) = state.entries()
+    return entry
+
+
+def _holds(run: SequenceRun, part: SequenceRun) -> bool:
+    return run.offset_of(part.base_sequence, part.record_count) == part.base_offset
+
+
+def _part(run: SequenceRun, start: int, end: int) -> SequenceRun | None:
+    """Return what of a run lies between two offsets, None for nothing."""
+    first, last = max(run.base_offset, start), min(run.end_offset, end)
+    if first >= last:
+        return None
+    sequence = sequence_after(run.base_sequence, first - run.base_offset)
+    return SequenceRun(sequence, first, last - first)

@@ -1,0 +1,282 @@
+"""One segment file and its indexes, looked at whole: all that is wrong, not only the first."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc
+
+from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
+from spark_log.log.file_names import SegmentName
+from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.segment.index_builder import IndexBuilder
+from spark_log.log.segment.offset_index import OffsetIndex
+from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment.time_index import TimeIndex, TimestampOffset
+from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
+
+_FILE_BEGIN = b"ARROW1\0\0"
+
+
+class SegmentCheck:
+    """A segment that is being verified. Memory is bounded by one batch, and 100 bytes for each.
+
+    Attributes:
+        end_offset: the offset after its last; None where that cannot be told.
+        record_count: of all batches.
+        is_sound: nothing is wrong with the file itself.
+    """
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        name: SegmentName,
+        size_bytes: int,
+        *,
+        index_interval_bytes: int,
+        is_settled: bool,
+        on_headers: Callable[[tuple[BatchHeader, ...]], None],
+        repair: bool,
+    ) -> None:
+        """Touches nothing yet.
+
+        Args:
+            directory: where it lies.
+            name: of the segment.
+            size_bytes: as a listing showed it.
+            index_interval_bytes: of the topic, for indexes that are made anew.
+            is_settled: it is old enough for its writer to have put the indexes.
+            on_headers: called with the headers of each sound Arrow batch, in order.
+            repair: whether to make unsound and missing indexes anew.
+        """
+        self._directory = directory
+        self._name = name
+        self._size_bytes = size_bytes
+        self._index_interval_bytes = index_interval_bytes
+        self._is_settled = is_settled
+        self._on_headers = on_headers
+        self._repair = repair
+        self._path = directory.file_path(name.log)
+        self._index_path = directory.file_path(name.index)
+        self._time_index_path = directory.file_path(name.time_index)
+        self._positions: list[int] = []
+        self._bases: list[int] = []
+        self._latest: list[TimestampOffset | None] = []
+        self._least_us: int | None = None
+        self._largest_us: int | None = None
+        self._append_id = ""
+        self.end_offset: int | None = None
+        self.record_count = 0
+        self.is_sound = True
+
+    def findings(self, progress: Callable[[int], None]) -> Iterator[Finding]:
+        """Yield what is wrong, as it is found.
+
+        Args:
+            progress: called with the number of bytes that were looked at, again and again.
+
+        Raises:
+            NotFoundError: the file is gone; what was yielded does not count.
+            StorageError: the storage does not answer.
+        """
+        try:
+            reader = self._directory.open(self._name)
+        except CorruptRecordError as error:
+            yield self._damaged(error.message)
+            progress(self._size_bytes)
+            return
+        self._append_id = reader.append_id
+        yield from self._check_begin(reader)
+        seen_bytes = 0
+        for finding, position in self._check_batches(reader):
+            if finding is not None:
+                yield finding
+            progress(position - seen_bytes)
+            seen_bytes = position
+        progress(self._size_bytes - seen_bytes)
+        with suppress(CorruptRecordError):
+            self.end_offset = reader.end_offset
+        if self.is_sound:
+            yield from self._check_indexes(reader)
+
+    def summary(self) -> SegmentSummary | None:
+        """Return what a snapshot must say of it; None where the file is not sound."""
+        if not self.is_sound or self.end_offset is None:
+            return None
+        return SegmentSummary(
+            name=self._name,
+            end_offset=self.end_offset,
+            record_count=self.record_count,
+            size_bytes=self._size_bytes,
+            min_timestamp_us=NO_TIMESTAMP if self._least_us is None else self._least_us,
+            max_timestamp_us=NO_TIMESTAMP if self._largest_us is None else self._largest_us,
+            append_id=self._append_id,
+        )
+
+    # --- the file --------------------------------------------------------------------------------
+
+    def _check_begin(self, reader: SegmentReader) -> Iterator[Finding]:
+        """Check what only readers of Arrow's stream format need: it stands twice in the file."""
+        if reader.size_bytes != self._size_bytes:
+            yield self._damaged(
+                f"its footer speaks of {reader.size_bytes} bytes, the file has {self._size_bytes}. "
+                f"Restore the file from a copy"
+            )
+        begin = self._directory.store.read(self._path, 0, reader.position(0))
+        problem = None
+        try:
+            schema = ipc.open_stream(begin.slice(len(_FILE_BEGIN))).schema
+            if begin.slice(0, len(_FILE_BEGIN)).to_pybytes() != _FILE_BEGIN:
+                problem = "does not begin as an Arrow file does"
+            elif not schema.equals(reader.schema, check_metadata=True):
+                problem = "its schema at the beginning is another than the one in its footer"
+        except (OSError, ValueError, pa.ArrowException) as error:
+            problem = f"its schema at the beginning is damaged: {error}"
+        if problem is not None:
+            message = f"{problem}. Only other Arrow readers look there; restore it from a copy"
+            yield Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.WARNING, message)
+
+    def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[Finding | None, int]]:
+        """Yield, for each Arrow batch, what is wrong with it and where it ends."""
+        previous: BatchHeader | None = None
+        for ordinal in reader.in_order():
+            finding = None
+            try:
+                headers, records = reader.read_batch(ordinal)
+                reader.check_follows(previous, headers[0], ordinal)
+                self._note(reader.position(ordinal), headers, records)
+                self._on_headers(headers)
+                previous = headers[-1]
+            except CorruptRecordError as error:
+                finding, previous = self._damaged(error.message), None
+            yield finding, reader.block(ordinal).end
+        if previous is not None and self._name.last_offset is None:
+            self.end_offset = reader.base_offset + previous.last_offset_delta + 1
+
+    def _note(
+        self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
+    ) -> None:
+        """Remember what indexes and snapshots must say of this batch."""
+        self._positions.append(position)
+        self._bases.append(headers[0].base_offset_delta)
+        latest = self._latest[-1] if self._latest else None
+        if records.num_rows:
+            least_us = pc.min(records.column("timestamp").cast(pa.int64())).as_py()
+            self._least_us = least_us if self._least_us is None else min(least_us, self._least_us)
+        for header in headers:
+            if not header.record_count:
+                continue
+            self.record_count += header.record_count
+            time_us = header.max_timestamp_us
+            self._largest_us = (
+                time_us if self._largest_us is None else max(time_us, self._largest_us)
+            )
+            if not header.is_control and (
+                latest is None or header.max_timestamp_us > latest.timestamp_us
+            ):
+                offset = self._name.base_offset + header.base_offset_delta
+                latest = TimestampOffset(header.max_timestamp_us, offset)
+        self._latest.append(latest)
+
+    # --- the indexes -----------------------------------------------------------------------------
+
+    def _check_indexes(self, reader: SegmentReader) -> Iterator[Finding]:
+        offset_data, time_data = map(self._content, (self._index_path, self._time_index_path))
+        offset_problem = self._offset_index_problem(offset_data, reader.append_id)
+        time_problem = self._time_index_problem(time_data, offset_data)
+        found = [
+            (self._index_path, offset_data, offset_problem),
+            (self._time_index_path, time_data, time_problem or offset_problem),
+        ]
+        # A damaged half makes the other one useless: both are written anew.
+        files = self._rebuilt(reader)
+        is_missed = all(files) and self._is_settled
+        wrong = [
+            Finding(
+                path,
+                FindingKind.MISSING_INDEX if data is None else FindingKind.DAMAGED_INDEX,
+                Severity.NOTE if data is None else Severity.WARNING,
+                "is not there: readers do without"
+                if data is None
+                else f"{problem}. Readers do without",
+            )
+            for path, data, problem in found
+            if (is_missed if data is None else problem)
+        ]
+        if wrong and self._repair:
+            repaired = self._put_indexes(files)
+            wrong = [replace(each, repaired=repaired) for each in wrong]
+        yield from wrong
+
+    def _offset_index_problem(self, data: pa.Buffer | None, append_id: str) -> str | None:
+        if data is None:
+            return None
+        try:
+            index = OffsetIndex.from_bytes(self._name.base_offset, data, append_id)
+        except ValueError as error:
+            return str(error)
+        for entry in index.entries():
+            at = bisect_left(self._positions, entry.position)
+            if self._positions[at : at + 1] != [entry.position]:
+                return f"there is no record batch at its position {entry.position}"
+            if self._name.base_offset + self._bases[at] != entry.offset:
+                return f"the record batch at its position {entry.position} has another offset"
+        return None
+
+    def _time_index_problem(
+        self, data: pa.Buffer | None, offset_data: pa.Buffer | None
+    ) -> str | None:
+        if data is None:
+            return None
+        if offset_data is None:
+            return "the offset index that it was made with is not there"
+        try:
+            index = TimeIndex.from_bytes(self._name.base_offset, data, offset_data)
+            places = OffsetIndex.from_bytes(self._name.base_offset, offset_data, None).positions()
+        except ValueError as error:
+            return str(error)
+        before = [self._latest[at - 1] for at in np.searchsorted(self._positions, places) if at > 0]
+        steps = [None, *before]
+        expected = [after for last, after in pairwise(steps) if after != last]
+        return None if list(index.entries()) == expected else "its times are not the records'"
+
+    def _rebuilt(self, reader: SegmentReader) -> tuple[bytes, bytes]:
+        builder = IndexBuilder(self._index_interval_bytes)
+        for position, headers in reader.all_headers():
+            builder.add(position, headers)
+        return builder.files(reader.append_id)
+
+    def _put_indexes(self, files: tuple[bytes, bytes]) -> bool:
+        """Write both, or, where the segment is too small for any, take away what is there."""
+        store = self._directory.store
+        paths = (self._index_path, self._time_index_path)
+        try:
+            for path, content in zip(paths, files, strict=True):
+                if content:
+                    store.put(path, content, sync=False)
+                else:
+                    store.delete(path)
+        except StorageError as error:
+            self._directory.suppressed.add("repair", self._directory.path, error)
+            return False
+        return True
+
+    def _content(self, path: str) -> pa.Buffer | None:
+        try:
+            return self._directory.store.open_buffer(path)
+        except NotFoundError:
+            return None
+
+    def _damaged(self, message: str) -> Finding:
+        self.is_sound = False
+        reason = message.removeprefix(self._path).lstrip(", :")
+        return Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, reason)

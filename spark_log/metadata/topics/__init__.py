@@ -1,0 +1,1 @@
+"""Topics in the metadata log: names, creation, deletion, and offsets of partitions."""

@@ -1,0 +1,344 @@
+"""A bucket prefix on S3 (or what speaks its API), Google Cloud Storage or Azure Blob Storage.
+
+``put_if_absent`` is a PUT on the condition that nothing stands under the name. Each carries a
+random put id as object metadata, by which a second delivery of the same put is told from
+another's. On S3 a large staged file is uploaded in parts under a hidden name beside the target,
+and takes its name by a copy that is completed on the same condition: so a try that lost to another
+does not upload again. A crash leaves at most that hidden object, which no listing shows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+import obstore
+import pyarrow as pa
+
+from spark_log.errors import (
+    NotFoundError,
+)
+from spark_log.storage.object.clients import REQUEST_TIMEOUT_MS, ObjectClients
+from spark_log.storage.object.conditional_put import ConditionalPut
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask, request_errors
+from spark_log.storage.object.location import ObjectLocation
+from spark_log.storage.object.probe import probe_root
+from spark_log.storage.object.staged_object import StagedObject
+from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+
+if TYPE_CHECKING:  # for type checkers only
+    from obstore import GetOptions
+
+PUT_ID: Final = "sparklogput"
+"""Name of the object metadata; letters only: Azure takes no hyphens, and proxies drop ``_``."""
+
+MULTIPART_BYTES: Final = 64 << 20
+_READ_BYTES: Final = 8 << 20
+_PAGE: Final = 1_000
+_AFTER_ALL: Final = "\U0010ffff"
+"""Sorts after every other character."""
+
+_BEFORE_HIDDEN: Final = f"-{_AFTER_ALL}"
+"""Sorts right before every name that begins with a dot."""
+
+
+class ObjectStore(Store):
+    """Objects below a prefix of a bucket."""
+
+    is_mapped: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        location: ObjectLocation,
+        *,
+        multipart_bytes: int = MULTIPART_BYTES,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        """Open it; touches nothing.
+
+        Args:
+            location: where it lies; travels with its credentials when the store is pickled.
+            multipart_bytes: staged files from this size on are uploaded in parts (on S3).
+            request_timeout_ms: how long a request waits for its answer; a put twice as long.
+        """
+        self.url = location.url
+        self._location = location
+        self._clients = ObjectClients(location, request_timeout_ms)
+        self._multipart_bytes = multipart_bytes
+        self._request_timeout_ms = request_timeout_ms
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopened, (self._location, self._multipart_bytes, self._request_timeout_ms)
+
+    # --- the root --------------------------------------------------------------------------------
+
+    def create_root(self) -> None:
+        """See `Store.create_root`: puts and races for a few hidden names, and removes them."""
+        probe_root(self, self._location, self._clients)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def stage(self, directory: str) -> StagedFile:
+        """See `Store.stage`: a temporary file without a name on this machine (``TMPDIR``)."""
+        return StagedObject(self._clients, directory)
+
+    def put_if_absent(
+        self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
+    ) -> None:
+        """See `Store.put_if_absent`; durable with or without ``sync``."""
+        if isinstance(source, StagedObject) and self._is_large(source):
+            self._copy_if_absent(path, source)
+            return
+        data = _array(source.read_back() if isinstance(source, StagedFile) else source)
+        put_id = uuid.uuid4().hex
+
+        def send() -> None:
+            obstore.put(
+                self._clients.writer,
+                path,
+                data,
+                mode="create",
+                attributes={PUT_ID: put_id},
+                use_multipart=False,
+            )
+
+        def is_ours() -> bool | None:
+            try:
+                return self.put_id(path) == put_id
+            except NotFoundError:
+                return None
+
+        ConditionalPut(path, send, is_ours, server=self._location.server).run()
+
+    def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
+        """See `Store.put`; durable with or without ``sync``."""
+        with self._request("PUT", path, writes=True):
+            ask(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
+
+    def _is_large(self, staged: StagedObject) -> bool:
+        # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
+        # not atomic.
+        with storage_errors(staged.directory):
+            staged.seal()
+            is_large = staged.size_bytes >= self._multipart_bytes
+        return is_large and self._location.service == "s3"
+
+    def _copy_if_absent(self, path: str, staged: StagedObject) -> None:
+        uploaded = staged.upload()
+
+        def is_ours() -> bool | None:
+            # A copy carries no metadata on S3: compare the bytes, which are different in any two
+            # segments (docs/adr/0003). Another's differ in their first chunk.
+            try:
+                return self._holds(path, staged.read_back())
+            except NotFoundError:
+                return None
+
+        ConditionalPut(
+            path,
+            lambda: obstore.copy(self._clients.copier, uploaded, path, overwrite=False),
+            is_ours,
+            server=self._location.server,
+        ).run()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int, length: int) -> pa.Buffer:
+        """See `Store.read`."""
+        if length <= 0:
+            self.head(path)
+            return pa.py_buffer(b"")
+        with self._request("GET", path):
+            try:
+                return pa.py_buffer(
+                    ask(
+                        obstore.get_range,
+                        self._clients.reader,
+                        path,
+                        start=start,
+                        length=length,
+                    )
+                )
+            except REQUEST_ERRORS as error:
+                # A range that begins at or after the end is refused, in several ways.
+                failure = Failure.of(error)
+                is_final = isinstance(error, FileNotFoundError) or failure.is_silence
+                if is_final or start < self.head(path).size_bytes:
+                    raise failure.error(path, self._location.server) from None
+                return pa.py_buffer(b"")
+
+    def read_tail(self, path: str, length: int) -> pa.Buffer:
+        """See `Store.read_tail`: one request, except on Azure, which has no suffix ranges."""
+        return self.read_tail_and_size(path, length)[0]
+
+    def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
+        """See `Store.read_tail_and_size`: the answer to a range tells the size of the whole."""
+        if length > 0 and self._location.service != "azure":
+            with self._request("GET", path):
+                try:
+                    options: GetOptions = {"range": {"suffix": length}}
+                    result = ask(obstore.get, self._clients.reader, path, options=options)
+                    return pa.py_buffer(ask(result.bytes)), result.meta["size"]
+                except REQUEST_ERRORS as error:
+                    # Of an empty object, or by a server that knows no such range, it is refused.
+                    failure = Failure.of(error)
+                    is_passing = failure.status and failure.may_succeed_later
+                    if failure.is_missing or failure.is_silence or is_passing:
+                        raise failure.error(path, self._location.server) from None
+        size_bytes = self.head(path).size_bytes
+        tail = self.read(path, max(0, size_bytes - length), min(length, size_bytes))
+        return tail, size_bytes
+
+    def open_buffer(self, path: str) -> pa.Buffer:
+        """See `Store.open_buffer`: reads it whole."""
+        with self._request("GET", path):
+            return pa.py_buffer(ask(ask(obstore.get, self._clients.reader, path).bytes))
+
+    def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
+        """See `Store.list`: pages of 1,000; what lies in a subdirectory is skipped, not read."""
+        for name, info in self._children(directory, start_after or ""):
+            if info is not None and not name.startswith("."):
+                yield info
+
+    def list_hidden(self, directory: str) -> Iterator[FileInfo]:
+        """See `Store.list_hidden`: uploads in parts on their way, and probes."""
+        for name, info in self._children(directory, _BEFORE_HIDDEN):
+            if not name.startswith("."):
+                return
+            if info is not None:
+                yield info
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """See `Store.list_directories`: one request for each."""
+        for name, info in self._children(directory, ""):
+            if info is None and not name.startswith("."):
+                yield name
+
+    def head(self, path: str) -> FileInfo:
+        """See `Store.head`."""
+        with self._request("HEAD", path):
+            return _file_info(ask(obstore.head, self._clients.reader, path))
+
+    def put_id(self, path: str) -> str | None:
+        """Return the id of the put that made the object, if it has one.
+
+        Raises:
+            NotFoundError: no such object.
+        """
+        with self._request("HEAD", path):
+            found = ask(obstore.get, self._clients.reader, path, options={"head": True})
+            return found.attributes.get(PUT_ID)
+
+    # --- deleting --------------------------------------------------------------------------------
+
+    def delete(self, path: str) -> None:
+        """See `Store.delete`."""
+        with suppress(NotFoundError), self._request("DELETE", path, writes=True):
+            ask(obstore.delete, self._clients.reader, path)
+
+    def delete_directory(self, directory: str) -> None:
+        """See `Store.delete_directory`: by batches of 1,000."""
+        while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
+            # Where another deletes too, one may be missing: the next look tells what is left.
+            with suppress(NotFoundError), self._request("DELETE below", directory, writes=True):
+                ask(obstore.delete, self._clients.reader, found)
+
+    # --- for others ------------------------------------------------------------------------------
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`."""
+        return self._location.delta_url(directory)
+
+    def delta_options(self) -> dict[str, str]:
+        """See `Store.delta_options`."""
+        return self._location.delta_options()
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _request(
+        self, request: str, path: str, *, writes: bool = False
+    ) -> AbstractContextManager[None]:
+        """See `request_errors`."""
+        return request_errors(path, request, server=self._location.server, writes=writes)
+
+    def _holds(self, path: str, expected: pa.Buffer) -> bool:
+        """Whether the object has exactly these bytes, in constant memory."""
+        if self.head(path).size_bytes != expected.size:
+            return False
+        position, view = 0, memoryview(expected).cast("B")
+        with self._request("GET", path):
+            for chunk in ask(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
+                if view[position : position + len(chunk)] != memoryview(chunk):
+                    return False
+                position += len(chunk)
+        return position == len(view)
+
+    def _children(self, directory: str, start_after: str) -> Iterator[tuple[str, FileInfo | None]]:
+        """Yield name and description of what lies directly in a directory, in order of names.
+
+        A directory in it has no description.
+        """
+        prefix = f"{directory}/" if directory else ""
+        after = f"{prefix}{start_after}" if start_after else ""
+        # Azure begins where it is told in some of its versions only, and there at the name itself.
+        # So what was to be left out is looked for, and nothing is listed again to skip something.
+        starts_after = self._location.service != "azure"
+        is_done = False
+        while not is_done:
+            is_done = True
+            for info in self._objects(directory, after or None):
+                name, is_deeper, _ = info.path[len(prefix) :].partition("/")
+                if info.path <= after:
+                    continue
+                if not is_deeper:
+                    yield name, info
+                    continue
+                yield name, None
+                after = f"{prefix}{name}/{_AFTER_ALL}"
+                if starts_after:
+                    is_done = False
+                    break
+
+    def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
+        """Yield all objects below a directory, however deep."""
+        with request_errors(directory, server=self._location.server):
+            pages = ask(
+                obstore.list,
+                self._clients.reader,
+                directory or None,
+                offset=after,
+                chunk_size=_PAGE,
+            )
+        while True:
+            with self._request("LIST", directory):
+                page = ask(next, pages, None)
+            if page is None:
+                return
+            yield from map(_file_info, page)
+
+
+def _file_info(meta: obstore.ObjectMeta) -> FileInfo:
+    # Answers to HEAD have whole seconds, listings often more: both are taken to the second's end,
+    # so that they agree and no file looks older than it is.
+    moment: datetime = meta["last_modified"]
+    return FileInfo(meta["path"], meta["size"], (int(moment.timestamp()) + 1) * 1_000_000)
+
+
+def _array(data: bytes | pa.Buffer) -> bytes | np.ndarray:
+    """Return ``data`` in a form that obstore reads without copying."""
+    if isinstance(data, bytes):
+        return data
+    return np.frombuffer(data, np.uint8) if data.size else b""
+
+
+def _reopened(
+    location: ObjectLocation, multipart_bytes: int, request_timeout_ms: int
+) -> ObjectStore:
+    return ObjectStore(
+        location, multipart_bytes=multipart_bytes, request_timeout_ms=request_timeout_ms
+    )

@@ -1,0 +1,115 @@
+"""Whether conditional writes hold on an object store's server: found out before a root is made.
+
+There are servers that ignore the condition, that refuse it, and that look before they write, so
+that two at once win. Nothing of the log would hold on one of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import obstore
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidRootError,
+    StorageError,
+    UnsupportedStoreError,
+)
+from spark_log.storage.object.clients import ObjectClients
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask
+from spark_log.storage.object.location import ObjectLocation
+from spark_log.suppressed import IN_PROCESS
+
+if TYPE_CHECKING:
+    from spark_log.storage.object.object_store import ObjectStore
+
+_RACES: Final = 3
+_CONTENDERS: Final = 8
+
+
+def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClients) -> None:
+    """Put, copy and race for a few hidden names below the root, and remove them.
+
+    Raises:
+        UnsupportedStoreError: conditional writes do not hold; says in which way.
+        InvalidRootError: there is no such bucket.
+        StorageError: the server does not answer, or refuses plain writes.
+    """
+    names = [f".probe-{uuid.uuid4().hex}" for _ in range(2 + _RACES)]
+    put, copy, *races = names
+    try:
+        _try_put(store, put)
+        if location.service == "s3":
+            _try_copy(store, location, clients, put, copy)
+        for race in races:
+            _try_race(store, race)
+    except InvalidRootError:
+        raise InvalidRootError(
+            f"{store.url}: there is no bucket {location.bucket!r}; create it first, or check its "
+            f"name",
+            path=store.url,
+        ) from None
+    finally:
+        with IN_PROCESS.suppress("deletion of a probe", store.url, StorageError):
+            for name in names:
+                store.delete(name)
+
+
+def _try_put(store: ObjectStore, name: str) -> None:
+    # Bucket, credentials and rights: what fails in plain writes is no fault of conditions.
+    store.put(name, b"")
+    store.delete(name)
+    try:
+        store.put_if_absent(name, b"probe")
+    except StorageError as error:
+        if error.retriable or isinstance(error, UnsupportedStoreError):
+            raise
+        _refuse(store, f"it does not take a put on a condition ({error})")
+    if store.put_id(name) is None:
+        _refuse(store, "it does not keep the metadata by which a put is recognised")
+    try:
+        store.put_if_absent(name, b"another")
+    except AlreadyExistsError:
+        return
+    _refuse(store, "it ignores the condition of a PUT (If-None-Match)")
+
+
+def _try_copy(
+    store: ObjectStore, location: ObjectLocation, clients: ObjectClients, source: str, name: str
+) -> None:
+    for is_taken in (False, True):
+        try:
+            ask(obstore.copy, clients.copier, source, name, overwrite=False)
+        except REQUEST_ERRORS as error:
+            failure = Failure.of(error)
+            if failure.is_refused_name and is_taken:
+                return
+            if failure.may_succeed_later:
+                raise failure.error(name, location.server) from None
+            _refuse(store, f"it completes no multipart upload on a condition ({failure})")
+    _refuse(store, "it ignores the condition of a multipart upload's completion")
+
+
+def _try_race(store: ObjectStore, name: str) -> None:
+    def contend(number: int) -> bool:
+        try:
+            store.put_if_absent(name, str(number).encode())
+        except AlreadyExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(_CONTENDERS) as pool:
+        winners = sum(pool.map(contend, range(_CONTENDERS)))
+    if winners != 1:
+        _refuse(store, f"{winners} of {_CONTENDERS} writers at once created one object")
+
+
+def _refuse(store: ObjectStore, reason: str) -> NoReturn:
+    raise UnsupportedStoreError(
+        f"{store.url} cannot be a root: two writers could create the same object, since {reason}; "
+        f"spark-log needs an object store with conditional writes",
+        path=store.url,
+    )

@@ -1,0 +1,225 @@
+"""Actors of a compacted log: who compacts, merges beside that, and reads what is left."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from spark_log.errors import OffsetOutOfRangeError, StorageError
+from spark_log.log import PartitionLog
+from spark_log.log.clean.compactor import compact
+from spark_log.log.clean.merger import merge
+from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
+from spark_log.log.tail_reader import ProbeInterval, TailReader
+from spark_log.testing.simulation.compaction.compacted_log import (
+    CompactedTruth,
+    ReadTable,
+    keyed_records,
+)
+from spark_log.testing.simulation.log.maintenance import Cleaner
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.readers import _only_faults
+from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.log.world import World
+from spark_log.testing.simulation.scheduler import START_US
+
+_PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
+
+_SLEEP_CHANCE = 0.1
+"""How often a follower sleeps until all that it knew of the log may be gone."""
+
+_SLOW_CHANCE = 0.05
+"""How often a step of a compaction takes longer than others need for theirs."""
+
+
+@dataclass(slots=True)
+class CompactedWorld(World):
+    """A world whose topic is compacted.
+
+    Attributes:
+        truth: the same as ``true_log``.
+        settings: of the topic, beside those of every simulated one.
+    """
+
+    truth: CompactedTruth = field(init=False)
+    settings: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        World.__post_init__(self)
+        assert isinstance(self.true_log, CompactedTruth)
+        self.truth = self.true_log
+        # Not parsed: segments are smaller here than a topic may have them.
+        self.config = self.config.model_copy(update=self.settings)
+
+    def storage_time_us(self) -> int:
+        """Return what the storage's clock shows now."""
+        return START_US + int(self.scheduler.now_ms * 1000)
+
+
+class _Actor:
+    def __init__(self, world: CompactedWorld) -> None:
+        self._world = world
+
+
+class Compactor(_Actor):
+    """Compacts again and again, however little there is to do, and sometimes before it may."""
+
+    def __init__(self, world: CompactedWorld, rest_ms: float) -> None:
+        super().__init__(world)
+        self._rest_ms = rest_ms
+
+    def run(self) -> None:
+        """Compact until the simulation ends."""
+        world, random = self._world, self._world.scheduler.random
+        log = world.open_log()
+        while not world.is_ending:
+            world.rest(self._rest_ms)
+            with suppress(StorageError, OffsetOutOfRangeError):
+                done = compact(
+                    log,
+                    now_us=world.storage_time_us(),
+                    memory_bytes=random.choice((1, 1000, 2**20)),
+                    step=self._step,
+                )
+                world.scheduler.note(
+                    f"compacted {done.start_offset} to {done.end_offset}: {done.records_read} to "
+                    f"{done.records_written}, {done.tombstones_removed} tombstones removed"
+                )
+
+    def _step(self, done_bytes: int) -> None:
+        """Take one's time now and then, as who is throttled does: others compact meanwhile."""
+        if not self._world.is_ending and self._world.scheduler.random.random() < _SLOW_CHANCE:
+            self._world.rest(2 * DELETE_DELAY_MS)
+
+
+class TailMerging(_Actor):
+    """Rewrites any segments that follow each other and that no compaction wrote."""
+
+    def run(self) -> None:
+        """Merge until the simulation ends."""
+        world = self._world
+        while not world.is_ending:
+            world.rest(world.profile.rest_ms)
+            with suppress(StorageError, OffsetOutOfRangeError):
+                view = world.directory().observe()
+                segments = view.live.segments
+                if segments:
+                    first = last = world.scheduler.random.randrange(len(segments))
+                    while last + 1 < len(segments) and world.scheduler.random.random() < 0.7:
+                        last += 1
+                    name = merge(world.directory(), view, first, last).name
+                    world.scheduler.note(f"merged into {name.log}")
+
+
+class ChangingCleaner(Cleaner):
+    """Knows other settings of the topic each time, and others than the cleaner beside it."""
+
+    def _do_round(self, log: PartitionLog) -> None:
+        choice, settings = self._world.scheduler.random.choice, self._world.config
+        changed = {
+            "min_cleanable_dirty_ratio": choice((settings.min_cleanable_dirty_ratio, 0.0, 0.8)),
+            "segment_bytes": choice((settings.segment_bytes, 2000, 2**30)),
+            "compression_type": choice(("producer", "producer", "zstd")),
+        }
+        log.config = settings.model_copy(update=changed)
+        super()._do_round(log)
+
+
+class StaleCleaner(Cleaner):
+    """Does not know that the topic is compacted now: merges, and deletes files."""
+
+    stale: ClassVar[dict[str, object]] = {
+        "cleanup_policy": ("delete",),
+        "retention_ms": -1,
+        "retention_bytes": -1,
+    }
+
+    def _do_round(self, log: PartitionLog) -> None:
+        log.config = log.config.model_copy(update=self.stale)
+        super()._do_round(log)
+
+
+class TableFollower(_Actor):
+    """Reads on from where it is, and keeps the last record of each key."""
+
+    def run(self) -> None:
+        """Read until the simulation ends and everything is read."""
+        world, truth = self._world, self._world.truth
+        start = world.scheduler.random.choice((truth.start, truth.end))
+        reader = TailReader(world.open_log(), start, probes=_PROBES)
+        table = ReadTable(truth)
+        while not (world.is_ending and reader.position == truth.end):
+            with _only_faults():
+                self._read_on(reader, table)
+            if not world.is_ending and world.scheduler.random.random() < _SLEEP_CHANCE:
+                world.scheduler.note("sleeps past the delay")
+                world.scheduler.pass_time(DELETE_DELAY_MS * world.scheduler.random.uniform(1.2, 4))
+            world.rest(world.profile.think_ms)
+
+    def _read_on(self, reader: TailReader, table: ReadTable) -> None:
+        world, truth = self._world, self._world.truth
+        random, scheduler = world.scheduler.random, world.scheduler
+        begin, since, began_ms = reader.position, truth.now, scheduler.now_ms
+        try:
+            batches = reader.fetch(
+                max_bytes=random.choice((1, 300, 1000)),
+                timeout_ms=random.choice((0, 0, DELETE_DELAY_MS)),
+            )
+        except OffsetOutOfRangeError as error:
+            truth.check_out_of_range(begin, since)
+            scheduler.note(f"fetch {begin}: goes on at {error.log_start_offset}")
+            reader.position = error.log_start_offset
+            table.clear()
+            return
+        given = list(keyed_records(batches))
+        scheduler.note(f"fetch {begin}: {len(given)} records up to {reader.position}")
+        table.read(begin, given, reader.position, began_ms=began_ms, now_ms=scheduler.now_ms)
+        if not given:
+            truth.check_end(reader.position, since)
+        if reader.position > truth.end:
+            raise ViolationError(f"a reader came to {reader.position}, the log's end {truth.end}")
+
+
+class TableReader(_Actor):
+    """Reads from the start to the end, looks up times, each time by a handle of any age."""
+
+    def run(self) -> None:
+        """Ask until the simulation ends."""
+        world = self._world
+        random = world.scheduler.random
+        log = world.open_log()
+        while not world.is_ending:
+            ask = random.choice((self._read_all, self._read_all, self._look_up, self._latest))
+            with _only_faults():
+                ask(log)
+            world.rest(world.profile.think_ms)
+
+    def _read_all(self, log: PartitionLog) -> None:
+        world, truth = self._world, self._world.truth
+        since, began_ms = truth.now, world.scheduler.now_ms
+        try:
+            view = log.observe()
+            end = view.log_end_offset
+            given = list(keyed_records(log.scan(view.log_start_offset, end)))
+        except OffsetOutOfRangeError as error:
+            truth.check_out_of_range(error.offset, since)
+            return
+        start = view.log_start_offset
+        world.scheduler.note(f"scan {start}: {len(given)} records up to {end}")
+        now_ms = world.scheduler.now_ms
+        ReadTable(truth).read(start, given, end, began_ms=began_ms, now_ms=now_ms)
+        truth.check_end(end, since)
+
+    def _look_up(self, log: PartitionLog) -> None:
+        since = self._world.true_log.now
+        timestamp_us = START_US + self._world.scheduler.random.randrange(42)
+        found = log.offset_for_time(timestamp_us)
+        self._world.scheduler.note(f"offset for time {timestamp_us - START_US}: {found}")
+        self._world.truth.check_time_lookup(timestamp_us, found, since)
+
+    def _latest(self, log: PartitionLog) -> None:
+        since = self._world.true_log.now
+        found = offset_of_max_timestamp(log, log.observe())
+        self._world.scheduler.note(f"offset of the largest timestamp: {found}")
+        self._world.truth.check_latest(found, since)

@@ -1,0 +1,312 @@
+"""What a compacted log truly is: every record that was appended, and which of them must be there.
+
+The sequence of records is that of `TrueLog`. A record's key, and whether it is a tombstone, follow
+from its value there (its identity), which is stored in a header: so writers need not know of keys.
+What a rewrite leaves out is held against the last record of each key at every effect on storage,
+and what a reader is not given at every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import pyarrow as pa
+
+from spark_log.clock import Clock
+from spark_log.log import LogBatch, SegmentReader
+from spark_log.log.file_names import SegmentName, parse_generation_name
+from spark_log.log.live_log import live_log
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage import Store
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.true_log import (
+    DIRECTORY,
+    TOPIC_ID,
+    Record,
+    TrueLog,
+    ViolationError,
+)
+from spark_log.testing.simulation.scheduler import START_US
+
+_HELD_MS = 0.4 * DELETE_DELAY_MS
+"""A reader may use a listing for half of the delay, by a clock that is wrong by a tenth."""
+
+KEYS = 15
+"""How many keys there are, at most."""
+
+
+def key_of(record: Record) -> bytes:
+    """Return a record's key: few are written often, some once or twice."""
+    number = crc32(record.value)
+    return b"k%d" % (number % KEYS if number & 8 else number % 2)
+
+
+def is_tombstone(record: Record) -> bool:
+    """Return whether a record deletes its key."""
+    return crc32(record.value + b"?") % 5 < 2
+
+
+def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
+    """Return records as the log takes them."""
+    columns = [
+        pa.array(map(key_of, records), pa.binary()),
+        pa.array([None if is_tombstone(each) else each.value for each in records], pa.binary()),
+        pa.array([[{"key": "is", "value": each.value}] for each in records], HEADERS_TYPE),
+        pa.array([each.timestamp_us for each in records], pa.int64()).view(TIMESTAMP_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def keyed_records(batches: Iterable[LogBatch]) -> Iterator[tuple[int, Record]]:
+    """Yield offsets and records of what was read.
+
+    Raises:
+        ViolationError: key or value are not the record's.
+    """
+    for batch in batches:
+        columns = [batch.records.column(name).to_pylist() for name in ("key", "value", "headers")]
+        times_us = batch.records.column("timestamp").view("int64").to_pylist()
+        for at, key, value, headers, time_us in zip(
+            batch.offsets().tolist(), *columns, times_us, strict=True
+        ):
+            record = Record(headers[0]["value"], time_us)
+            expected = key_of(record), None if is_tombstone(record) else record.value
+            if (key, value) != expected:
+                raise ViolationError(f"{record.value!r} at {at} has become {key!r}: {value!r}")
+            yield at, record
+
+
+class CompactedTruth(TrueLog):
+    """The one true sequence of records, and what compactions may have left out of it.
+
+    Attributes:
+        delete_retention_ms: of the topic.
+    """
+
+    def __init__(
+        self, disk: Store, clock: Clock, expiration_ms: int, delete_retention_ms: int
+    ) -> None:
+        super().__init__(disk, clock, expiration_ms)
+        self.delete_retention_ms = delete_retention_ms
+        self._last: dict[bytes, int] = {}
+        self._counted = 0
+        self._held: dict[str, frozenset[int]] = {}
+        self._met_us: dict[int, set[int]] = {}
+        """When compactions met a tombstone, by the tombstone's offset."""
+        self._taken_us: dict[int, int] = {}
+
+    # --- what happens on storage -----------------------------------------------------------------
+
+    def file_appeared(self, path: str) -> None:
+        """See `TrueLog.file_appeared`."""
+        generation = parse_generation_name(path.rpartition("/")[2])
+        if generation is not None:  # the first time: a late copy may come when it was deleted
+            self._taken_us.setdefault(generation, self._clock.time_us())
+        super().file_appeared(path)
+
+    def file_vanished(self, path: str) -> None:
+        """See `TrueLog.file_vanished`."""
+        self._held.pop(path, None)
+        super().file_vanished(path)
+
+    def _check_sequence(self, headers: list[BatchHeader]) -> int:
+        known_from = super()._check_sequence(headers)
+        producer_id = headers[0].producer_id
+        # Of a compacted log only the last batch of a producer is sure to be there.
+        position = self.producers[producer_id]
+        self.producers[producer_id] = replace(position, recent=position.recent[-1:])
+        return known_from
+
+    def _check_rewritten(self, path: str, name: SegmentName) -> None:
+        if not name.is_compacted:
+            super()._check_rewritten(path, name)
+            return
+        reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
+        held = set()
+        for at, record in keyed_records(reader.read(reader.base_offset)):
+            if not name.base_offset <= at < reader.end_offset or self.records[at] != record:
+                raise ViolationError(f"{name.log} holds {record.value!r} at {at}")
+            held.add(at)
+        self._held[path] = frozenset(held)
+        self._ends[path] = reader.end_offset
+        for header in (each for _, headers in reader.all_headers() for each in headers):
+            if header.attributes & header.DELETE_HORIZON_BIT:
+                met_us = header.base_timestamp_us - self.delete_retention_ms * 1000
+                first = name.base_offset + header.base_offset_delta
+                for at in range(first, name.base_offset + header.last_offset_delta + 1):
+                    if at in held and is_tombstone(self.records[at]):
+                        self._meet(at, met_us, name.generation)
+
+    def _meet(self, at: int, met_us: int, generation: int) -> None:
+        """Take in when a tombstone's time began: when it was met before, or is met now."""
+        known_us = self._met_us.setdefault(at, set())
+        if met_us not in known_us and met_us < self._taken_us[generation]:
+            raise ViolationError(
+                f"the time of the tombstone at {at} began at {met_us - START_US} us, but who met "
+                f"it looked at the log until {self._taken_us[generation] - START_US} us"
+            )
+        known_us.add(met_us)
+
+    def _first_met_us(self, at: int) -> int | None:
+        return min(self._met_us.get(at, ()), default=None)
+
+    def _check_chain(self) -> None:
+        super()._check_chain()
+        self._count()
+        live = self._live_offsets()
+        for key, last in self._last.items():
+            if last < self.start or last in live:
+                continue
+            if not self.may_be_gone(last):
+                raise ViolationError(f"{self.records[last].value!r} at {last}, the last, is gone")
+            older = [at for at in live if at < last and key_of(self.records[at]) == key]
+            if older:
+                raise ViolationError(
+                    f"{key!r} was deleted at {last}, but its record at {older[0]} is there again"
+                )
+
+    def _live_offsets(self) -> set[int]:
+        offsets: set[int] = set()
+        for segment in live_log(self._disk.list(DIRECTORY)).segments:
+            path = segment.file.path
+            all_of = range(segment.start_offset, self._ends[path])
+            held = self._held.get(path)
+            offsets.update(all_of if held is None else held.intersection(all_of))
+        return offsets
+
+    def _count(self) -> None:
+        for at in range(self._counted, len(self.records)):
+            self._last[key_of(self.records[at])] = at
+        self._counted = len(self.records)
+
+    # --- what may be missing ---------------------------------------------------------------------
+
+    def last_of(self, key: bytes) -> int:
+        """Return the offset of a key's last record."""
+        self._count()
+        return self._last[key]
+
+    def may_be_gone(self, at: int) -> bool:
+        """Return whether a record need not be in the log any more."""
+        self._count()
+        record = self.records[at]
+        if self._last[key_of(record)] != at:
+            return True
+        met_us = self._first_met_us(at)
+        gone_us = self._clock.time_us() - self.delete_retention_ms * 1000
+        return is_tombstone(record) and met_us is not None and met_us <= gone_us
+
+    def check_given(self, begin: int, given: Sequence[tuple[int, Record]], end: int) -> None:
+        """Check what a reader was given between two offsets.
+
+        Raises:
+            ViolationError: something else than what is there, or not all that must be.
+        """
+        before = begin - 1
+        for at, record in given:
+            if not before < at < end or self.records[at] != record:
+                raise ViolationError(f"a reader got {record.value!r} at {at}, behind {before}")
+            before = at
+        offsets = {at for at, _ in given}
+        for at in range(begin, end):
+            if at not in offsets and not self.may_be_gone(at):
+                raise ViolationError(f"a reader did not get {self.records[at].value!r} at {at}")
+
+    def check_end(self, end: int, since: int) -> None:
+        """Check up to where somebody came who began to read to the end at some moment."""
+        if not self.extents[since].end <= end <= self.end:
+            raise ViolationError(f"read to {end}, but the log ended at {self.extents[since].end}")
+
+    def may_have_missed(self, at: int, read_ms: float, now_ms: float) -> bool:
+        """Return whether a reader may have missed a tombstone that it has gone past.
+
+        Args:
+            at: the tombstone's offset.
+            read_ms: when the reader began to read the record that it deletes.
+            now_ms: the time.
+        """
+        read_us = START_US + read_ms * 1000
+        is_late = now_ms > read_ms + self.delete_retention_ms
+        return now_ms > read_ms + _HELD_MS and (is_late or read_us > (self._first_met_us(at) or 0))
+
+    def check_time_lookup(
+        self, timestamp_us: int, found: tuple[int, int] | None, since: int
+    ) -> None:
+        """See `TrueLog.check_time_lookup`."""
+        reaching = [
+            at
+            for at in range(self.start, self.extents[since].end)
+            if self.records[at].timestamp_us >= timestamp_us
+        ]
+        if found is not None:
+            at, time_us = found
+            if time_us < timestamp_us or self.records[at].timestamp_us != time_us:
+                raise ViolationError(f"at {timestamp_us} {found} was found")
+            if at < self.extents[since].start:
+                raise ViolationError(f"{found} was found, before the log's start")
+            reaching = [each for each in reaching if each < at]
+        if missed := [at for at in reaching if not self.may_be_gone(at)]:
+            raise ViolationError(f"the first record at {timestamp_us} is {missed[0]}, not {found}")
+
+    def check_latest(self, found: tuple[int, int] | None, since: int) -> None:
+        """Check a lookup of the largest timestamp."""
+        if found is not None and self.records[found[0]].timestamp_us != found[1]:
+            raise ViolationError(f"{found} was found as the latest")
+        best = (found[1], -found[0]) if found else (float("-inf"), 0)
+        for at in range(self.start, self.extents[since].end):
+            if (self.records[at].timestamp_us, -at) > best and not self.may_be_gone(at):
+                raise ViolationError(f"the record at {at} is later than {found}")
+
+
+@dataclass(slots=True)
+class _Entry:
+    at: int
+    record: Record
+    read_ms: float
+
+
+class ReadTable:
+    """The dictionary that one reader builds, held against that of the full log."""
+
+    def __init__(self, truth: CompactedTruth) -> None:
+        self._truth = truth
+        self._entries: dict[bytes, _Entry] = {}
+
+    def clear(self) -> None:
+        """Begin anew: the reader has jumped."""
+        self._entries.clear()
+
+    def read(
+        self,
+        begin: int,
+        given: Sequence[tuple[int, Record]],
+        end: int,
+        *,
+        began_ms: float,
+        now_ms: float,
+    ) -> None:
+        """Take in what was read between two offsets.
+
+        Raises:
+            ViolationError: it is not what the log holds, or the dictionary is not the log's now.
+        """
+        truth = self._truth
+        truth.check_given(begin, given, end)
+        for at, record in given:
+            self._entries[key_of(record)] = _Entry(at, record, began_ms)
+        offsets = {at for at, _ in given}
+        for key, entry in list(self._entries.items()):
+            last = truth.last_of(key)
+            if last == entry.at or last >= end:
+                continue
+            # What it has is not the last record, and it has gone past that, a tombstone.
+            is_new = begin <= last < end and last not in offsets
+            if not is_new or not truth.may_have_missed(last, entry.read_ms, now_ms):
+                raise ViolationError(
+                    f"a reader has {entry.record.value!r} at {entry.at}, and did not learn that it "
+                    f"was deleted at {last}"
+                )
+            del self._entries[key]

@@ -1,0 +1,239 @@
+"""One simulation of a compacted log: a seed in, nothing or a violation out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from random import Random
+from unittest import mock
+
+from spark_log.log import PartitionLog, SegmentReader
+from spark_log.log.append import appender, tail_merger
+from spark_log.log.clean import cleanable, cleaner, file_deletion
+from spark_log.testing.simulation.compaction.actors import (
+    ChangingCleaner,
+    CompactedWorld,
+    Compactor,
+    StaleCleaner,
+    TableFollower,
+    TableReader,
+    TailMerging,
+)
+from spark_log.testing.simulation.compaction.compacted_log import (
+    CompactedTruth,
+    ReadTable,
+    keyed_batch,
+    keyed_records,
+)
+from spark_log.testing.simulation.log import true_log, writers
+from spark_log.testing.simulation.log.maintenance import Retention, Vandal
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.small_ranges import small_ranges
+from spark_log.testing.simulation.log.true_log import Record, ViolationError
+from spark_log.testing.simulation.log.writers import IdempotentWriter, Producer, Writer
+from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
+from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
+from spark_log.testing.simulation.wall_clocks import WallClocks
+
+_MAX_STEPS_TO_END = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionVariant:
+    """What is another than it is shipped.
+
+    Attributes:
+        patches: object, name, value.
+    """
+
+    patches: tuple[tuple[object, str, object], ...] = ()
+
+
+COMPACTION_SOUND = CompactionVariant()
+"""Everything as it is shipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionProfile:
+    """The conditions of one simulation.
+
+    Attributes:
+        faults: and all that a log has that is not compacted.
+        compactors, stale_cleaners, tables: how many of each.
+        compactor_rest_ms: mean time between two compactions of one that compacts.
+        delete_retention_ms, segment_bytes, min_compaction_lag_ms: of the topic.
+        dirty_ratio: from which on a cleaner compacts.
+    """
+
+    faults: Profile
+    compactors: int
+    stale_cleaners: int
+    tables: int
+    compactor_rest_ms: float
+    delete_retention_ms: int
+    segment_bytes: int
+    min_compaction_lag_ms: int
+    dirty_ratio: float
+
+    def __str__(self) -> str:
+        return (
+            f"compactors={self.compactors} stale_cleaners={self.stale_cleaners} "
+            f"tables={self.tables} compactor_rest_ms={self.compactor_rest_ms:g} "
+            f"delete_retention_ms={self.delete_retention_ms} "
+            f"segment_bytes={self.segment_bytes} dirty_ratio={self.dirty_ratio:g} {self.faults}"
+        )
+
+
+def draw_compaction_profile(random: Random) -> CompactionProfile:
+    """Return the conditions of a simulation."""
+    # More time than in a log that is not compacted, and less to do in it: a key has to be deleted,
+    # compacted, compacted again after the delay, and somebody has to have been late meanwhile.
+    faults = draw_profile(random)
+    faults = replace(
+        faults,
+        latency_ms=DELETE_DELAY_MS / random.choice((100, 200) if faults.range_bytes else (40, 200)),
+        writers=random.choice((0, 1)),
+        idempotent_writers=random.choice((0, 1, 1)),
+        twins=random.choice((0, 0, 0, 1)),
+        followers=random.choice((0, 1, 2)),
+        mergers=random.choice((0, 1, 1, 2)),
+        retentions=random.choice((0, 0, 0, 1, 2)),
+        vandals=random.choice((0, 0, 0, 1)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.3, 1, 2)),
+        rest_ms=DELETE_DELAY_MS * random.choice((0.5, 1, 3)),
+        tail_segments=random.choice((0, 3, 8)),
+        steps=random.choice((500, 1000, 1500)),
+        slow_listing=random.choice((0.0, 0.0, 0.2)),
+    )
+    return CompactionProfile(
+        faults=faults,
+        compactors=random.choice((1, 2, 2, 3)),
+        stale_cleaners=random.choice((0, 0, 1)),
+        tables=random.choice((0, 1, 2)),
+        compactor_rest_ms=DELETE_DELAY_MS * random.choice((0.05, 0.4, 0.4)),
+        delete_retention_ms=int(random.choice((0, 0, 0.5, 1.5, 4)) * DELETE_DELAY_MS),
+        segment_bytes=random.choice((2000, 4000, 16_000, 2**30)),
+        min_compaction_lag_ms=random.choice((0, 0, 1)),
+        dirty_ratio=random.choice((0.0, 0.5)),
+    )
+
+
+def simulate_compaction(
+    seed: int, variant: CompactionVariant = COMPACTION_SOUND
+) -> SimulationResult:
+    """Run one simulation to its end.
+
+    Args:
+        seed: the same one always runs the same way, step by step.
+        variant: the log, or one with a rule left out.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    profile = draw_compaction_profile(Random(seed))
+    faults = profile.faults
+    scheduler = Scheduler(seed)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = SimulatedDisk(storage_clock)
+    truth = CompactedTruth(disk, storage_clock, faults.expiration_ms, profile.delete_retention_ms)
+    store_class = RangedSimulatedStore if faults.range_bytes else SimulatedStore
+    world = CompactedWorld(
+        scheduler,
+        clock,
+        store_class(disk, scheduler, truth, faults),
+        truth,
+        faults,
+        PartitionLog,
+        settings=_settings(profile),
+    )
+    with (
+        failures_told(seed, profile, scheduler),
+        small_ranges(faults.range_bytes) if faults.range_bytes else nullcontext(),
+        ExitStack() as stack,
+    ):
+        for patch in (
+            (appender, "_RACES_PER_LISTING", faults.races_per_listing),
+            (cleaner, "FAN_IN", faults.fan_in),
+            (file_deletion, "COARSE_US", 0),
+            (cleanable, "COARSE_US", 0),
+            (tail_merger, "_COARSE_MS", 0),
+            (writers, "record_batch", keyed_batch),
+            (true_log, "_records", _all_records),
+            *variant.patches,
+        ):
+            stack.enter_context(mock.patch.object(*patch))
+        _spawn_all(world, profile)
+        _run(world)
+    return SimulationResult(scheduler.steps, len(truth.records), scheduler.trace)
+
+
+def _settings(profile: CompactionProfile) -> dict[str, object]:
+    has_retention = max(profile.faults.retention_ms, profile.faults.retention_bytes) >= 0
+    return {
+        "cleanup_policy": ("compact", "delete") if has_retention else ("compact",),
+        "delete_retention_ms": profile.delete_retention_ms,
+        "min_compaction_lag_ms": profile.min_compaction_lag_ms,
+        "min_cleanable_dirty_ratio": profile.dirty_ratio,
+        "segment_bytes": profile.segment_bytes,
+    }
+
+
+def _all_records(reader: SegmentReader) -> list[Record]:
+    batches = reader.read(reader.base_offset, check_crcs=False)
+    return [record for _, record in keyed_records(batches)]
+
+
+def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
+    faults = profile.faults
+    spawn, random = world.scheduler.spawn_mortal, world.scheduler.random
+    for number in range(faults.writers):
+        spawn(f"writer {number}", Writer(world, f"w{number}").run)
+    for number in range(faults.idempotent_writers):
+        spawn(f"idempotent {number}", IdempotentWriter(world).run)
+    for _ in range(faults.twins):
+        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        for which in ("left", "right"):
+            spawn(f"twin {which}", IdempotentWriter(world, producer).run)
+    for number in range(faults.followers):
+        spawn(f"follower {number}", TableFollower(world).run)
+    for number in range(profile.tables):
+        spawn(f"table {number}", TableReader(world).run)
+    for number in range(faults.mergers):
+        spawn(f"merger {number}", TailMerging(world).run)
+    for number in range(profile.compactors):
+        spawn(f"compactor {number}", Compactor(world, profile.compactor_rest_ms).run)
+    for number in range(faults.cleaners):
+        spawn(f"cleaner {number}", ChangingCleaner(world).run)
+    for number in range(profile.stale_cleaners):
+        spawn(f"stale {number}", StaleCleaner(world).run)
+    for number in range(faults.retentions):
+        spawn(f"retention {number}", Retention(world).run)
+    for number in range(faults.vandals):
+        spawn(f"vandal {number}", Vandal(world).run)
+
+
+def _run(world: CompactedWorld) -> None:
+    scheduler, profile = world.scheduler, world.profile
+    scheduler.crash_chance = profile.crash
+    scheduler.run(lambda: scheduler.steps >= profile.steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    world.store.profile = profile.calm()
+    world.is_ending = True
+    until = scheduler.steps + _MAX_STEPS_TO_END
+    scheduler.run(lambda: scheduler.steps >= until)
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+    _check_end(world)
+
+
+def _check_end(world: CompactedWorld) -> None:
+    """Read everything once more, with a handle that knows nothing."""
+    truth, now_ms = world.truth, world.scheduler.now_ms
+    log = world.open_log()
+    view = log.observe()
+    truth.check_extent(view.log_start_offset, view.log_end_offset, truth.now)
+    given = list(keyed_records(log.scan(truth.start)))
+    ReadTable(truth).read(truth.start, given, truth.end, began_ms=now_ms, now_ms=now_ms)

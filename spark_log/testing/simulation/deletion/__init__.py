@@ -1,0 +1,1 @@
+"""Simulation of topics that are deleted and created again."""

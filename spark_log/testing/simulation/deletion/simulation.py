@@ -1,0 +1,353 @@
+"""One simulation of topics that come and go, and of those who clean up after them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from random import Random
+from unittest import mock
+
+import pyarrow as pa
+
+from spark_log.admin import topic_admin as admin_module
+from spark_log.config.config import ClusterConfig
+from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
+from spark_log.log import PartitionLog
+from spark_log.log.append import tail_merger
+from spark_log.log.clean import cleaner, file_deletion
+from spark_log.log.witness import WITNESSES
+from spark_log.metadata import cluster as cluster_module
+from spark_log.metadata import cluster_cleaner, metadata_log
+from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.topics import deletion as topic_deletion
+from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
+from spark_log.testing.simulation.deletion.world import (
+    TOPIC_SETTINGS,
+    UNKNOWN,
+    Root,
+    RootDisk,
+    RootStore,
+    TrueTopics,
+    draw_id,
+)
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.true_log import Record, ViolationError
+from spark_log.testing.simulation.log.writers import record_batch
+from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
+from spark_log.testing.simulation.wall_clocks import WallClocks
+from spark_log.types import NewTopic
+
+_NAMES = ("a", "b")
+"""Few, so that topics are created again."""
+
+_PARTITIONS = 2
+_MAX_STEPS_TO_END = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVariant:
+    """What is another than it is shipped.
+
+    Attributes:
+        patches: object, name, value.
+    """
+
+    patches: tuple[tuple[object, str, object], ...] = ()
+
+
+DELETION_SOUND = DeletionVariant()
+"""Everything as it is shipped."""
+
+
+def draw_deletion_profile(random: Random) -> Profile:
+    """Return the conditions of a simulation."""
+    return replace(
+        draw_profile(random),
+        latency_ms=DELETE_DELAY_MS / random.choice((40, 200)),
+        writers=random.choice((1, 2)),
+        retentions=random.choice((1, 2)),
+        cleaners=random.choice((1, 2)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.05, 0.3, 1)),
+        rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.5)),
+        range_bytes=0,
+        steps=random.choice((300, 600)),
+    )
+
+
+def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> SimulationResult:
+    """Run one simulation to its end.
+
+    Args:
+        seed: the same one always runs the same way, step by step.
+        variant: the package, or one with a rule left out.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    profile = draw_deletion_profile(Random(seed))
+    scheduler = Scheduler(seed)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = RootDisk(storage_clock)
+    topics = TrueTopics(disk, storage_clock)
+    store = RootStore(disk, scheduler, topics, profile)
+    root = Root(scheduler, clock, disk, store, topics, profile)
+
+    limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
+
+    def new_id() -> str:
+        return draw_id(scheduler.random)
+
+    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+        for patch in (
+            (cluster_module, "open_store", lambda url, options=None, **_: store),
+            (cluster_module, "random_id", new_id),
+            (admin_module, "random_id", new_id),
+            (topic_deletion._log, "disabled", True),
+            (cleaner, "FAN_IN", 2),
+            (file_deletion, "COARSE_US", 0),
+            (tail_merger, "_COARSE_MS", 0),
+            (MetadataImage, "cluster_config", lambda image: limits),
+            *variant.patches,
+        ):
+            stack.enter_context(mock.patch.object(*patch))
+        _spawn_all(root)
+        _run(root)
+    return SimulationResult(
+        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
+    )
+
+
+# --- actors --------------------------------------------------------------------------------------
+
+
+class _Actor:
+    """Does one thing after the other; what the storage does not let it do it leaves."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._count = 0
+
+    def run(self) -> None:
+        """Work until the simulation ends."""
+        while not self._root.is_ending:
+            self._root.rest(self._root.profile.think_ms)
+            with suppress(StorageError):
+                self._act()
+
+    def _act(self) -> None:
+        raise NotImplementedError
+
+
+class Founder(_Actor):
+    """Creates topics, and deletes them."""
+
+    def _act(self) -> None:
+        random, note = self._root.scheduler.random, self._root.scheduler.note
+        name, admin = random.choice(_NAMES), self._root.admin()
+        if random.random() < 0.5:
+            new = NewTopic(name, _PARTITIONS, topic_configs=TOPIC_SETTINGS)
+            try:
+                note(f"created {name}: {admin.create_topics([new])[name]}")
+            except StorageError:
+                raise
+            except SparkLogError as error:  # it is there
+                note(f"create {name}: {type(error).__name__}")
+            if random.random() < 0.5:
+                return
+        try:
+            admin.delete_topics([name])
+        except StorageError:
+            raise
+        except SparkLogError as error:  # it is not there
+            note(f"delete {name}: {type(error).__name__}")
+        else:
+            note(f"deleted {name}")
+
+
+class Appender(_Actor):
+    """Appends to topics, also long after they were deleted."""
+
+    def __init__(self, root: Root, name: str) -> None:
+        super().__init__(root)
+        self._name = name
+        self._logs: dict[tuple[str, int], PartitionLog] = {}
+
+    def _act(self) -> None:
+        random = self._root.scheduler.random
+        if not self._logs or random.random() < 0.3:
+            cluster = self._root.cluster()
+            for topic in cluster.image().topics():
+                for number in range(_PARTITIONS):
+                    log = cluster.partition_log(topic, number)
+                    self._logs.setdefault((topic.directory, number), log)
+        if not self._logs:
+            return
+        place = random.choice(list(self._logs))
+        self._count += 1
+        value = f"{self._name}/{self._root.scheduler.steps}/{self._count}".encode()
+        try:
+            self._logs[place].append(record_batch([Record(value, START_US)]))
+        except CorruptRecordError:
+            # Its files vanish one by one.
+            if place[0] not in self._root.topics.deleted:
+                raise
+        else:
+            self._root.scheduler.note(f"append {value!r} to {place[0]}-{place[1]}")
+            self._root.acknowledged.setdefault(place, set()).add(value)
+
+
+class RootCleaner(_Actor):
+    """Does all that the clean command does for a whole root."""
+
+    def _act(self) -> None:
+        self._root.rest(self._root.profile.rest_ms)
+        clean(self._root)
+
+
+def clean(root: Root) -> None:
+    """Clean a root once.
+
+    Raises:
+        ViolationError: a cleaner was told of damage.
+        StorageError: the storage does not answer.
+    """
+    command = ClusterCleaner(root.cluster())
+    there = set(root.topics.known)
+    was_far_off, times_set = root.clock.is_far_off(), root.clock.times_set()
+    is_done = False
+    try:
+        for cleaned in command.clean():
+            # Whether a topic was deleted cannot be told where the metadata cannot be read.
+            is_sure = there <= root.topics.known or root.is_ending
+            if isinstance(cleaned.error, CorruptRecordError) and is_sure:
+                raise ViolationError(f"{cleaned.partition} is damaged: {cleaned.error}")
+            is_done |= cleaned.error is None
+        for left in command.deleted_topics():
+            root.scheduler.note(f"removed {left.files} files of {left.directory}")
+            is_done = True
+    except ClockSkewError:
+        root.scheduler.note("does not clean: its clock is too far off")
+    if is_done and was_far_off and times_set == root.clock.times_set():
+        raise ViolationError("one has cleaned whose clock is further off than is allowed")
+
+
+# --- the course of it ----------------------------------------------------------------------------
+
+
+def _spawn_all(root: Root) -> None:
+    profile, spawn = root.profile, root.scheduler.spawn_mortal
+    for number in range(profile.retentions):
+        spawn(f"founder {number}", Founder(root).run)
+    for number in range(profile.writers):
+        spawn(f"appender {number}", Appender(root, f"a{number}").run)
+    for number in range(profile.cleaners):
+        spawn(f"cleaner {number}", RootCleaner(root).run)
+
+
+def _run(root: Root) -> None:
+    scheduler, profile = root.scheduler, root.profile
+    scheduler.crash_chance = profile.crash
+    scheduler.run(lambda: scheduler.steps >= profile.steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    root.store.profile = profile.calm()
+    root.is_ending = True
+    until = scheduler.steps + _MAX_STEPS_TO_END
+    scheduler.run(lambda: scheduler.steps >= until)  # with all that is delivered late
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+    clean(root)
+    _check_end(root)
+
+
+def _check_end(root: Root) -> None:
+    """Check that all of the topics that are there is there, and of others nothing."""
+    cluster = root.cluster()
+    topics = {topic.directory: topic for topic in cluster.image().topics()}
+    if topics.keys() != root.topics.known:
+        raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
+    internal = {"", metadata_log.DIRECTORY, topic_deletion.MARKERS, WITNESSES}
+    for path in root.disk.paths_below(""):
+        directory = path.rpartition("/")[0].partition("/")[0]
+        if directory not in internal | topics.keys() | {UNKNOWN}:
+            raise ViolationError(f"{path} is left of a topic that was deleted")
+    if root.disk.is_begun and not root.disk.paths_below(UNKNOWN):
+        raise ViolationError(f"{UNKNOWN} was removed, of which nobody knew")
+    for (directory, number), values in root.acknowledged.items():
+        if directory in topics:
+            log = cluster.partition_log(topics[directory], number)
+            batches = list(log.scan(0))
+            found = {value for batch in batches for value in _values(batch.records)}
+            if not values <= found:
+                raise ViolationError(f"{sorted(values - found)} of {directory} are lost")
+
+
+def _values(records: pa.RecordBatch) -> Sequence[bytes]:
+    values: list[bytes] = records.column("value").to_pylist()
+    return values
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+def _marks_nothing(*_: object) -> None:
+    pass
+
+
+class _RemembersTheMetadata(ClusterCleaner):
+    """Takes for deleted what was not there when it began."""
+
+    def __init__(self, cluster: cluster_module.Cluster) -> None:
+        super().__init__(cluster)
+        self._image = cluster.image()
+
+    def deleted_topics(self) -> Iterator[DeletedTopic]:
+        with mock.patch.object(self._cluster, "image", return_value=self._image):
+            yield from super().deleted_topics()
+
+
+def _dates_markers_by_its_own_clock(
+    cluster: cluster_module.Cluster, *, dry_run: bool
+) -> Iterator[DeletedTopic]:
+    def own_time_us(*_: object) -> int:
+        return cluster.clock.time_us()
+
+    with mock.patch.object(topic_deletion, "storage_time_us", own_time_us):
+        yield from finish_deletions(cluster, dry_run=dry_run)
+
+
+def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> list[DeletedTopic]:
+    found = list(cluster.store.list_directories(""))
+    known = {topic.directory for topic in cluster.image().topics()}
+    for directory in found:
+        if directory not in {*known, metadata_log.DIRECTORY, topic_deletion.MARKERS}:
+            cluster.store.delete_directory(directory)
+    return []
+
+
+DELETION_RULES: dict[str, DeletionVariant] = {
+    "a deletion is marked before it is made": DeletionVariant(
+        ((admin_module, "mark_deleted", _marks_nothing),)
+    ),
+    "metadata are looked at after the markers": DeletionVariant(
+        ((sys.modules[__name__], "ClusterCleaner", _RemembersTheMetadata),)
+    ),
+    "a marker goes by the storage's time": DeletionVariant(
+        ((cluster_cleaner, "finish_deletions", _dates_markers_by_its_own_clock),)
+    ),
+    "who has the time wrong cleans nothing": DeletionVariant(
+        (
+            (cleaner, "check_clock_skew", _marks_nothing),
+            (topic_deletion, "check_clock_skew", _marks_nothing),
+        )
+    ),
+    "only what is marked is removed": DeletionVariant(
+        ((cluster_cleaner, "finish_deletions", _removes_all_unknown),)
+    ),
+}
+"""Rule → what it is like without it."""

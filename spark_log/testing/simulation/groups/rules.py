@@ -1,0 +1,169 @@
+"""The safety rules of consumer groups, each of which can be left out in a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group import GroupTopic, Member
+from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.records import GroupRecord
+from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
+from spark_log.storage import FileInfo
+from spark_log.testing.simulation.groups.world import SimulatedOffsets
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVariant:
+    """The parts of which one simulation is made.
+
+    Attributes:
+        log: of the group.
+        coordinator: of each member.
+        commits: of each member.
+        offsets: the table.
+        patches: what else is different: object, name, value.
+    """
+
+    log: type[GroupLog] = GroupLog
+    coordinator: type[GroupCoordinator] = GroupCoordinator
+    commits: type[GroupCommits[int]] = GroupCommits
+    offsets: type[SimulatedOffsets] = SimulatedOffsets
+    patches: tuple[tuple[object, str, object], ...] = ()
+
+
+GROUP_SOUND = GroupVariant()
+"""Everything as it is shipped."""
+
+
+# --- the offsets table ---------------------------------------------------------------------------
+
+
+class _BeginsWithoutFence(GroupCommits[int]):
+    def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        found = self._table.fetch(self._group_id)
+        wanted = self._status().assigned.intersection(partitions)
+        return {named: found[named] for named in wanted if named in found}
+
+
+class _ReadsBeforeFence(GroupCommits[int]):
+    def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        found = self._table.fetch(self._group_id)
+        super().begin(partitions)
+        wanted = self._status().assigned.intersection(partitions)
+        return {named: found[named] for named in wanted if named in found}
+
+
+class _TakesOldCommits(SimulatedOffsets):
+    def _is_fenced(self, generation: int, fence: int) -> bool:
+        return False
+
+
+class _LooksAtFenceOnly(SimulatedOffsets):
+    """Checks, then commits: what came in between is not seen."""
+
+    def _may_follow(self, version: int) -> bool:
+        return True
+
+
+class _CommitsWhatItHad(GroupCommits[int]):
+    """Tries again in the newest generation, without a look at what it still has."""
+
+    def _check_held(self, *_: Any) -> None:
+        pass
+
+
+class _IgnoresTopicIds(GroupCommits[int]):
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
+    ) -> None:
+        topics = self._status().topics
+        known = {name: topics[name].topic_id for name in topic_ids if name in topics}
+        super().commit(offsets, {**topic_ids, **known})
+
+
+class _TrimsByItsOwnClock(GroupLog):
+    """Frees what is old to this process, whose clock may be anything."""
+
+    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
+        return self._clock.time_us()
+
+
+# --- the group's log -----------------------------------------------------------------------------
+
+
+class _AppendsAnywhere(GroupLog):
+    def _append(self, record: GroupRecord) -> None:
+        log = self._log
+
+        class Unconditional:
+            def append(self, *args: Any, expected_leo: int, **settings: Any) -> object:
+                return log.append(*args, **settings)
+
+        self._log = Unconditional()  # type: ignore[assignment]
+        try:
+            super()._append(record)
+        finally:
+            self._log = log
+
+
+class _ForgetsWhatItTried(GroupLog):
+    """Decides anew after a lost answer, without a look whether the change was made."""
+
+    def _append(self, record: GroupRecord) -> None:
+        try:
+            super()._append(record)
+        except UnknownOutcomeError as error:
+            raise LogEndOffsetMismatchError("decide again") from error
+
+
+class _ReadsTopicsFirst(GroupCoordinator):
+    """Reads the metadata before the group's log: what it decides by may be older."""
+
+    def heartbeat(self) -> Any:
+        self._early = super()._read_topics()
+        try:
+            return super().heartbeat()
+        finally:
+            self._early = {}
+
+    def _read_topics(self) -> dict[str, GroupTopic]:
+        return getattr(self, "_early", {}) or super()._read_topics()
+
+
+def _give_at_once(
+    members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
+) -> dict[str, Member]:
+    """Give the target whoever has what of it."""
+    nothing: frozenset[TopicPartition] = frozenset()
+    return {
+        name: replace(member, owned=frozenset(target[name]), revoking=nothing, pending=nothing)
+        for name, member in members.items()
+    }
+
+
+def _keeps_recreated(before: GroupTopic | None, topic: GroupTopic) -> bool:
+    return before is not None
+
+
+GROUP_RULES: dict[str, GroupVariant] = {
+    "the fence is raised before positions are read": GroupVariant(commits=_BeginsWithoutFence),
+    "positions are read after the fence": GroupVariant(commits=_ReadsBeforeFence),
+    "a commit of an older generation is refused": GroupVariant(offsets=_TakesOldCommits),
+    "the look at the fence and the commit are one step": GroupVariant(offsets=_LooksAtFenceOnly),
+    "a refused commit is made again only by the owner": GroupVariant(commits=_CommitsWhatItHad),
+    "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
+    "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
+    "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
+    "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
+    "what is revoked is given when it was released": GroupVariant(
+        patches=((group_changes, "_step", _give_at_once),)
+    ),
+    "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
+}
+"""Rule → what it is like without it."""

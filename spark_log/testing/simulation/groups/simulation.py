@@ -1,0 +1,161 @@
+"""One simulation of a consumer group: a seed in, nothing or a violation out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+from typing import cast
+from unittest import mock
+
+from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY
+from spark_log.testing.simulation.groups.members import SimulatedMember, TopicChanger
+from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, draw_group_profile
+from spark_log.testing.simulation.groups.rules import GROUP_SOUND, GroupVariant
+from spark_log.testing.simulation.groups.true_group import TrueGroup
+from spark_log.testing.simulation.groups.world import GroupWorld
+from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
+from spark_log.testing.simulation.log.wrong_clocks import WrongClock
+from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
+from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
+
+_SETTLED_WITHIN_MS = 20 * SESSION_TIMEOUT_MS
+"""After faults end everything is owned by a live member within this time: those stopped come back
+within four delete delays, the dead are expired within two session timeouts, and what is revoked is
+released at the next poll."""
+
+_LOUD = ("group_log", "group_coordinator")
+
+_QUIET_MS = 2 * SESSION_TIMEOUT_MS
+"""For so long nothing changes then."""
+
+
+def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> SimulationResult:
+    """Run one simulation to its end.
+
+    Args:
+        seed: the same one always runs the same way, step by step.
+        variant: the group, or one with a rule left out.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    profile = draw_group_profile(Random(seed))
+    scheduler = Scheduler(seed)
+    clock = WrongClock(scheduler, seed, profile.wrong_clocks)
+    storage_clock = SimulatedClock(scheduler)
+    disk = SimulatedDisk(storage_clock)
+    disk.delete_directory(GROUPS_DIRECTORY)
+    truth = TrueGroup(disk, storage_clock)
+    store = SimulatedStore(disk, scheduler, cast(TrueLog, truth), profile.faults)
+    world = GroupWorld(
+        scheduler,
+        clock,
+        store,
+        truth,
+        profile,
+        variant.offsets(scheduler, truth, store, profile.slow_offsets),
+        variant.log,
+        variant.coordinator,
+        variant.commits,
+    )
+    loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
+    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+        for logger in loggers:  # of what goes wrong all the time here
+            stack.enter_context(mock.patch.object(logger, "disabled", True))
+        for target, name, value in variant.patches:
+            stack.enter_context(mock.patch.object(target, name, value))
+        _run(world, _spawn_all(world))
+    return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
+
+
+def _spawn_all(world: GroupWorld) -> list[SimulatedMember]:
+    profile = world.profile
+    members: list[SimulatedMember] = []
+
+    spawn = world.scheduler.spawn_mortal
+
+    def member(name: str, instance_id: str | None = None) -> None:
+        members.append(SimulatedMember(world, name, instance_id))
+        spawn(name, members[-1].run)
+
+    changer = TopicChanger(world)
+    for number in range(profile.topics):
+        changer.create(f"topic{number}")
+    for number in range(profile.members):
+        member(f"m{number}")
+    for number in range(profile.statics):
+        member(f"s{number}", f"i{number}")
+    for number in range(profile.twins):
+        member(f"left{number}", f"t{number}")
+        member(f"right{number}", f"t{number}")
+    if profile.topics_change_ms:
+        spawn("topics", changer.run)
+    return members
+
+
+def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
+    scheduler, profile = world.scheduler, world.profile
+    scheduler.crash_chance = profile.faults.crash
+    scheduler.run(lambda: scheduler.steps >= profile.steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    world.store.profile = profile.faults.calm()
+    world.offsets.slow = 0.0
+    world.is_ending = True
+    until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
+    quiet_ms, generation = scheduler.now_ms, -1
+
+    def is_settled() -> bool:
+        nonlocal quiet_ms, generation
+        if world.truth.group.generation != generation or _unsettled(world, members):
+            generation, quiet_ms = world.truth.group.generation, scheduler.now_ms
+        return scheduler.now_ms - quiet_ms > _QUIET_MS or scheduler.now_ms > until_ms
+
+    scheduler.run(is_settled)
+    problem = _unsettled(world, members)
+    is_alive = not all(each.is_dead for each in members)
+    if problem or (is_alive and scheduler.now_ms - quiet_ms <= _QUIET_MS):
+        raise ViolationError(
+            f"{_SETTLED_WITHIN_MS} ms after faults ended: {problem or 'the group keeps changing'}"
+        )
+    world.is_over = True
+    scheduler.run(lambda: False)
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+
+
+def _unsettled(world: GroupWorld, members: list[SimulatedMember]) -> str:
+    """Return what is not as it should be when nothing happens any more; empty: nothing."""
+    if all(each.is_dead for each in members):
+        return ""  # nobody is left to do anything
+    return next(_problems(world, members), "")
+
+
+def _problems(world: GroupWorld, members: list[SimulatedMember]) -> Iterator[str]:
+    group = world.truth.group
+    living = {
+        each.status.member_id: each
+        for each in members
+        if not each.is_dead and each.is_member and each.status is not None
+    }
+    if not all(each.is_member or each.is_dead for each in members):
+        yield "somebody is no member"
+    if group.members.keys() != living.keys():
+        yield f"the group is {sorted(group.members)}, the living are {sorted(living)}"
+        return
+    if group.state == "Reconciling":
+        yield "partitions are on their way"
+    for name, topic in group.topics.items():
+        if world.truth.topics.get(name) != topic:
+            yield f"the group does not know {name} as it is"
+    unowned = sorted(group.unowned())
+    if unowned:
+        yield f"nobody has {unowned}"
+    for member_id, each in living.items():
+        read = {partition for _, partition in each.reading}
+        if read != group.members[member_id].owned:
+            yield f"{member_id} reads {sorted(read)}"

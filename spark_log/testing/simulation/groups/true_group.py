@@ -1,0 +1,210 @@
+"""The truth about a simulated group: every record that came to be, and every commit's effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_log.clock import Clock
+from spark_log.coordinator.group.group import Group, GroupTopic
+from spark_log.coordinator.group.group_log import TOPIC_ID, group_directory
+from spark_log.coordinator.group.records import from_json
+from spark_log.errors import CorruptRecordError
+from spark_log.log import SegmentReader
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.store import SimulatedDisk
+from spark_log.types import TopicPartition
+
+GROUP_ID = "group"
+DIRECTORY = group_directory(GROUP_ID)
+
+Place = tuple[str, TopicPartition]
+"""A partition of one incarnation of a topic: topic id and partition."""
+
+
+class TrueGroup:
+    """Sees the group's log grow on the disk itself, and holds each record against the rules.
+
+    Attributes:
+        groups: the group in each generation.
+        released: who gave up what, and did not begin it again.
+        topics: all topics as they are; each change makes a later version.
+        fence: the highest generation in the offsets table.
+        positions: the committed ones.
+        begun_in: the generation in which somebody has begun to read.
+        handled: up to where somebody has handled the records.
+    """
+
+    def __init__(self, disk: SimulatedDisk, clock: Clock) -> None:
+        """Args: disk: what members share; clock: the storage's."""
+        self._disk = disk
+        self._clock = clock
+        self._next_offset = 0
+        self._started_us: dict[int, int] = {}
+        self._ever: set[str] = set()
+        self._gone: set[str] = set()
+        self.group = Group(GROUP_ID)
+        self.groups: dict[int, Group] = {0: self.group}
+        self.released: dict[TopicPartition, set[str]] = {}
+        self.topics: dict[str, GroupTopic] = {}
+        self._known: dict[str, list[GroupTopic]] = {}
+        self.fence = 0
+        self.positions: dict[Place, int] = {}
+        self.handled: dict[Place, int] = {}
+        self.begun_in: dict[Place, int] = {}
+
+    # --- the group's log -------------------------------------------------------------------------
+
+    def file_appeared(self, path: str) -> None:
+        """A put took effect."""
+        directory, _, file = path.rpartition("/")
+        name = SegmentName.parse(file)
+        marker = StartMarker.parse(file)
+        if directory == DIRECTORY and marker is not None:
+            self._started_us.setdefault(marker.log_start_offset, self._clock.time_us())
+        if directory != DIRECTORY or name is None or name.base_offset < self._next_offset:
+            return  # derived, or void: its name had been freed
+        if name.base_offset > self._next_offset:
+            raise ViolationError(f"{file} came behind the log's end, {self._next_offset}")
+        reader = SegmentReader(
+            self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0, size_bytes=None
+        )
+        for batch in reader.read(reader.base_offset):
+            for value in batch.records.column("value").to_pylist():
+                self._replay(value)
+        self._next_offset = reader.end_offset
+
+    def file_vanished(self, path: str) -> None:
+        """A delete took effect: nobody can rely on the name any more."""
+        directory, _, file = path.rpartition("/")
+        name = SegmentName.parse(file)
+        if directory != DIRECTORY or name is None or not file.endswith(".log"):
+            return
+        before_us = self._clock.time_us() - DELETE_DELAY_MS * 1000
+        started_us = [us for at, us in self._started_us.items() if at > name.base_offset]
+        if min(started_us, default=before_us + 1) > before_us:
+            raise ViolationError(f"{file} was deleted while others rely on finding it")
+
+    def _replay(self, value: bytes) -> None:
+        before = self.group
+        record = from_json(value)
+        if record.generation != before.generation + 1:
+            raise ViolationError(f"generation {record.generation} follows {before.generation}")
+        try:
+            after = before.replay(record)
+        except CorruptRecordError as error:
+            raise ViolationError(str(error)) from error
+        self._check_members(before, after)
+        self._check_moves(before, after)
+        self._check_topics(before, after)
+        self.group = after
+        self.groups[after.generation] = after
+
+    def _check_members(self, before: Group, after: Group) -> None:
+        self._gone |= before.members.keys() - after.members.keys()
+        back = self._gone & after.members.keys()
+        if back:
+            raise ViolationError(f"{', '.join(back)} was removed, and came back")
+
+    def _check_moves(self, before: Group, after: Group) -> None:
+        """What moves from one to another, who stays, was given up by the first."""
+        for partition, owner in after.owners.items():
+            earlier = before.owners.get(partition)
+            if earlier in (None, owner) or earlier not in after.members:
+                continue
+            topic, was = after.topics[partition.topic], before.topics[partition.topic]
+            if topic.topic_id != was.topic_id:
+                continue
+            if earlier not in self.released.get(partition, ()):
+                raise ViolationError(f"{partition} went to {owner}, but {earlier} has it still")
+
+    def _check_topics(self, before: Group, after: Group) -> None:
+        for name, topic in after.topics.items():
+            was = before.topics.get(name)
+            versions = self._known.get(name, [])
+            if topic not in versions:
+                raise ViolationError(f"topic {name} never was {topic}")
+            if was is not None and versions.index(topic) < versions.index(was):
+                raise ViolationError(f"topic {name} is {topic} again, after {was}")
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def set_topic(self, name: str, topic: GroupTopic | None) -> None:
+        """Create, change or delete a topic."""
+        if topic is None:
+            self.topics.pop(name, None)
+        else:
+            self.topics[name] = topic
+            self._known.setdefault(name, []).append(topic)
+
+    # --- the offsets table -----------------------------------------------------------------------
+
+    def begun(self, generation: int) -> None:
+        """A fence took effect."""
+        self.fence = max(self.fence, generation)
+
+    def committed(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
+        """A commit took effect."""
+        if generation < self.fence:
+            raise ViolationError(
+                f"a commit of {member_id} in generation {generation} took effect after "
+                f"generation {self.fence} had begun"
+            )
+        self.fence = generation
+        group = self.groups[generation]
+        for (topic_id, partition), offset in rows.items():
+            if group.owners.get(partition) != member_id:
+                raise ViolationError(
+                    f"{member_id} committed {partition} in generation {generation}, in which "
+                    f"{group.owners.get(partition)} has it"
+                )
+            begun = self.begun_in.get((topic_id, partition), 0)
+            if generation < begun:
+                raise ViolationError(
+                    f"a commit of {member_id} of {partition} in generation {generation} took "
+                    f"effect after somebody had begun it in generation {begun}"
+                )
+            before = self.positions.get((topic_id, partition), 0)
+            if offset < before and self._exists((topic_id, partition)):
+                raise ViolationError(
+                    f"{member_id} committed {offset} of {partition}, after {before}"
+                )
+            handled = self.handled.get((topic_id, partition), 0)
+            if offset > handled:
+                raise ViolationError(
+                    f"{member_id} committed {offset} of {partition}, of which {handled} are handled"
+                )
+            self.positions[topic_id, partition] = offset
+
+    def handle(self, place: Place, offset: int) -> None:
+        """Somebody has handled all records before an offset, from where it began on."""
+        self.handled[place] = max(offset, self.handled.get(place, 0))
+
+    def acknowledge(self, rows: Mapping[Place, int]) -> None:
+        """Somebody was told that a commit took effect."""
+        for place, offset in rows.items():
+            if self.positions.get(place, 0) < offset and self._exists(place):
+                raise ViolationError(f"{place} was acknowledged at {offset}, and is not there")
+
+    def check_begun(self, place: Place, position: int, member_id: str, generation: int) -> None:
+        """Somebody begins to read at a position: nobody else can have moved it, or ever will.
+
+        Of a topic that is deleted there are none; and who was expired since it looked may begin
+        wherever it likes.
+        """
+        self.released.get(place[1], set()).discard(member_id)
+        is_owner = self.group.owners.get(place[1]) == member_id
+        if not is_owner or not self._exists(place):
+            return
+        self.begun_in[place] = generation
+        if position != self.positions.get(place, 0):
+            raise ViolationError(
+                f"{member_id} begins {place[1]} at {position}, but "
+                f"{self.positions.get(place, 0)} is committed"
+            )
+
+    def _exists(self, place: Place) -> bool:
+        """Whether the topic is there still: else nothing is read of it, whatever is committed."""
+        topic = self.topics.get(place[1].topic)
+        return topic is not None and topic.topic_id == place[0]

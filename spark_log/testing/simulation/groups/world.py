@@ -1,0 +1,221 @@
+"""Everything that the actors of one simulated group share: storage, topics, the offsets table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from spark_log.config.config import TopicConfig
+from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
+from spark_log.suppressed import SuppressedErrors
+from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile
+from spark_log.testing.simulation.groups.true_group import GROUP_ID, Place, TrueGroup
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedClock
+from spark_log.testing.simulation.store import SimulatedStore
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_SLOW_MS = 3 * SESSION_TIMEOUT_MS
+_NO_LEAST_TIMEOUT = ConfigRecord(
+    resource_type="broker", resource_name="", name="group.min.session.timeout.ms", value="0"
+)
+
+
+@dataclass(slots=True)
+class GroupWorld:
+    """The storage, the time, the truth, and the conditions of one simulation.
+
+    Attributes:
+        scheduler: whose turn it is.
+        clock: what actors read the time from.
+        store: what actors use; ``store.profile`` has the faults.
+        truth: what they are held against.
+        profile: its conditions.
+        offsets: the offsets table.
+        log_class, coordinator_class, commits_class: under test, or with a rule left out.
+        is_ending: faults have ended, and no new work is begun.
+        is_over: all members end.
+        suppressed: counts failures that members go on without.
+    """
+
+    scheduler: Scheduler
+    clock: SimulatedClock
+    store: SimulatedStore
+    truth: TrueGroup
+    profile: GroupProfile
+    offsets: SimulatedOffsets
+    log_class: type[GroupLog]
+    coordinator_class: type[GroupCoordinator]
+    commits_class: type[GroupCommits[int]]
+    is_ending: bool = False
+    is_over: bool = False
+    ids: count[int] = field(default_factory=count)
+    suppressed: SuppressedErrors = field(default_factory=SuppressedErrors)
+    _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
+
+    def open_coordinator(self) -> GroupCoordinator:
+        """Return a handle that remembers nothing."""
+        profile, log_class = self.profile, self.log_class
+
+        class Log(log_class):  # type: ignore[misc, valid-type]
+            trim_every = profile.trim_every
+
+        class Coordinator(self.coordinator_class):  # type: ignore[misc, name-defined]
+            log_class = Log
+
+        coordinator: GroupCoordinator = Coordinator(
+            self,
+            GROUP_ID,
+            heartbeat_interval_ms=60,
+            log_config=TopicConfig.parse(
+                {
+                    "file.delete.delay.ms": DELETE_DELAY_MS,
+                    "flush.on.append": False,
+                    "snapshot.interval.segments": 5,
+                }
+            ),
+            new_id=lambda: f"{next(self.ids):03d}",
+        )
+        return coordinator
+
+    def image(self) -> MetadataImage:
+        """Return the metadata, as of some moment during the call."""
+        is_early = self.scheduler.random.random() < 0.5
+        image = self._image() if is_early else None
+        self.rest(self.store.profile.latency_ms)
+        return image or self._image()
+
+    def _image(self) -> MetadataImage:
+        topics = self.truth.topics
+        key = tuple(sorted((name, t.topic_id, t.partitions) for name, t in topics.items()))
+        if key not in self._images:
+            image = MetadataImage()
+            image.replay(_NO_LEAST_TIMEOUT)
+            for name, topic in sorted(topics.items()):
+                image.replay(TopicRecord(name=name, topic_id=topic.topic_id))
+                for number in range(topic.partitions):
+                    image.replay(PartitionRecord(topic_id=topic.topic_id, partition_id=number))
+            self._images[key] = image
+        return self._images[key]
+
+    def rest(self, mean_ms: float) -> None:
+        """Let about so much time pass."""
+        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+
+class SimulatedOffsets:
+    """The offsets table: commits in one order, each upon exactly the state that it was shown.
+
+    As Delta does it: a commit is a put-if-absent of the next version, and one that another commit
+    of the group came before is not rebased on it, but fails.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, truth: TrueGroup, store: SimulatedStore, slow: float
+    ) -> None:
+        self.slow = slow
+        self.scheduler = scheduler
+        self.truth = truth
+        self.store = store
+        self.version = 0
+        self.fences = [0]
+
+    def fence(self, group: str, generation: int) -> None:
+        """See `FencedOffsets.fence`."""
+        self._commit(generation, lambda: self.truth.begun(generation), is_done=True)
+
+    def fetch(self, group: str) -> Mapping[TopicPartition, int]:
+        """See `FencedOffsets.fetch`."""
+        self._pass_time()
+        self._fail("fetch")
+        topics = {topic.topic_id for topic in self.truth.topics.values()}
+        found = {
+            partition: offset
+            for (topic_id, partition), offset in self.truth.positions.items()
+            if topic_id in topics
+        }
+        self._pass_time()
+        return found
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation: int,
+        member_id: str,
+        topic_ids: Mapping[str, str],
+    ) -> None:
+        """See `FencedOffsets.commit`."""
+        rows: dict[Place, int] = {
+            (topic_ids[named.topic], named): position.offset for named, position in offsets.items()
+        }
+        self._commit(generation, lambda: self.truth.committed(generation, member_id, rows))
+        self.truth.acknowledge(rows)
+
+    def _commit(self, generation: int, effect: Callable[[], None], is_done: bool = False) -> None:
+        chance, faults = self.scheduler.random.random, self.store.profile
+        while True:
+            self._pass_time()
+            self._fail("commit")
+            version, fence = self.version, self.fences[-1]
+            if self._is_fenced(generation, fence):
+                raise IllegalGenerationError(
+                    f"generation {fence} has begun", generation=generation, current=fence
+                )
+            if is_done and fence == generation:
+                return
+
+            def put(version: int = version) -> bool:
+                if not self._may_follow(version):
+                    return False
+                self.version += 1
+                self.fences.append(max(generation, self.fences[-1]))
+                effect()
+                self.scheduler.note(f"offsets version {self.version}: generation {generation}")
+                return True
+
+            try:
+                self._pass_time()
+            except Crash:
+                if chance() < 0.5:
+                    self._deliver_late(put)
+                raise
+            if chance() < faults.lost_request:
+                if chance() < 0.5:
+                    self._deliver_late(put)
+                self._pass_time()
+                raise UnknownOutcomeError("offsets: no answer")
+            is_put = put()
+            is_lost = chance() < faults.lost_answer
+            self._pass_time()
+            if is_lost:
+                raise UnknownOutcomeError("offsets: no answer")
+            if is_put:
+                return
+
+    def _is_fenced(self, generation: int, fence: int) -> bool:
+        return generation < fence
+
+    def _may_follow(self, version: int) -> bool:
+        return version == self.version
+
+    def _deliver_late(self, put: Callable[[], bool]) -> None:
+        delay_ms = self.scheduler.random.choice((0.02, 0.2, 1, 2, 4)) * DELETE_DELAY_MS
+        self.scheduler.after(delay_ms * self.scheduler.random.random(), put)
+
+    def _fail(self, what: str) -> None:
+        if self.scheduler.random.random() < self.store.profile.failed:
+            raise StorageError(f"offsets: {what} fails")
+
+    def _pass_time(self) -> None:
+        self.store._pass_time()
+        random = self.scheduler.random
+        if random.random() < self.slow:
+            self.scheduler.pass_time(_SLOW_MS * random.random())

@@ -1,0 +1,1 @@
+"""Simulation of one partition log: writers, readers and mergers on storage with faults."""

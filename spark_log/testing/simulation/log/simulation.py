@@ -1,0 +1,204 @@
+"""One simulation: a seed in, nothing or a violation out."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from random import Random
+from unittest import mock
+
+from spark_log.log.append import appender, tail_merger
+from spark_log.log.clean import cleaner, file_deletion
+from spark_log.testing.simulation.log.maintenance import Vandal
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from spark_log.testing.simulation.log.readers import Follower, Seeker, records_of
+from spark_log.testing.simulation.log.rules import SOUND, Variant
+from spark_log.testing.simulation.log.small_ranges import small_ranges
+from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
+from spark_log.testing.simulation.log.world import World
+from spark_log.testing.simulation.log.writers import (
+    ConditionalWriter,
+    IdempotentWriter,
+    Producer,
+    Writer,
+)
+from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
+from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
+from spark_log.testing.simulation.wall_clocks import WallClocks
+
+_MAX_STEPS_TO_END = 5000
+"""Steps within which everybody has to come to an end once faults have ended."""
+
+
+class SimulationFailedError(AssertionError):
+    """Something did not hold.
+
+    Attributes:
+        seed: brings it back.
+        profile: the conditions that it drew.
+        reason: what did not hold.
+        details: where an error came from that nobody expected.
+        trace: what happened until then.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        seed: int = -1,
+        profile: object = None,
+        reason: str = "",
+        details: str = "",
+        trace: Sequence[TraceEntry] = (),
+    ) -> None:
+        super().__init__(message)
+        self.seed = seed
+        self.profile = profile
+        self.reason = reason
+        self.details = details
+        self.trace = tuple(trace)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What took place in a simulation that ended well.
+
+    Attributes:
+        steps: how many.
+        records: how many came into the log.
+        trace: what happened.
+    """
+
+    steps: int
+    records: int
+    trace: Sequence[TraceEntry] = field(repr=False)
+
+
+def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
+    """Run one simulation to its end.
+
+    Args:
+        seed: the same one always runs the same way, step by step.
+        variant: the log, or one with a rule left out.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    profile = draw_profile(Random(seed))
+    scheduler = Scheduler(seed)
+    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
+    disk = SimulatedDisk(storage_clock)
+    true_log = TrueLog(disk, storage_clock, profile.expiration_ms, retention_of(profile))
+    store_class = RangedSimulatedStore if profile.range_bytes else SimulatedStore
+    store = store_class(disk, scheduler, true_log, profile)
+    world = World(scheduler, clock, store, true_log, profile, variant.log)
+    with (
+        failures_told(seed, profile, scheduler),
+        small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
+        mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
+        mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
+        # This storage tells the time exactly: nobody may need more than the delay.
+        mock.patch.object(file_deletion, "COARSE_US", 0),
+        mock.patch.object(tail_merger, "_COARSE_MS", 0),
+        ExitStack() as stack,
+    ):
+        for patch in variant.patches:
+            stack.enter_context(mock.patch.object(*patch))
+        _spawn_all(world, variant)
+        _run(world)
+    return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
+
+
+@contextmanager
+def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[None]:
+    """Tell of whatever is raised inside with all that brings it back; end the actors.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    try:
+        yield
+    except Exception as error:
+        is_violation = isinstance(error, ViolationError)
+        reason = str(error) if is_violation else f"{type(error).__name__}: {error}"
+        raise SimulationFailedError(
+            f"seed {seed}: {reason}",
+            seed=seed,
+            profile=profile,
+            reason=reason,
+            details="" if is_violation else "".join(traceback.format_exception(error)),
+            trace=scheduler.trace,
+        ) from error
+    finally:
+        scheduler.close()
+
+
+def retention_of(profile: Profile) -> int | None:
+    """Return ``retention.ms`` where nothing else deletes records, None where something does."""
+    return None if profile.retentions or profile.retention_bytes >= 0 else profile.retention_ms
+
+
+def _spawn_all(world: World, variant: Variant) -> None:
+    profile = world.profile
+    spawn = world.scheduler.spawn_mortal
+    for number in range(profile.writers):
+        spawn(f"writer {number}", Writer(world, f"w{number}").run)
+    for number in range(profile.conditional_writers):
+        spawn(f"conditional {number}", ConditionalWriter(world, f"c{number}").run)
+    for number in range(profile.idempotent_writers):
+        spawn(f"idempotent {number}", IdempotentWriter(world).run)
+    random = world.scheduler.random
+    for _ in range(profile.twins):
+        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        for which in ("left", "right"):
+            spawn(f"twin {which}", IdempotentWriter(world, producer).run)
+    for _ in range(profile.heirs):
+        elder = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        heir = Producer(elder.producer_id, 1, 0, elder.seed + 1)
+        after_ms = DELETE_DELAY_MS * random.choice((0.1, 0.5, 1))
+        spawn("elder", IdempotentWriter(world, elder).run)
+        spawn("heir", IdempotentWriter(world, heir, after_ms=after_ms).run)
+    for number in range(profile.followers):
+        spawn(f"follower {number}", Follower(world).run)
+    for number in range(profile.seekers):
+        spawn(f"seeker {number}", Seeker(world).run)
+    for number in range(profile.mergers):
+        spawn(f"merger {number}", variant.merger(world).run)
+    for number in range(profile.retentions):
+        spawn(f"retention {number}", variant.retention(world).run)
+    for number in range(profile.cleaners):
+        spawn(f"cleaner {number}", variant.cleaner(world).run)
+    for number in range(profile.vandals):
+        spawn(f"vandal {number}", Vandal(world).run)
+
+
+def _run(world: World) -> None:
+    scheduler, profile = world.scheduler, world.profile
+    scheduler.crash_chance = profile.crash
+    scheduler.run(lambda: scheduler.steps >= profile.steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    world.store.profile = profile.calm()
+    world.is_ending = True
+    until = scheduler.steps + _MAX_STEPS_TO_END
+    scheduler.run(lambda: scheduler.steps >= until)
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+    _check_end(world)
+
+
+def _check_end(world: World) -> None:
+    """Read everything once more, with a handle that knows nothing."""
+    true_log = world.true_log
+    log = world.open_log()
+    view = log.observe()
+    true_log.check_extent(view.log_start_offset, view.log_end_offset, true_log.now)
+    records = records_of(list(log.scan(true_log.start)), true_log.start)
+    true_log.check_read(true_log.start, records, true_log.now)
+    if len(records) != true_log.end - true_log.start:
+        raise ViolationError(
+            f"{len(records)} records can be read of {true_log.end - true_log.start}"
+        )

@@ -1,0 +1,1 @@
+"""Simulation of the table of committed offsets."""

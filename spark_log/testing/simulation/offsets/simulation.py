@@ -1,0 +1,173 @@
+"""One simulation of the offsets table and its Delta log: a seed in, nothing or a violation out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from random import Random
+from typing import cast
+from unittest import mock
+
+from spark_log.coordinator.offsets.creation import MARKER
+from spark_log.coordinator.offsets.store import DIRECTORY
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.errors import IllegalGenerationError, SparkLogError
+from spark_log.storage import Store
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
+from spark_log.testing.simulation.log.wrong_clocks import WrongClock
+from spark_log.testing.simulation.offsets.profile import draw_offsets_profile
+from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
+from spark_log.testing.simulation.offsets.world import (
+    OFFSETS_SOUND,
+    ListedTableStore,
+    OffsetsVariant,
+    OffsetsWorld,
+    SimulatedTable,
+    TableStore,
+    small_table,
+    write_checkpoint,
+)
+from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
+from spark_log.testing.simulation.store import SimulatedDisk
+
+_MAX_STEPS_TO_END = 20_000
+
+
+def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> SimulationResult:
+    """Run one simulation to its end.
+
+    Args:
+        seed: the same one always runs the same way, step by step.
+        variant: the table, or one with a rule left out.
+
+    Raises:
+        SimulationFailedError: with the trace.
+    """
+    profile = draw_offsets_profile(Random(seed))
+    scheduler = Scheduler(seed)
+    storage_clock = SimulatedClock(scheduler)
+    disk = SimulatedDisk(storage_clock)
+    for directory in (LOG, DIRECTORY):
+        disk.delete_directory(directory)
+    disk.delete(MARKER)
+    truth = TrueOffsets(disk, storage_clock)
+    store_class = ListedTableStore if profile.is_listed else TableStore
+    store = store_class(disk, scheduler, cast(TrueLog, truth), profile.faults)
+    clock = WrongClock(scheduler, seed, profile.wrong_clocks)
+    world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
+    with (
+        failures_told(seed, profile, scheduler),
+        small_table(scheduler, profile),
+        ExitStack() as stack,
+    ):
+        for target, name, value in variant.patches:
+            stack.enter_context(mock.patch.object(target, name, value))
+        _run(world)
+    return SimulationResult(scheduler.steps, truth.next_version, scheduler.trace)
+
+
+class Committer:
+    """A process that commits for groups, reads where they are, and at times does nothing."""
+
+    def __init__(self, world: OffsetsWorld) -> None:
+        self._world = world
+
+    def run(self) -> None:
+        """Live until the faults end; called anew after a crash."""
+        world, random = self._world, self._world.scheduler.random
+        table = world.open_table()
+        while not world.is_ending:
+            world.rest(world.profile.think_ms)
+            if random.random() < world.profile.idle:
+                world.scheduler.note("does nothing for a while")
+                world.rest(1.5 * DELETE_DELAY_MS)
+            group = f"g{random.randrange(world.profile.groups)}"
+            try:
+                began = world.truth.moment()
+                offset = table.read(group)
+                world.truth.check_read(group, offset, began)
+                self._commit(table, group)
+            except IllegalGenerationError:
+                world.scheduler.note(f"{group}: refused")
+            except SparkLogError as error:
+                world.scheduler.note(f"{type(error).__name__}: {error}")
+
+    def _commit(self, table: SimulatedTable, group: str) -> None:
+        world, random = self._world, self._world.scheduler.random
+        # Only of some groups: positions of those that have members do not expire.
+        is_fence = group == "g0" and random.random() < world.profile.fence
+        generation = table.generation(group) + is_fence
+        offset = None if is_fence else random.randrange(1, 1 << 40)
+        table.commit(group, offset, generation)
+        if offset is not None:
+            world.scheduler.note(f"{group}: {offset} acknowledged")
+            world.truth.acknowledge(group, offset)
+
+
+class Vandal:
+    """A program that cleans up the log by a clock that is days ahead, as delta-rs does.
+
+    It frees names from the oldest on, once a checkpoint lies above them: seconds after their use.
+    """
+
+    def __init__(self, world: OffsetsWorld) -> None:
+        self._world = world
+
+    def run(self) -> None:
+        """Live until the faults end."""
+        world = self._world
+        while not world.is_ending:
+            world.rest(DELETE_DELAY_MS)
+            try:
+                self._clean_up(world.store)
+            except SparkLogError as error:
+                world.scheduler.note(f"{type(error).__name__}: {error}")
+
+    def _clean_up(self, store: Store) -> None:
+        world = self._world
+        log = DeltaLog(store, DIRECTORY, world.clock)
+        log.refresh()
+        if log.state.version < 1:
+            return
+        write_checkpoint(store, log.state)
+        world.scheduler.note(f"frees everything before version {log.state.version}")
+        for number in sorted(log.listed().versions):
+            if number < log.state.version:
+                path = f"{LOG}/{number:020}.json"
+                world.truth.vandalized.add(path)
+                store.delete(path)
+
+
+def _run(world: OffsetsWorld) -> None:
+    scheduler, profile = world.scheduler, world.profile
+    for number in range(profile.committers):
+        scheduler.spawn_mortal(f"committer {number}", Committer(world).run)
+    for number in range(profile.vandals):
+        scheduler.spawn_mortal(f"vandal {number}", Vandal(world).run)
+    scheduler.crash_chance = profile.faults.crash
+    scheduler.run(lambda: scheduler.steps >= profile.steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    world.store.profile = profile.faults.calm()
+    world.is_ending = True
+    limit = scheduler.steps + _MAX_STEPS_TO_END
+    scheduler.run(lambda: scheduler.steps >= limit)
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+    _check_end(world)
+
+
+def _check_end(world: OffsetsWorld) -> None:
+    """Whoever comes next finds everything, also after all of it was tidied up."""
+    table = world.open_table()
+    for is_tidied in (False, True):
+        if is_tidied:
+            table.maintenance.run(is_forced=True)
+            table = world.open_table()
+        table.table.refresh()
+        groups = world.truth.history.keys() | {"g0"}
+        found = {group: offset for group in groups if (offset := table.read(group)) >= 0}
+        if found != world.truth.positions:
+            raise ViolationError(f"in the end {found} is read, and {world.truth.positions} is true")

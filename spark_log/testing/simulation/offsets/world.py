@@ -1,0 +1,218 @@
+"""Processes of a simulated offsets table: they commit and tidy up with the shipped code."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_log.clock import Clock
+from spark_log.coordinator.offsets import commit_times
+from spark_log.coordinator.offsets import commits as offset_commits
+from spark_log.coordinator.offsets import compaction as offsets_compaction
+from spark_log.coordinator.offsets import creation as offsets_creation
+from spark_log.coordinator.offsets import maintenance as offsets_maintenance
+from spark_log.coordinator.offsets import store as offsets_store
+from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
+from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
+from spark_log.coordinator.offsets.repair import _checkpoint_table
+from spark_log.coordinator.offsets.rows import PartitionKey, Row
+from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta.cleanup import DeltaCleanup
+from spark_log.delta.delta_log import DeltaLog, TableState
+from spark_log.errors import SparkLogError
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.storage import Store
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
+from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
+from spark_log.testing.simulation.scheduler import Scheduler
+from spark_log.testing.simulation.store import SimulatedStore
+
+KEY = PartitionKey("t", "A" * 21 + "w", 0)
+
+
+class TableStore(SimulatedStore):
+    """A simulated store of which a Delta table may have a part."""
+
+    def directory_url(self, directory: str) -> str:
+        """See `Store.directory_url`: nobody opens it."""
+        return f"simulated/{directory}"
+
+
+class ListedTableStore(TableStore):
+    """The same, where a listing costs as much as a look for a name."""
+
+    is_mapped: ClassVar[bool] = False
+
+
+class Maintenance(OffsetsMaintenance):
+    """Writes checkpoints as delta-rs does, and keeps positions for a shorter time."""
+
+    def retention_us(self) -> int:
+        """See `OffsetsMaintenance.retention_us`."""
+        return RETENTION_MS * 1000
+
+    def _write_checkpoint(self) -> None:
+        with self._table.lock:
+            self._table.refresh()
+            write_checkpoint(self._table.store, self._table.state)
+
+
+def write_checkpoint(store: Store, state: TableState) -> None:
+    """Write a table's checkpoint, and then say that there is one."""
+    actions = definition(0)
+    actions += [file.to_add(0) for file in state.files.values()]
+    actions += [each.to_action() for each in state.transactions().values()]
+    sink = pa.BufferOutputStream()
+    pq.write_table(_checkpoint_table(actions), sink)
+    store.put(f"{LOG}/{state.version:020}.checkpoint.parquet", sink.getvalue())
+    pointer = {"version": state.version, "size": len(actions)}
+    store.put(f"{LOG}/_last_checkpoint", json.dumps(pointer).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsVariant:
+    """The parts of which one simulation is made.
+
+    Attributes:
+        log: of the table.
+        maintenance: of each process.
+        cleanup: likewise.
+        commits: likewise.
+        patches: what else is different: object, name, value.
+    """
+
+    log: type[DeltaLog] = DeltaLog
+    maintenance: type[Maintenance] = Maintenance
+    cleanup: type[DeltaCleanup] = DeltaCleanup
+    commits: type[OffsetCommits] = OffsetCommits
+    patches: tuple[tuple[object, str, object], ...] = ()
+
+
+OFFSETS_SOUND = OffsetsVariant()
+"""Everything as it is shipped."""
+
+
+@dataclass(slots=True)
+class OffsetsWorld:
+    """The storage, the time, the truth, and the conditions of one simulation."""
+
+    scheduler: Scheduler
+    clock: Clock
+    store: SimulatedStore
+    truth: TrueOffsets
+    profile: OffsetsProfile
+    variant: OffsetsVariant
+    is_ending: bool = False
+
+    def open_table(self) -> SimulatedTable:
+        """Return what one process has of the table: it remembers nothing."""
+        return SimulatedTable(self)
+
+    def rest(self, mean_ms: float) -> None:
+        """Let about so much time pass."""
+        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+
+class SimulatedTable:
+    """One process's hold on the table."""
+
+    def __init__(self, world: OffsetsWorld) -> None:
+        variant = world.variant
+        self.table = OffsetsStore(world.store, world.clock)
+        self.table.log = variant.log(world.store, DIRECTORY, world.clock)
+        self.commits = variant.commits(self.table)
+        self.maintenance = variant.maintenance(self.table, self.commits, _image)
+        self.maintenance._cleanup = variant.cleanup(world.store, DIRECTORY, world.clock)
+        self.table.maintain = self._maintain
+
+    def _maintain(self) -> None:
+        with suppress(SparkLogError):
+            self.maintenance.run()
+
+    def commit(self, group: str, offset: int | None, generation: int) -> None:
+        """Commit an offset, or with None begin a generation."""
+        rows = () if offset is None else (Row(KEY, offset),)
+        self.commits.submit(Request(group, generation, "", lambda _: rows, float("inf")))
+
+    def read(self, group: str) -> int:
+        """Return where a group is; -1 for nowhere."""
+        self.table.refresh()
+        found = self.table.positions(group).positions().get(KEY)
+        return -1 if found is None else found.offset
+
+    def generation(self, group: str) -> int:
+        """Return the group's fence as it was last seen."""
+        return max(0, self.table.transaction(group).version)
+
+
+def _image() -> MetadataImage:
+    image = MetadataImage()
+    image.replay(TopicRecord(name=KEY.topic, topic_id=KEY.topic_id))
+    image.replay(PartitionRecord(topic_id=KEY.topic_id, partition_id=KEY.partition))
+    return image
+
+
+class _OneThread:
+    """Actors are coroutines of one thread: what others do at once is done one by one."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return map(call, items)
+
+
+@contextmanager
+def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]:
+    """Let everything happen after some versions and milliseconds, and by the seed alone."""
+    delay = f"interval {DELETE_DELAY_MS} milliseconds"
+    properties = TABLE_PROPERTIES | {
+        "delta.checkpointInterval": str(profile.checkpoint_interval),
+        "delta.logRetentionDuration": delay,
+        "delta.deletedFileRetentionDuration": delay,
+    }
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
+
+    patches: list[tuple[object, str, object]] = [
+        (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
+        # Against programs without rules one has to list each time: they are as fast as others here.
+        (DeltaLog, "sure_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
+        (offsets_creation, "TABLE_PROPERTIES", properties),
+        (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
+        (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
+        (offset_commits, "_BACKOFF_S", 0.0),
+        (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
+        (offsets_maintenance, "_TIDY_EVERY_US", DELETE_DELAY_MS * 500),
+        (offsets_maintenance, "_COMPACT_ALL_EVERY_US", 2 * DELETE_DELAY_MS * 1000),
+        (offsets_maintenance, "_CHECKPOINT_PAUSE_MS", 0.0),
+        (offsets_store, "ThreadPoolExecutor", _OneThread),
+        (uuid, "uuid4", uuid4),
+    ]
+    with mock.patch.multiple(offsets_maintenance._log, disabled=True):
+        stack = [mock.patch.object(*patch) for patch in patches]
+        for each in stack:
+            each.start()
+        try:
+            yield
+        finally:
+            for each in reversed(stack):
+                each.stop()

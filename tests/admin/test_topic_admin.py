@@ -1,0 +1,682 @@
+"""`Admin`: topics, settings, offsets and records, from any number of processes at once."""
+
+import multiprocessing
+import os
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from spark_log import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewPartitions,
+    NewTopic,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    ReplicaInfo,
+    TopicPartition,
+)
+from spark_log.admin import topic_admin as admin_module
+from spark_log.errors import (
+    InvalidConfigurationError,
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    RootNotFoundError,
+    SparkLogError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+)
+from spark_log.metadata import Cluster
+from tests.log.support import values
+from tests.metadata.support import append, metadata_files, topic_names
+from tests.record.samples import START_US, numbered
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def admin(root):
+    return Admin(root)
+
+
+class TestCreate:
+    def test_the_first_topic_creates_the_root(self, admin, root):
+        ids = admin.create_topics([NewTopic("flights", 4), NewTopic("weather")])
+        assert sorted(ids) == ["flights", "weather"]
+        assert admin.list_topics() == Admin(root).list_topics() == ["flights", "weather"]
+
+    def test_it_is_told_with_the_id_that_it_has(self, admin):
+        ids = admin.create_topics([NewTopic("a"), NewTopic("b")])
+        assert len(set(ids.values())) == 2
+        assert {each.name: each.topic_id for each in admin.describe_topics()} == ids
+
+    def test_many_topics_are_one_change(self, admin, root):
+        admin.create_topics([NewTopic(f"topic-{number}", 3) for number in range(10)])
+        assert len(metadata_files(root)) == 1
+        assert len(topic_names(root)) == 10
+
+    def test_configs_are_kept_as_they_were_checked(self, admin, root):
+        configs = {
+            "segment.bytes": "1048576",
+            "file_delete_delay_ms": 5,
+            "flush.on.append": False,
+            "compression.type": "zstd",
+        }
+        admin.create_topics([NewTopic("a", topic_configs=configs)])
+        (described,) = admin.describe_topics()
+        assert described.configs == {
+            "segment.bytes": "1048576",
+            "file.delete.delay.ms": "5",
+            "flush.on.append": "false",
+            "compression.type": "zstd",
+        }
+        config = Cluster(root).topic("a").config()
+        assert (config.segment_bytes, config.file_delete_delay_ms) == (1_048_576, 5)
+        assert (config.flush_on_append, config.compression_type) == (False, "zstd")
+
+    def test_the_longest_name_can_be_written_to(self, admin, root):
+        name = "n" * 249
+        admin.create_topics([NewTopic(name, 2)])
+        cluster = Cluster(root)
+        cluster.partition_log(cluster.topic(name), 1).append(numbered(0, 1))
+        admin.delete_topics([name])
+        assert admin.list_topics() == []
+
+
+REFUSED = [
+    (NewTopic("bad name"), InvalidTopicError),
+    (NewTopic("n" * 250), InvalidTopicError),
+    (NewTopic("__consumer_offsets"), InvalidTopicError),
+    (NewTopic("old_topic"), InvalidTopicError),
+    (NewTopic("old.topic"), TopicAlreadyExistsError),
+    (NewTopic("new"), TopicAlreadyExistsError),
+    (NewTopic("a", 0), InvalidPartitionsError),
+    (NewTopic("a", -3), InvalidPartitionsError),
+    (NewTopic("a", 200_001), InvalidPartitionsError),
+    (NewTopic("a", replication_factor=0), InvalidReplicationFactorError),
+    (NewTopic("a", replication_factor=2), InvalidReplicationFactorError),
+    (NewTopic("a", topic_configs={"segment.byte": 1}), InvalidConfigurationError),
+    (NewTopic("a", topic_configs={"segment.bytes": 1}), InvalidConfigurationError),
+    (NewTopic("a", topic_configs={"segment.bytes": "big"}), InvalidConfigurationError),
+    (NewTopic("a", topic_configs={"compression.type": "gzip"}), UnsupportedCompressionTypeError),
+]
+
+
+class TestAllOrNone:
+    @pytest.mark.parametrize("validate_only", [True, False])
+    @pytest.mark.parametrize(
+        ("refused", "error"), REFUSED, ids=lambda case: getattr(case, "name", "")
+    )
+    def test_one_topic_that_is_refused_keeps_all_from_being_created(
+        self, admin, root, refused, error, validate_only
+    ):
+        admin.create_topics([NewTopic("old.topic")])
+        before = metadata_files(root)
+        with pytest.raises(SparkLogError) as caught:
+            admin.create_topics(
+                [NewTopic("new"), refused, NewTopic("another")], validate_only=validate_only
+            )
+        assert type(caught.value) is error
+        assert topic_names(root) == ["old.topic"]
+        assert metadata_files(root) == before
+
+    def test_a_refusal_names_what_was_wrong_and_what_is_known(self, admin):
+        with pytest.raises(InvalidConfigurationError) as caught:
+            admin.create_topics([NewTopic("a", topic_configs={"segment.byte": 1})])
+        assert (caught.value.key, caught.value.nearest) == ("segment.byte", "segment.bytes")
+        with pytest.raises(InvalidPartitionsError, match="topic 'a': 0 partitions; give 1 to"):
+            admin.create_topics([NewTopic("a", 0)])
+
+    def test_a_refused_topic_creates_no_root(self, admin, root):
+        with pytest.raises(InvalidTopicError):
+            admin.create_topics([NewTopic("bad name")])
+        assert not root.exists()
+
+
+class TestValidateOnly:
+    def test_it_writes_nothing(self, admin, root):
+        admin.create_topics([NewTopic("old")])
+        before = {path: os.stat(path).st_mtime_ns for path in root.rglob("*")}
+        admin.create_topics([NewTopic("new", 3)], validate_only=True)
+        assert {path: os.stat(path).st_mtime_ns for path in root.rglob("*")} == before
+        assert admin.list_topics() == ["old"]
+
+    def test_where_there_is_no_root_it_checks_and_makes_none(self, admin, root):
+        admin.create_topics([NewTopic("new")], validate_only=True)
+        with pytest.raises(InvalidTopicError):
+            admin.create_topics([NewTopic("bad name")], validate_only=True)
+        assert not root.exists()
+
+
+class TestDescribe:
+    def test_it_tells_offsets_sizes_and_segments_of_every_partition(self, admin, root):
+        ids = admin.create_topics([NewTopic("a", 2)])
+        cluster = Cluster(root)
+        log = cluster.partition_log(cluster.topic("a"), 1)
+        log.append(numbered(0, 3))
+        log.append(numbered(3, 2))
+        (described,) = admin.describe_topics(["a"])
+        assert (described.name, described.topic_id, described.configs) == ("a", ids["a"], {})
+        empty, full = described.partitions
+        assert (empty.partition, empty.log_start_offset, empty.log_end_offset) == (0, 0, 0)
+        assert (empty.size_bytes, empty.segments) == (0, 0)
+        assert (full.partition, full.log_start_offset, full.log_end_offset) == (1, 0, 5)
+        assert full.segments == 2
+        files = [file.size_bytes for file in cluster.store.list(log.directory)]
+        assert full.size_bytes == sum(files)
+        assert (full.leader, full.replicas, full.isr) == (0, (0,), (0,))
+
+    def test_all_topics_come_by_name_and_named_ones_as_named(self, admin):
+        admin.create_topics([NewTopic("b"), NewTopic("a"), NewTopic("c")])
+        assert [each.name for each in admin.describe_topics()] == ["a", "b", "c"]
+        assert [each.name for each in admin.describe_topics(["c", "a"])] == ["c", "a"]
+        assert admin.describe_topics([]) == []
+
+    def test_a_topic_that_is_not_there_is_refused_with_near_names(self, admin):
+        admin.create_topics([NewTopic("flights"), NewTopic("weather")])
+        with pytest.raises(UnknownTopicOrPartitionError) as caught:
+            admin.describe_topics(["weather", "fligths"])
+        assert (caught.value.topic, caught.value.near) == ("fligths", ("flights",))
+
+    def test_a_description_stays_what_it_was(self, admin, root):
+        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**20})])
+        (described,) = admin.describe_topics()
+        described.configs.pop("segment.bytes", None)
+        assert admin.describe_topics()[0].configs == {"segment.bytes": "1048576"}
+
+    def test_without_a_root_everything_but_creating_says_so(self, admin, root):
+        for use in (
+            admin.list_topics,
+            admin.describe_topics,
+            lambda: admin.describe_topics(["a"]),
+            lambda: admin.delete_topics(["a"]),
+        ):
+            with pytest.raises(RootNotFoundError):
+                use()
+        assert not root.exists()
+        admin.create_topics([NewTopic("a")])
+        assert admin.list_topics() == ["a"], "the handle works once there is a root"
+
+
+class TestDelete:
+    def test_a_deleted_topic_is_gone_with_its_data(self, admin, root):
+        admin.create_topics([NewTopic("a"), NewTopic("b")])
+        cluster = Cluster(root)
+        for name in ("a", "b"):
+            cluster.partition_log(cluster.topic(name), 0).append(numbered(0, 3))
+        gone, kept = (root / cluster.topic(name).directory for name in ("a", "b"))
+        admin.delete_topics(["a"])
+        assert admin.list_topics() == topic_names(root) == ["b"]
+        assert not gone.exists()
+        assert kept.exists()
+
+    def test_one_that_is_created_again_meanwhile_is_marked_before_it_is_deleted(
+        self, admin, root, monkeypatch
+    ):
+        """Between the two a crash would leave data that nobody removes."""
+        admin.create_topics([NewTopic("a", 1)])
+        other, mark, marked = Admin(root), admin_module.mark_deleted, []
+
+        def create_again_once(store, topics):
+            topics = list(topics)
+            if not marked:
+                monkeypatch.setattr(admin_module, "mark_deleted", mark)
+                other.delete_topics(["a"])
+                other.create_topics([NewTopic("a", 1)])
+                monkeypatch.setattr(admin_module, "mark_deleted", create_again_once)
+            there = {topic.topic_id for topic in Cluster(root).image().topics()}
+            marked.append([topic.topic_id in there for topic in topics])
+            mark(store, topics)
+
+        monkeypatch.setattr(admin_module, "mark_deleted", create_again_once)
+        admin.delete_topics(["a"])
+        assert marked == [[False], [True]], "the second one while it is there"
+        assert admin.list_topics() == []
+
+    def test_all_or_none_are_deleted(self, admin, root):
+        admin.create_topics([NewTopic("a"), NewTopic("b")])
+        before = metadata_files(root)
+        with pytest.raises(UnknownTopicOrPartitionError) as caught:
+            admin.delete_topics(["a", "no-such"])
+        assert caught.value.topic == "no-such"
+        assert admin.list_topics() == ["a", "b"]
+        assert metadata_files(root) == before
+
+    def test_several_are_one_change_and_one_named_twice_is_one(self, admin, root):
+        admin.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
+        admin.delete_topics(["a", "b", "a"])
+        assert admin.list_topics() == ["c"]
+        assert len(metadata_files(root)) == 2
+
+    def test_a_topic_created_again_is_another_topic_with_none_of_the_old_data(self, admin, root):
+        old_id = admin.create_topics([NewTopic("a")])["a"]
+        cluster = Cluster(root)
+        old_topic = cluster.topic("a")
+        old_log = cluster.partition_log(old_topic, 0)
+        old_log.append(numbered(0, 3))
+        admin.delete_topics(["a"])
+        new_id = admin.create_topics([NewTopic("a")])["a"]
+        new_topic = Cluster(root).topic("a")
+        assert new_topic.topic_id == new_id != old_id
+        assert new_topic.directory != old_topic.directory
+        new_log = cluster.partition_log(new_topic, 0)
+        assert new_log.log_end_offset() == 0
+        with pytest.raises(LogTruncatedError):
+            old_log.append(numbered(0, 2, mark="late"))
+        assert new_log.append(numbered(0, 1)).base_offset == 0
+        assert values(new_log) == [(0, b"record:0")], "a late writer of the old one is not seen"
+
+
+class TestCreatePartitions:
+    def test_a_topic_grows_and_keeps_what_it_has(self, admin, root):
+        admin.create_topics([NewTopic("a", 2), NewTopic("b")])
+        append(root, "a", 3, partition=1)
+        totals = {"a": 4, "b": 2}
+        assert admin.create_partitions({"a": NewPartitions(4), "b": 2}) == totals
+        described = {each.name: each.partitions for each in admin.describe_topics()}
+        assert {name: len(partitions) for name, partitions in described.items()} == totals
+        assert [each.log_end_offset for each in described["a"]] == [0, 3, 0, 0]
+        append(root, "a", 1, partition=3)
+        assert len(metadata_files(root)) == 2, "one change"
+
+    def test_who_has_the_topic_open_sees_them_when_it_looks_again(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        running = Cluster(root)
+        before = running.topic("a")
+        Admin(root).create_partitions({"a": 3})
+        assert before.num_partitions == 1, "an image stays as it is"
+        log = running.partition_log(running.topic("a"), 2)
+        assert log.append(numbered(0, 1)).base_offset == 0
+
+    @pytest.mark.parametrize("validate_only", [True, False])
+    @pytest.mark.parametrize(
+        ("count", "message"),
+        [
+            (3, "topic 'a' already has 3 partitions"),
+            (2, "2 would not be an increase"),
+            (-1, "-1 would not be an increase"),
+            (200_001, "give 4 to 200000"),
+            ("4", "'4' is no number of partitions"),
+        ],
+    )
+    def test_it_only_grows_all_or_none(self, admin, root, count, message, validate_only):
+        admin.create_topics([NewTopic("a", 3), NewTopic("b")])
+        before = metadata_files(root)
+        with pytest.raises(InvalidPartitionsError, match=message):
+            admin.create_partitions({"b": 5, "a": count}, validate_only=validate_only)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.create_partitions({"b": 5, "no-such": 2}, validate_only=validate_only)
+        assert metadata_files(root) == before
+
+    def test_validate_only_writes_nothing(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        assert admin.create_partitions({"a": 3}, validate_only=True) == {"a": 3}
+        assert len(admin.describe_topics()[0].partitions) == 1
+
+    def test_of_two_that_grow_it_at_once_none_undoes_the_other(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda count: grow(root, count), [3, 7, 5, 2]))
+        partitions = admin.describe_topics()[0].partitions
+        assert [each.partition for each in partitions] == list(range(7))
+
+
+class TestConfigs:
+    def test_changes_are_described_with_their_source(self, admin):
+        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
+        changes = {"compression.type": "zstd", "segment.bytes": ("DELETE", None)}
+        admin.alter_configs([ConfigResource("topic", "a", changes)])
+        entries = admin.describe_configs([ConfigResource("topic", "a")])["topic"]["a"]
+        sources = {entry.name for entry in entries.values() if not entry.is_default}
+        assert sources == {"compression.type"}
+        assert entries["compression.type"].value == "zstd"
+        assert entries["segment.bytes"].source == "DEFAULT_CONFIG"
+
+    def test_can_be_asked_for_what_is_changed_or_is_not(self, admin):
+        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
+        (resource,) = [ConfigResource(ConfigResourceType.TOPIC, "a")]
+        modified = admin.describe_configs([resource], config_filter="modified")["topic"]["a"]
+        others = admin.describe_configs([resource], config_filter="default")["topic"]["a"]
+        assert list(modified) == ["segment.bytes"]
+        assert "segment.bytes" not in others
+        assert "flush.on.append" in others
+        with pytest.raises(InvalidConfigurationError, match="expected all, modified, default"):
+            admin.describe_configs([resource], config_filter="dynamic")
+
+    @pytest.mark.parametrize("validate_only", [True, False])
+    @pytest.mark.parametrize(
+        ("refused", "error"),
+        [
+            (ConfigResource("topic", "b", {"segment.bytes": 1}), InvalidConfigurationError),
+            (ConfigResource("topic", "b", {"segment.byte": 1}), InvalidConfigurationError),
+            (ConfigResource("topic", "b", ["segment.bytes"]), InvalidConfigurationError),
+            (ConfigResource("broker", "0", {}), InvalidConfigurationError),
+            (ConfigResource("topic", "no-such", {}), UnknownTopicOrPartitionError),
+        ],
+    )
+    def test_all_or_none_are_changed(self, admin, root, refused, error, validate_only):
+        admin.create_topics([NewTopic("a"), NewTopic("b")])
+        before = metadata_files(root)
+        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
+        with pytest.raises(error):
+            admin.alter_configs([good, refused], validate_only=validate_only)
+        assert metadata_files(root) == before
+
+    def test_validate_only_writes_nothing(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        before = metadata_files(root)
+        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
+        admin.alter_configs([good], validate_only=True)
+        assert metadata_files(root) == before
+
+    def test_several_for_one_topic_come_one_after_the_other_in_one_change(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        changes = [
+            {"segment.bytes": 2**21, "index.interval.bytes": 1},
+            {"segment.bytes": 2**22, "index.interval.bytes": ("DELETE", None)},
+        ]
+        admin.alter_configs([ConfigResource("topic", "a", each) for each in changes])
+        assert admin.describe_topics()[0].configs == {"segment.bytes": str(2**22)}
+        assert len(metadata_files(root)) == 2
+
+    def test_of_two_that_change_other_keys_at_once_none_undoes_the_other(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        keys = [
+            "segment.bytes",
+            "max.message.bytes",
+            "index.interval.bytes",
+            "file.delete.delay.ms",
+        ]
+
+        def alter(key):
+            Admin(root).alter_configs([ConfigResource("topic", "a", {key: 2**21})])
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(alter, keys))
+        assert admin.describe_topics()[0].configs == dict.fromkeys(sorted(keys), str(2**21))
+
+    def test_who_looks_again_has_the_new_settings_without_a_restart(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        running = Cluster(root)
+        assert running.topic("a").config().segment_bytes == 2**30
+        Admin(root).alter_configs([ConfigResource("topic", "a", {"segment.bytes": 2**21})])
+        assert running.topic("a").config().segment_bytes == 2**21
+
+
+class TestClientQuotas:
+    @pytest.fixture(autouse=True)
+    def a_root(self, admin):
+        admin.create_topics([NewTopic("a")])
+
+    def test_are_set_changed_and_removed_and_what_is_not_named_stays(self, admin, root):
+        admin.alter_client_quotas(
+            {
+                None: {"producer_byte_rate": 1_000},
+                "loader": {"producer_byte_rate": 5, "consumer_byte_rate": 6},
+            }
+        )
+        admin.alter_client_quotas({"loader": {"producer_byte_rate": 7}})
+        assert Admin(root).describe_client_quotas() == {
+            None: {"producer_byte_rate": 1_000},
+            "loader": {"consumer_byte_rate": 6, "producer_byte_rate": 7},
+        }
+        assert list(admin.describe_client_quotas()) == [None, "loader"]
+        assert list(admin.describe_client_quotas([None, "another"])) == [None]
+        admin.alter_client_quotas({"loader": {"producer_byte_rate": None}})
+        assert admin.describe_client_quotas(["loader"]) == {"loader": {"consumer_byte_rate": 6}}
+        admin.alter_client_quotas({"loader": {"consumer_byte_rate": None}})
+        assert admin.describe_client_quotas(["loader"]) == {}
+
+    @pytest.mark.parametrize(
+        ("quotas", "message"),
+        [
+            ({"": {"producer_byte_rate": 1}}, "the client id is empty"),
+            ({"b\ud800": {"producer_byte_rate": 1}}, r"the name of a client is 'b\\ud800'"),
+            ({"b": {"producer_byte_rate": 0}}, "'producer_byte_rate' is '0', expected int ≥ 1"),
+            ({"b": {"producer_byte_rate": -1}}, "is '-1', expected int"),
+            ({"b": {"producer_byte_rate": 2**63}}, "expected int"),
+            ({"b": {"producer_byte_rate": 1.5}}, "expected int"),
+            ({"b": {"producer_byte_rat": 1}}, "did you mean 'producer_byte_rate'"),
+            ({"b": {"producer.byte.rate": 1}}, "did you mean 'producer_byte_rate'"),
+            ({"b": {"retention.ms": 1}}, "unknown client quota config 'retention.ms'"),
+        ],
+    )
+    def test_mistakes_are_refused_and_nothing_is_changed(self, admin, quotas, message):
+        with pytest.raises(InvalidConfigurationError, match=message):
+            admin.alter_client_quotas({"a": {"producer_byte_rate": 1}, **quotas})
+        assert admin.describe_client_quotas() == {}
+
+    def test_validate_only_changes_nothing(self, admin):
+        admin.alter_client_quotas({"a": {"producer_byte_rate": 1}}, validate_only=True)
+        assert admin.describe_client_quotas() == {}
+
+    def test_are_described_with_where_they_come_from(self, admin):
+        admin.alter_client_quotas({None: {"producer_byte_rate": 8}, "a": {"producer_byte_rate": 9}})
+        client = ConfigResourceType.CLIENT
+        resources = [ConfigResource(client, name) for name in ("", "a", "b")]
+        described = admin.describe_configs(resources)["client"]
+        chains = {
+            name: [(each.value, each.source) for each in entries["producer_byte_rate"].synonyms]
+            for name, entries in described.items()
+        }
+        of_all = [
+            ("8", "DYNAMIC_DEFAULT_CLIENT_QUOTA"),
+            (str(2**63 - 1), "DEFAULT_CONFIG"),
+        ]
+        assert chains == {"": of_all, "a": [("9", "DYNAMIC_CLIENT_QUOTA"), *of_all], "b": of_all}
+        entry = described["a"]["consumer_byte_rate"]
+        assert (entry.source, entry.is_default) == ("DEFAULT_CONFIG", True)
+
+
+class TestListOffsets:
+    def test_ends_times_and_the_largest_time(self, admin, root):
+        admin.create_topics([NewTopic("a", 2)])
+        append(root, "a", 3)
+        append(root, "a", 2, first=3)
+        partition, empty = TopicPartition("a", 0), TopicPartition("a", 1)
+        start_ms = START_US // 1000
+
+        def found(spec):
+            both = admin.list_offsets({partition: spec, empty: spec})
+            assert list(both) == [partition, empty]
+            return both[partition], both[empty]
+
+        none = OffsetAndTimestamp(-1, -1, -1)
+        zero = OffsetAndTimestamp(0, -1, 0)
+        assert found(OffsetSpec.EARLIEST) == (zero, zero)
+        assert found(OffsetSpec.LATEST) == (OffsetAndTimestamp(5, -1, 0), zero)
+        assert found(-3) == (OffsetAndTimestamp(4, start_ms + 4, 0), none)
+        assert found(start_ms + 2) == (OffsetAndTimestamp(2, start_ms + 2, 0), none)
+        assert found(0) == (OffsetAndTimestamp(0, start_ms, 0), none)
+        assert found(start_ms + 5) == (none, none)
+
+    def test_the_earliest_is_the_first_that_is_not_deleted(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        append(root, "a", 3)
+        partition = TopicPartition("a", 0)
+        admin.delete_records({partition: 2})
+        assert admin.list_offsets({partition: OffsetSpec.EARLIEST})[partition].offset == 2
+        assert admin.list_offsets({partition: 0})[partition].offset == 2
+
+    def test_what_does_not_exist_is_refused(self, admin):
+        admin.create_topics([NewTopic("a")])
+        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 1"):
+            admin.list_offsets({TopicPartition("a", 1): OffsetSpec.LATEST})
+        with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'b'"):
+            admin.list_offsets({TopicPartition("b", 0): OffsetSpec.LATEST})
+        for time in (-4, 2**63):
+            with pytest.raises(InvalidTimestampError, match="is no time to look up"):
+                admin.list_offsets({TopicPartition("a", 0): time})
+
+
+class TestDeleteRecords:
+    def test_each_partition_begins_where_it_was_told(self, admin, root):
+        admin.create_topics([NewTopic("a", 3)])
+        logs = [append(root, "a", 4, partition=number) for number in range(3)]
+        first, second, third = (TopicPartition("a", number) for number in range(3))
+        deleted = admin.delete_records({first: 2, second: -1, third: 0})
+        assert {key: left.low_watermark for key, left in deleted.items()} == {
+            first: 2,
+            second: 4,
+            third: 0,
+        }
+        assert [[offset for offset, _ in values(log)] for log in logs] == [
+            [2, 3],
+            [],
+            [0, 1, 2, 3],
+        ]
+        assert logs[1].append(numbered(0, 1)).base_offset == 4
+
+    def test_one_that_begins_later_stays(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        append(root, "a", 4)
+        partition = TopicPartition("a", 0)
+        admin.delete_records({partition: 3})
+        assert admin.delete_records({partition: 1})[partition].low_watermark == 3
+
+    @pytest.mark.parametrize("offset", [5, -2])
+    def test_all_is_checked_before_anything_is_deleted(self, admin, root, offset):
+        admin.create_topics([NewTopic("a", 2)])
+        logs = [append(root, "a", 4, partition=number) for number in range(2)]
+        wanted = {TopicPartition("a", 0): 2, TopicPartition("a", 1): offset}
+        with pytest.raises(OffsetOutOfRangeError, match="give 0 to 4, or -1") as caught:
+            admin.delete_records(wanted)
+        assert (caught.value.offset, caught.value.log_end_offset) == (offset, 4)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_records({TopicPartition("a", 0): 2, TopicPartition("a", 2): 1})
+        assert [log.log_start_offset() for log in logs] == [0, 0]
+
+
+class TestLogDirs:
+    def test_a_root_holds_every_replica(self, admin, root):
+        admin.create_topics([NewTopic("b"), NewTopic("a", 2)])
+        log = append(root, "a", 4, partition=1)
+        append(root, "a", 1, partition=1)
+        (log_dir,) = admin.describe_log_dirs()
+        assert (log_dir.broker, log_dir.log_dir) == (0, str(root))
+        partitions = [(replica.topic, replica.partition) for replica in log_dir.replicas]
+        assert partitions == [("a", 0), ("a", 1), ("b", 0)]
+        files = Cluster(root).store.list(log.directory)
+        assert log_dir.replicas[1] == ReplicaInfo(
+            topic="a",
+            partition=1,
+            size_bytes=sum(file.size_bytes for file in files),
+            offset_lag=0,
+            is_future=False,
+            segments=2,
+            log_start_offset=0,
+            log_end_offset=5,
+            path=str(root / log.directory),
+        )
+
+    def test_can_be_asked_for_some(self, admin):
+        admin.create_topics([NewTopic("b"), NewTopic("a", 2)])
+
+        def asked(which):
+            (log_dir,) = admin.describe_log_dirs(which)
+            return [(replica.topic, replica.partition) for replica in log_dir.replicas]
+
+        assert asked(["b"]) == [("b", 0)]
+        assert asked({"a": [1], "b": [0]}) == [("a", 1), ("b", 0)]
+        with pytest.raises(UnknownTopicOrPartitionError):
+            asked({"a": [2]})
+
+
+class TestRemote:
+    def test_many_partitions_are_looked_at_together_and_answered_in_order(self, admin, root):
+        admin.create_topics([NewTopic("a", 40)])
+        append(root, "a", 2, partition=7)
+        store = admin._cluster().store
+        barrier = threading.Barrier(2)
+        first_two = iter([True, True])
+
+        class Slow(type(store)):
+            is_mapped = False
+
+            def list(self, directory, start_after=None):
+                if "/a-" in directory and next(first_two, False):
+                    barrier.wait(timeout=60)  # nobody comes here alone
+                return super().list(directory, start_after)
+
+        store.__class__ = Slow
+        ends = [each.log_end_offset for each in admin.describe_topics()[0].partitions]
+        assert ends == [2 if number == 7 else 0 for number in range(40)]
+
+
+class TestClose:
+    def test_a_closed_one_is_opened_again_by_its_next_use(self, root):
+        with Admin(root) as admin:
+            admin.create_topics([NewTopic("a")])
+        assert admin.list_topics() == ["a"]
+
+
+class TestRaces:
+    def test_of_threads_that_create_one_topic_exactly_one_does(self, root):
+        barrier = threading.Barrier(8)
+
+        def create(number):
+            admin = Admin(root)
+            barrier.wait(timeout=60)
+            ids = {}
+            for name in ("same", f"own-{number}"):
+                try:
+                    ids |= admin.create_topics([NewTopic(name, 2)])
+                except TopicAlreadyExistsError:
+                    continue
+            return ids
+
+        with ThreadPoolExecutor(8) as pool:
+            created = list(pool.map(create, range(8)))
+        (winner,) = [ids["same"] for ids in created if "same" in ids]
+        described = {each.name: each for each in Admin(root).describe_topics()}
+        assert described["same"].topic_id == winner
+        assert sorted(described) == sorted(["same", *(f"own-{number}" for number in range(8))])
+        assert {len(each.partitions) for each in described.values()} == {2}
+
+    def test_of_processes_that_create_and_delete_none_undoes_anothers_work(self, root):
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(2)
+        with ProcessPoolExecutor(2, context, meet_at, (barrier,)) as pool:
+            futures = [pool.submit(create_and_delete, root, mark) for mark in range(2)]
+            created = [future.result(timeout=120) for future in futures]
+        assert sorted(created[0] + created[1]).count("same") == 1
+        expected = {"same", *(f"kept-{mark}-{number}" for mark in range(2) for number in range(5))}
+        assert set(Admin(root).list_topics()) == expected
+
+
+def grow(root, count):
+    try:
+        Admin(root).create_partitions({"a": count})
+    except InvalidPartitionsError:
+        return  # another one was faster, and further
+
+
+process_barrier = None
+
+
+def meet_at(barrier):
+    global process_barrier  # noqa: PLW0603 - the only way to hand a barrier to a pool's process
+    process_barrier = barrier
+
+
+def create_and_delete(root, mark):
+    admin = Admin(root)
+    process_barrier.wait(timeout=60)
+    for number in range(5):
+        admin.create_topics([NewTopic(f"kept-{mark}-{number}"), NewTopic(f"gone-{mark}-{number}")])
+        admin.delete_topics([f"gone-{mark}-{number}"])
+    try:
+        admin.create_topics([NewTopic("same")])
+    except TopicAlreadyExistsError:
+        return []
+    return ["same"]

@@ -1,0 +1,69 @@
+"""Members of a group and the real offsets table: whose commits take effect."""
+
+import pytest
+
+from spark_log.config.config import ConsumerConfig
+from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.member import GroupMember
+from spark_log.errors import CommitFailedError
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+P0, P3 = TopicPartition("t", 0), TopicPartition("t", 3)
+
+
+@pytest.fixture
+def table(cluster):
+    return OffsetsTable(cluster)
+
+
+def joined(cluster, client_id):
+    coordinator = GroupCoordinator(cluster, "g")
+    coordinator.join(["t"], client_id=client_id)
+    return coordinator
+
+
+def commits_of(coordinator, table):
+    def refresh():
+        coordinator.describe()
+        return coordinator.status()
+
+    return GroupCommits(table, "g", coordinator.status, refresh)
+
+
+def at(offset, *named):
+    return {each: OffsetAndMetadata(offset) for each in named}
+
+
+def test_a_zombies_late_commit_changes_nothing(cluster, table):
+    """It looked at the group before it was expired, and commits after its heir has begun."""
+    ids = {"t": cluster.topic("t").topic_id}
+    zombie = joined(cluster, "a")
+    late = commits_of(zombie, table)
+    late.commit(at(100, P0, P3), ids)
+    heir = joined(cluster, "b")
+    heir.remove([zombie.member_id])
+    begun = commits_of(heir, table).begin(heir.heartbeat().assigned)
+    assert {named: each.offset for named, each in begun.items()} == {P0: 100, P3: 100}
+    with pytest.raises(CommitFailedError, match="nothing was committed"):
+        late.commit(at(120, P0), ids)
+    assert table.fetch("g")[P0].offset == 100
+    commits_of(heir, table).commit(at(110, P0), ids)
+    committed = table.fetch("g")[P0]
+    assert (committed.offset, committed.member_id) == (110, heir.member_id)
+    assert committed.generation == heir.status().generation
+
+
+def test_a_member_with_its_thread_commits_and_the_next_one_goes_on_there(cluster, table):
+    ids = {"t": cluster.topic("t").topic_id}
+    config = ConsumerConfig(client_id="a")
+    with GroupMember(cluster, "g", table, config=config) as first:
+        assigned = first.join(["t"]).assigned
+        assert first.begin(assigned) == {}
+        first.commit(at(7, P0), ids)
+    with GroupMember(cluster, "g", table, config=config) as second:
+        begun = second.begin(second.join(["t"]).assigned)
+        assert {named: each.offset for named, each in begun.items()} == {P0: 7}
+    with pytest.raises(CommitFailedError):
+        first.commit(at(9, P0), ids)

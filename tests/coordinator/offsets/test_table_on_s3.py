@@ -1,0 +1,77 @@
+"""Committed offsets of a root on an object store."""
+
+import multiprocessing
+
+import pytest
+
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.coordinator import OffsetsTable
+from spark_log.errors import StorageError
+from spark_log.metadata import Cluster
+from spark_log.testing.servers.faulty_proxy import FaultyProxy
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def root(s3_server):
+    url = f"{s3_server.new_bucket()}/a-root"
+    Admin(url, storage_options=s3_server.storage_options).create_topics([NewTopic("t", 2)])
+    return url
+
+
+def offsets_table(root, options):
+    return OffsetsTable(Cluster(root, options))
+
+
+def positions(table, group):
+    return {named: committed.offset for named, committed in table.fetch(group).items()}
+
+
+def _commit_many(root, options, group):
+    table = offsets_table(root, options)
+    for offset in range(5):
+        table.commit(group, {P0: OffsetAndMetadata(offset)})
+
+
+def test_what_one_handle_commits_another_fetches(root, s3_server):
+    table = offsets_table(root, s3_server.storage_options)
+    assert positions(table, "g") == {}
+    table.commit("g", {P0: OffsetAndMetadata(7), P1: OffsetAndMetadata(70)})
+    table.commit("g", {P0: OffsetAndMetadata(9, "note")})
+
+    other = offsets_table(root, s3_server.storage_options)
+    assert positions(other, "g") == {P0: 9, P1: 70}
+    assert other.fetch("g")[P0].metadata == "note"
+    assert table.url == f"{root}/__consumer_offsets"
+
+
+def test_commits_of_processes_at_once_are_all_there(root, s3_server):
+    context = multiprocessing.get_context("spawn")
+    groups = ["a", "b", "c"]
+    processes = [
+        context.Process(target=_commit_many, args=(root, s3_server.storage_options, group))
+        for group in groups
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    table = offsets_table(root, s3_server.storage_options)
+    assert [positions(table, group) for group in groups] == [{P0: 4}] * 3
+
+
+def test_a_store_that_fails_commits_nothing_and_shows_no_address(root, s3_server):
+    with FaultyProxy(s3_server.endpoint_url) as proxy:
+        table = offsets_table(root, {**s3_server.storage_options, "endpoint_url": proxy.url})
+        table.commit("g", {P0: OffsetAndMetadata(1)})
+        offsets = "__consumer_offsets"
+        proxy.rule = lambda request: 403 if offsets in request.path else "pass"
+        with pytest.raises(StorageError) as failed:
+            table.commit("g", {P0: OffsetAndMetadata(2)})
+        with pytest.raises(StorageError) as unreadable:
+            table.fetch("g")
+        assert proxy.url not in f"{failed.value} {unreadable.value}"
+        proxy.rule = lambda request: "pass"
+        assert positions(table, "g") == {P0: 1}

@@ -1,0 +1,148 @@
+"""Logs of groups and of metadata, read and changed by a process that did nothing for a while."""
+
+import pytest
+
+from spark_log.clock import ManualClock
+from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
+from spark_log.log.log_start import move_log_start
+from spark_log.metadata.metadata_log import DIRECTORY, MetadataLog
+from spark_log.metadata.records import TopicRecord
+from tests.log.support import HookedStore
+
+DELAY_MS = 60_000
+"""``file.delete.delay.ms`` of both."""
+
+
+@pytest.fixture
+def store(memory_store):
+    return HookedStore(memory_store)
+
+
+@pytest.fixture
+def idle(store, clock):
+    """A process that knows the group's log, and stops."""
+    idle = GroupLog(store, "g", clock)
+    idle.commit(rise)
+    return idle
+
+
+def rise(group):
+    return group_changes.raise_generation(group, group.generation + 1)
+
+
+def plain(store, directory):
+    return [each.name for each in store.inner.list(directory) if each.name.endswith(".log")]
+
+
+def make_and_free(store, clock, changes):
+    """What another process does: changes, a trim, and another when their names may be freed."""
+    other = GroupLog(store, "g", clock)
+    for _ in range(changes):
+        other.commit(rise)
+    other.trim()
+    clock.advance_ms(DELAY_MS + 1)
+    other.commit(rise)
+    other.trim()
+    return other
+
+
+def test_an_idle_member_takes_freed_names_for_no_end(store, idle, clock):
+    other = make_and_free(store, clock, 10)
+    assert f"{2:020}.log" not in plain(store, group_directory("g"))
+    store.calls.clear()
+    idle.replay()
+    assert idle.group.generation == other.group.generation
+    assert store.called("list")
+
+
+def test_an_idle_member_puts_nothing_into_a_freed_name(store, idle, clock):
+    other = make_and_free(store, clock, 10)
+    assert idle.commit(rise).generation == other.group.generation + 1
+    other.replay()
+    assert other.group == idle.group
+    assert f"{1:020}.log" not in plain(store, group_directory("g"))
+
+
+def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
+    """Also by the log alone, without a replay before it."""
+    make_and_free(store, clock, 10)
+    record = rise(idle.group)
+    with pytest.raises(Exception, match="the log ends at"):
+        idle._append(record)
+
+
+@pytest.mark.parametrize("skew_ms", [25 * 3_600_000, 8 * 86_400_000, -8 * 86_400_000])
+def test_a_member_with_a_wrong_clock_frees_no_name(store, idle, clock, skew_ms, caplog):
+    """Names that others, who knew the log a moment ago, take for unused."""
+    wrong = GroupLog(store, "g", ManualClock(clock.time_us() + skew_ms * 1000))
+    for _ in range(3 * GroupLog.trim_every):
+        wrong.commit(rise)
+    with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms"):
+        wrong.trim()
+    assert len(plain(store, group_directory("g"))) == 1 + 3 * GroupLog.trim_every
+    assert caplog.text.count("not trimmed by this process") == 1
+    assert idle.commit(rise).generation == 2 + 3 * GroupLog.trim_every
+    wrong.replay()
+    assert wrong.group == idle.group
+
+
+def test_a_trim_goes_by_the_storage_and_not_by_a_clock_that_jumped(store, idle, clock):
+    """Within what is allowed the process's clock decides nothing either."""
+    jumped = GroupLog(store, "g", ManualClock(clock.time_us() + 9 * 60_000_000))
+    for _ in range(5):
+        jumped.commit(rise)
+    jumped.trim()
+    jumped.commit(rise)
+    jumped.trim()
+    assert len(plain(store, group_directory("g"))) == 7
+
+
+def test_a_process_that_stood_still_before_a_trim_asks_the_storage(store, idle, clock):
+    idle.commit(rise)
+    clock.advance_ms(20 * 60_000)
+    idle.trim()
+    assert idle.commit(rise).generation == 3
+
+
+class TestMetadata:
+    """Its names are never freed as yet; were they, nobody would take that for its end."""
+
+    def change(self, log, name):
+        log.commit(lambda _: [TopicRecord(name=name, topic_id="A" * 22)])
+
+    def free(self, store, clock):
+        log = MetadataLog(store, clock)
+        for number in range(5):
+            self.change(log, f"t{number}")
+        move_log_start(log._log, 5)
+        for number in range(5):
+            store.inner.delete(f"{DIRECTORY}/{number:020}.log")
+        return log
+
+    def test_an_idle_reader_takes_freed_names_for_no_end(self, store, clock):
+        idle = MetadataLog(store, clock)
+        idle.image()
+        self.free(store, clock)
+        clock.advance_ms(DELAY_MS / 2)
+        with pytest.raises(OffsetOutOfRangeError):
+            idle.image()
+
+    def test_an_idle_writer_puts_nothing_into_a_freed_name(self, store, clock):
+        idle = MetadataLog(store, clock)
+        idle.image()
+        self.free(store, clock)
+        clock.advance_ms(DELAY_MS / 2)
+        with pytest.raises(OffsetOutOfRangeError):
+            self.change(idle, "x")
+        assert plain(store, DIRECTORY) == []
+
+    def test_an_idle_reader_lists_again_and_sees_what_is_new(self, store, clock):
+        idle, other = MetadataLog(store, clock), MetadataLog(store, clock)
+        idle.image()
+        self.change(other, "t")
+        clock.advance_ms(10 * DELAY_MS)
+        store.calls.clear()
+        assert [topic.name for topic in idle.image().topics()] == ["t"]
+        assert store.called("list")

@@ -1,0 +1,444 @@
+"""Appends that may be tried again: in the log once, whatever was lost, merged or restarted."""
+
+import pytest
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidProducerEpochError,
+    LogEndOffsetMismatchError,
+    OutOfOrderSequenceError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log.clean.merger import merge
+from spark_log.log.file_names import SegmentName
+from spark_log.log.log_start import move_log_start
+from tests.log.support import (
+    DIRECTORY,
+    ShiftedClock,
+    done_but,
+    failing,
+    file_names,
+    free,
+    move_start,
+    open_log,
+    values,
+)
+from tests.record.samples import numbered
+
+HALF_DELAY_MS = 30_000
+LOST = UnknownOutcomeError("the answer was lost")
+DOWN = StorageError("the storage does not answer")
+
+
+@pytest.fixture
+def others(inner, clock):
+    """What other processes append goes to the same files, past the hooks."""
+    return open_log(inner, clock=clock)
+
+
+def append(log, sequence, count=2, *, epoch=0, producer_id=7, **condition):
+    """Append the producer's records of these sequence numbers."""
+    producer = ProducerAppend(producer_id, epoch, sequence)
+    mark = f"{producer_id}.{epoch}"
+    return log.append(numbered(sequence, count, mark=mark), producer=producer, **condition)
+
+
+def mine(offset, sequence, count=2, *, epoch=0, producer_id=7):
+    """The records of `append`, as they are read from an offset on."""
+    mark = f"{producer_id}.{epoch}"
+    return [(offset + at, f"{mark}:{sequence + at}".encode()) for at in range(count)]
+
+
+def append_theirs(others, count):
+    others.append(numbered(0, count, mark="theirs"))
+
+
+def merge_all(log):
+    """Merge the whole log into one segment, batch headers and all."""
+    view = log.observe()
+    merge(log.files, view, 0, len(view.live.segments) - 1)
+
+
+def theirs(first, last):
+    return [(offset, f"theirs:{offset - first}".encode()) for offset in range(first, last)]
+
+
+class TestTwoHandlesOfOneProducer:
+    """A producer may move on to another process, and back again."""
+
+    def test_each_may_go_on_where_the_other_ended(self, log, others):
+        for sequence in range(0, 12, 4):
+            append(log, sequence)
+            append(others, sequence + 2)
+        assert values(others) == [pair for at in range(0, 12, 2) for pair in mine(at, at)]
+
+    def test_a_gap_is_refused_after_a_look_at_what_the_other_appended(self, store, log, others):
+        append(log, 0)
+        append(others, 2)
+        store.calls.clear()
+        with pytest.raises(OutOfOrderSequenceError, match="but 4 comes next"):
+            append(log, 5)
+        assert store.called("list") == [DIRECTORY]
+        assert append(log, 4) == LogAppendInfo(4, 5)
+
+
+class TestRepeat:
+    def test_answers_with_the_first_ones_offsets_and_appends_nothing(self, log, others):
+        append_theirs(others, 3)
+        assert append(log, 0) == append(log, 0) == LogAppendInfo(3, 4)
+        assert append(log, 2) == LogAppendInfo(5, 6)
+        assert append(log, 0) == LogAppendInfo(3, 4)
+        assert values(others) == theirs(0, 3) + mine(3, 0) + mine(5, 2)
+
+    def test_by_another_process_does_too(self, log, others):
+        append(log, 0)
+        append_theirs(others, 1)
+        assert append(others, 0) == LogAppendInfo(0, 1)
+        assert append(others, 2) == LogAppendInfo(3, 4)
+        assert append(log, 2) == LogAppendInfo(3, 4)
+
+    def test_costs_no_listing_once_the_producers_are_known(self, store, log):
+        append(log, 0)
+        store.calls.clear()
+        append(log, 2)
+        append(log, 2)
+        assert store.called("list") == []
+        assert len(store.called("put_if_absent")) == 1
+
+    def test_of_many_batches_is_known_by_its_first_record(self, log, others):
+        producer = ProducerAppend(7, 0, 0)
+        batches = [numbered(at, 1) for at in range(40)]
+        assert log.append(batches, producer=producer) == LogAppendInfo(0, 39)
+        assert others.append(batches, producer=producer) == LogAppendInfo(0, 39)
+        assert append(others, 40) == LogAppendInfo(40, 41)
+
+    def test_is_known_after_the_merge_of_all_and_the_loss_of_every_snapshot(
+        self, inner, clock, log, others
+    ):
+        for sequence in (0, 2, 4):
+            append(log, sequence)
+            append_theirs(others, 1)
+        merge_all(others)
+        free(inner, *(SegmentName(base) for base in (0, 2, 3, 5, 6, 8)))
+        fresh = open_log(inner, clock=clock)
+        assert [append(fresh, sequence).base_offset for sequence in (0, 2, 4)] == [0, 3, 6]
+        assert append(fresh, 6) == LogAppendInfo(9, 10)
+
+    def test_is_known_from_a_snapshot_when_its_records_were_deleted(self, inner, clock, log):
+        append(log, 0)
+        log.write_snapshot()
+        move_start(inner, 2, 2)
+        free(inner, SegmentName(0))
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0) == LogAppendInfo(0, 1)
+        assert append(fresh, 2) == LogAppendInfo(2, 3)
+
+    def test_of_a_conditional_append_answers_though_the_log_has_moved_on(self, log, others):
+        append(log, 0, expected_leo=0)
+        append_theirs(others, 1)
+        assert append(log, 0, expected_leo=0) == LogAppendInfo(0, 1)
+        assert append(others, 0, expected_leo=0) == LogAppendInfo(0, 1)
+        with pytest.raises(LogEndOffsetMismatchError):
+            append(log, 2, expected_leo=2)
+        assert append(log, 2, expected_leo=3) == LogAppendInfo(3, 4)
+
+
+class TestRefused:
+    @pytest.mark.parametrize("sequence", [1, 3, 2**31 - 1])
+    def test_a_gap_and_nothing_is_appended(self, inner, log, sequence):
+        append(log, 0)
+        before = file_names(inner)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(log, sequence)
+        assert file_names(inner) == before
+        append(log, 2)
+
+    def test_an_old_epoch_also_by_a_writer_that_has_not_heard_of_the_new_one(self, log, others):
+        append(log, 0)
+        append(others, 0, epoch=1)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
+
+    def test_a_producer_whose_newer_epoch_won_the_name(self, store, log, others):
+        """State before put: the winner's headers are taken in before the next name is tried."""
+        append(log, 0)
+
+        def come_first(path, call):
+            append(others, 0, epoch=1)
+            call()
+
+        store.once("put_if_absent", come_first)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
+
+
+class TestLostAnswer:
+    @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
+    def test_is_found_out_at_once(self, store, log, others, lose):
+        append_theirs(others, 3)
+        store.once("put_if_absent", lose)
+        assert append(log, 0) == LogAppendInfo(3, 4)
+        assert values(others) == theirs(0, 3) + mine(3, 0)
+        assert append(log, 2) == LogAppendInfo(5, 6)
+
+    @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
+    def test_is_found_out_by_trying_again_when_the_store_is_back(self, store, log, others, lose):
+        append(log, 0)
+        store.once("put_if_absent", lose)
+        store.on("list", failing(DOWN))
+        with pytest.raises(UnknownOutcomeError) as caught:
+            append(log, 2)
+        assert caught.value.retriable
+        with pytest.raises(StorageError, match="does not answer"):
+            append(log, 2)
+        store.hooks.clear()
+        assert append(log, 2) == LogAppendInfo(2, 3)
+        assert values(others) == mine(0, 0) + mine(2, 2)
+
+    def test_of_what_was_merged_and_freed_meanwhile_is_success(self, store, inner, log, others):
+        """Without a producer this stays unknown; headers that a merge keeps tell it here."""
+
+        def lose(path, call):
+            call()
+            append_theirs(others, 3)
+            merge_all(others)
+            free(inner, SegmentName(0), SegmentName(2))
+            raise LOST
+
+        store.once("put_if_absent", lose)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+        assert values(others) == mine(0, 0) + theirs(2, 5)
+
+    def test_of_what_retention_deleted_meanwhile_is_success(self, store, inner, log, others):
+        def lose(path, call):
+            call()
+            others.write_snapshot()
+            move_start(inner, 2, 2)
+            free(inner, SegmentName(0))
+            raise LOST
+
+        store.once("put_if_absent", lose)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+        assert append(log, 2) == LogAppendInfo(2, 3)
+        assert values(others) == mine(2, 2)
+
+    def test_that_an_earlier_try_in_other_bytes_has_the_name_is_success(self, store, log, others):
+        """The same records were staged again, by this process or by another one."""
+        late = []
+
+        def delay(path, call):
+            late.append((path, store.source.read_back().to_pybytes()))
+            store.on("list", failing(DOWN))
+            raise LOST
+
+        store.once("put_if_absent", delay)
+        with pytest.raises(UnknownOutcomeError):
+            append(log, 0)
+        store.hooks.clear()
+
+        def deliver_first(path, call):
+            store.inner.put_if_absent(*late[0])
+            call()
+
+        store.once("put_if_absent", deliver_first)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+        assert values(others) == mine(0, 0)
+
+    @pytest.mark.parametrize("lose", [done_but(LOST), done_but(AlreadyExistsError("exists"))])
+    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_place(
+        self, store, clock, log, others, lose
+    ):
+        """The state knows the newer epoch only: that is no reason to call the append refused."""
+        append(log, 0)
+
+        def lose_and_be_fenced(path, call):
+            try:
+                lose(path, call)
+            finally:
+                append(others, 0, epoch=1)
+                clock.advance_ms(HALF_DELAY_MS)
+
+        store.once("put_if_absent", lose_and_be_fenced)
+        assert append(log, 2) == LogAppendInfo(2, 3)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 4)
+        assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
+
+    def test_of_a_fenced_producer_that_is_not_there_is_a_refusal(self, store, log, others):
+        append(log, 0)
+
+        def be_fenced_and_lose(path, call):
+            append(others, 0, epoch=1)
+            raise LOST
+
+        store.once("put_if_absent", be_fenced_and_lose)
+        with pytest.raises(InvalidProducerEpochError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
+
+    def test_of_a_fenced_producer_whose_place_was_rewritten_stays_unknown(
+        self, store, inner, log, others
+    ):
+        append(log, 0)
+
+        def lose_and_be_fenced(path, call):
+            call()
+            append(others, 0, epoch=1)
+            merge_all(others)
+            raise LOST
+
+        store.once("put_if_absent", lose_and_be_fenced)
+        with pytest.raises(UnknownOutcomeError):
+            append(log, 2)
+        assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
+
+
+class TestLateSuccess:
+    def test_under_a_name_that_was_freed_is_put_again_where_it_counts(
+        self, store, inner, clock, log, others
+    ):
+        append(log, 0)
+
+        def be_very_late(path, call):
+            append_theirs(others, 3)
+            merge_all(others)
+            free(inner, SegmentName(0), SegmentName(2))
+            clock.advance_ms(10 * HALF_DELAY_MS)
+            call()
+
+        store.once("put_if_absent", be_very_late)
+        assert append(log, 2) == LogAppendInfo(5, 6)
+        assert SegmentName(2).log in file_names(inner), "void, and nobody's business"
+        assert values(others) == mine(0, 0) + theirs(2, 5) + mine(5, 2)
+
+    def test_a_lost_race_does_not_make_the_look_at_the_log_any_newer(
+        self, store, inner, clock, log, others
+    ):
+        """Two pauses, each shorter than half the delay, are longer than it together."""
+        append(log, 0)
+
+        def lose_slowly(path, call):
+            append_theirs(others, 3)
+            append_theirs(others, 2)
+            merge_all(others)
+            clock.advance_ms(HALF_DELAY_MS - 1)
+            store.once("put_if_absent", be_late_again)
+            call()
+
+        def be_late_again(path, call):
+            clock.advance_ms(HALF_DELAY_MS - 1)
+            free(inner, SegmentName(0), SegmentName(2), SegmentName(5))
+            call()
+
+        store.once("put_if_absent", lose_slowly)
+        assert append(log, 2) == LogAppendInfo(7, 8)
+        assert values(others) == mine(0, 0) + theirs(2, 5) + theirs(5, 7) + mine(7, 2)
+
+    def test_of_a_put_that_says_the_name_is_taken_by_oneself(self, store, log, others):
+        store.once("put_if_absent", done_but(AlreadyExistsError("exists")))
+        assert append(log, 0) == LogAppendInfo(0, 1)
+        assert values(others) == mine(0, 0)
+
+
+class TestForgotten:
+    def test_is_a_producer_that_was_silent_for_a_day(self, clock, log, others):
+        append(log, 0)
+        clock.advance_ms(86_400_000)
+        append_theirs(others, 1)  # by this the storage shows what time it is
+        clock.advance_ms(HALF_DELAY_MS)
+        assert append(log, 40) == LogAppendInfo(3, 4)
+
+    def test_is_nobody_as_long_as_the_storage_shows_nothing_newer(self, clock, log):
+        append(log, 0)
+        clock.advance_ms(86_400_000)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(log, 40)
+
+    def test_is_not_in_a_snapshot(self, clock, log):
+        append(log, 0)
+        clock.advance_ms(86_400_000)
+        append(log, 0, producer_id=8)
+        kept = [producer_id for producer_id, _ in log.write_snapshot().producers.entries()]
+        assert kept == [8]
+
+    def test_is_nothing_while_an_answer_is_outstanding(self, store, inner, clock, log, others):
+        """Half a day after the append began the log may soon not know it any more."""
+
+        def lose(path, call):
+            call()
+            clock.advance_ms(43_200_000)
+            raise LOST
+
+        store.once("put_if_absent", lose)
+        with pytest.raises(UnknownOutcomeError):
+            append(log, 0)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+        assert values(others) == mine(0, 0)
+
+
+@pytest.mark.parametrize("days", [2, 8, -2])
+class TestWrongClock:
+    """The clock of one machine is days off: nobody is forgotten by it, and nobody for ever."""
+
+    def test_of_who_writes_a_snapshot_forgets_nobody(self, inner, clock, log, days):
+        append(log, 0)
+        wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
+        wrong.write_snapshot()
+        move_log_start(wrong, 2)  # the snapshot alone is left to tell
+        again = open_log(inner, clock=clock)
+        assert append(again, 0) == LogAppendInfo(0, 1)
+
+    def test_of_an_appender_forgets_nobody(self, inner, clock, log, days):
+        wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
+        append(wrong, 0, producer_id=8)  # it knows the log's end and its producers
+        append(log, 0)
+        append_theirs(log, 1)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40)  # met as the winner of a race
+        clock.advance_ms(HALF_DELAY_MS)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40)  # shown by a listing
+        append(wrong, 0, producer_id=9)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(wrong, 40, producer_id=9)  # put by itself
+        again = open_log(inner, clock=ShiftedClock(clock, days=days))
+        with pytest.raises(OutOfOrderSequenceError):
+            append(again, 40)  # found by its first look
+
+    def test_that_jumps_forgets_nobody(self, inner, clock, days):
+        jumping = ShiftedClock(clock)
+        log = open_log(inner, clock=jumping)
+        append(log, 0)
+        jumping.shift(days=days)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(log, 40)
+        assert append(log, 0) == LogAppendInfo(0, 1)
+
+    def test_forgets_who_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
+        log = open_log(inner, clock=ShiftedClock(clock, days=days))
+        append(log, 0)
+        append(log, 0, producer_id=8)
+        clock.advance_ms(43_200_000)
+        append(log, 2, producer_id=8)
+        clock.advance_ms(43_200_000)
+        append_theirs(open_log(inner, clock=clock), 1)
+        kept = [producer_id for producer_id, _ in log.write_snapshot().producers.entries()]
+        assert kept == [8]
+
+
+class TestBeside:
+    def test_appends_without_a_producer_the_state_stays_right(self, log, others):
+        append(log, 0)
+        append_theirs(log, 3)
+        append_theirs(others, 2)
+        append_theirs(log, 1)
+        assert append(log, 2) == LogAppendInfo(8, 9)
+        assert append(log, 2) == LogAppendInfo(8, 9)
+
+    def test_a_directory_of_another_topic_nothing_is_shared(self, inner, log):
+        append(log, 0)
+        assert all(file.path.startswith(DIRECTORY) for file in inner.list(DIRECTORY))

@@ -1,0 +1,261 @@
+"""Cleaning a partition: few files are left, nothing is lost, and it may stop anywhere."""
+
+import pytest
+
+from spark_log.clock import ManualClock
+from spark_log.errors import CorruptRecordError, StorageError
+from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.file_deletion import find_deletable
+from spark_log.log.clean.throttle import Throttle
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.log_start import move_log_start
+from spark_log.storage.memory import MemoryStore
+from tests.log.support import (
+    DIRECTORY,
+    HookedStore,
+    failing,
+    file_names,
+    free,
+    open_log,
+    segment_reader,
+    values,
+)
+from tests.record.samples import numbered
+
+DAY_MS = 86_400_000
+FOR_EVER = {"merge_tail_segments": 0, "retention_ms": -1}
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def inner(clock, request):
+    """Where files are as old as the clock says."""
+    store = MemoryStore(f"cleaner-{request.node.name}", clock)
+    yield store
+    store.delete_directory(DIRECTORY)
+
+
+@pytest.fixture
+def log(store, clock):
+    """Twenty segments of two records, by one producer."""
+    log = open_log(store, clock=clock, **FOR_EVER)
+    for sequence in range(0, 40, 2):
+        log.append(numbered(sequence, 2), producer=ProducerAppend(7, 0, sequence))
+    return log
+
+
+def clean(log, **settings):
+    return PartitionCleaner(log, **settings).clean()
+
+
+def live(log):
+    return [segment.name for segment in log.observe().live.segments]
+
+
+class TestMerging:
+    def test_leaves_few_segments_and_every_record(self, log, inner):
+        before = values(log)
+        report = clean(log)
+        assert live(log) == [SegmentName(0, 39, 1)]
+        assert (report.merged_segments, report.merged_into, report.segments) == (20, 1, 1)
+        assert report.log_end_offset == 40
+        assert values(open_log(inner)) == before
+
+    def test_comes_with_a_snapshot(self, log, inner):
+        clean(log)
+        store = HookedStore(inner)
+        summaries, _ = (fresh := open_log(store)).segments(fresh.observe())
+        assert [summary.record_count for summary in summaries] == [40]
+        assert summaries[0].min_timestamp_us is not None
+        assert len(store.calls) <= 5
+
+    def test_goes_on_level_by_level(self, log):
+        clean(log)
+        for day in range(1, 20):
+            for _ in range(9):
+                log.append(numbered(day, 1))
+            clean(log)
+        assert len(live(log)) <= 3 * 7
+        assert max(name.generation for name in live(log)) == 2
+
+    def test_has_nothing_to_do_the_second_time(self, log, store):
+        clean(log)
+        store.calls.clear()
+        report = clean(log)
+        assert (report.merged_segments, report.deleted_files) == (0, 0)
+        assert not any(path.endswith(".log") for path in store.called("put_if_absent"))
+
+    @pytest.mark.parametrize(
+        ("settings", "codec"),
+        [
+            ({}, "none"),
+            ({"merge_compression_type": "zstd"}, "zstd"),
+            ({"compression_type": "lz4"}, "lz4"),
+            ({"compression_type": "lz4", "merge_compression_type": "zstd"}, "lz4"),
+        ],
+    )
+    def test_compresses_as_the_topic_says(self, log, store, inner, settings, codec, clock):
+        before = values(log)
+        clean(open_log(store, clock=clock, **FOR_EVER, **settings))
+        assert segment_reader(inner, SegmentName(0, 39, 1)).compression(0) == codec
+        assert values(open_log(inner)) == before
+
+    def test_keeps_the_compression_that_most_bytes_have(self, inner, clock):
+        log = open_log(inner, clock=clock, **FOR_EVER)
+        for number in range(8):
+            log.append(numbered(0, 500 if number else 1), compression="zstd" if number else "none")
+        clean(log)
+        assert segment_reader(inner, live(log)[0]).compression(0) == "zstd"
+
+    def test_of_what_another_has_just_merged_looks_again(self, log, store, inner, clock):
+        before = values(log)
+
+        def another(path, call):
+            clean(open_log(inner, clock=clock, **FOR_EVER))
+            free(inner, *map(SegmentName, range(0, 40, 2)))
+            return call()
+
+        store.once("stage", another)
+        clean(log)
+        assert live(log) == [SegmentName(0, 39, 1)]
+        assert values(open_log(inner)) == before
+
+    def test_is_throttled(self, log, clock):
+        slept = []
+        clock.sleep_ms = lambda duration_ms: (
+            slept.append(duration_ms) or clock.advance_ms(duration_ms)
+        )
+        report = clean(log, step=Throttle(10_000, clock))
+        moved = report.merged_bytes + report.size_bytes
+        assert sum(slept) == pytest.approx(moved / 10, rel=0.2)
+
+
+class TestDeleting:
+    def test_comes_when_the_delay_is_over(self, log, inner, clock):
+        before = values(log)
+        assert clean(log).waiting_segments == 20
+        clock.advance_ms(60_500)
+        assert clean(log).deleted_files == 0
+        clock.advance_ms(1_000)
+        report = clean(log)
+        assert (report.deleted_files, report.waiting_segments) == (20, 0)
+        assert [name for name in file_names(inner) if name.endswith(".log")] == [
+            SegmentName(0, 39, 1).log
+        ]
+        assert values(open_log(inner)) == before
+
+    def test_takes_what_lies_behind_the_start(self, log, inner, clock):
+        move_log_start(log, 21)
+        clock.advance_ms(61_001)
+        clean(log)
+        assert min(name.base_offset for name in live(log)) == 20
+        bases = [
+            SegmentName.parse(name).base_offset for name in file_names(inner) if ".log" in name
+        ]
+        assert min(bases) == 20
+        assert [offset for offset, _ in values(open_log(inner))] == list(range(21, 40))
+
+    def test_takes_start_markers_but_the_highest(self, log, inner, clock):
+        for offset in (3, 7, 9):
+            move_log_start(log, offset)
+        clock.advance_ms(61_001)
+        move_log_start(log, 12)
+        clean(log)
+        markers = [marker for name in file_names(inner) if (marker := StartMarker.parse(name))]
+        assert [marker.log_start_offset for marker in markers] == [9, 12], "a listing shows one"
+
+    def test_takes_void_files_orphans_and_old_snapshots(self, log, inner, clock):
+        clean(log)
+        inner.put(f"{DIRECTORY}/{SegmentName(2).log}", b"delivered late")
+        inner.put(f"{DIRECTORY}/{SegmentName(3).index}", b"its segment is gone")
+        for offset in (4, 6, 8):
+            inner.put(f"{DIRECTORY}/{offset:020d}.snapshot", b"old")
+        inner.put(f"{DIRECTORY}/.left.tmp", b"by a writer that died")
+        clock.advance_ms(3_600_001)
+        clean(log)
+        assert file_names(inner) == [
+            SegmentName(0, 39, 1).log,
+            "00000000000000000040.snapshot",
+        ] or [name for name in file_names(inner) if "snapshot" not in name] == [
+            SegmentName(0, 39, 1).log
+        ]
+        assert not list(inner.list_hidden(DIRECTORY))
+        assert sum("snapshot" in name for name in file_names(inner)) <= 2
+
+    def test_leaves_what_a_writer_may_be_at_work_on(self, log, inner, clock):
+        inner.put(f"{DIRECTORY}/.busy.tmp", b"")
+        inner.put(f"{DIRECTORY}/{SegmentName(1, 2, 9).index}", b"its segment comes now")
+        clock.advance_ms(59_000)
+        clean(log)
+        assert len(list(inner.list_hidden(DIRECTORY))) == 1
+        assert SegmentName(1, 2, 9).index in file_names(inner)
+
+    def test_takes_indexes_before_their_segment(self, store, inner, clock):
+        log = open_log(store, clock=clock, index_interval_bytes=0, **FOR_EVER)
+        for _ in range(8):
+            log.append([numbered(0, 1), numbered(1, 1)])
+        clean(log)
+        clock.advance_ms(61_001)
+        store.calls.clear()
+        clean(log)
+        kinds = [path.rpartition(".")[2] for path in store.called("delete")]
+        assert kinds.index("log") > max(at for at, kind in enumerate(kinds) if "index" in kind)
+
+    def test_that_is_killed_is_finished_by_the_next(self, log, store, inner, clock):
+        before = values(log)
+        clean(log)
+        clock.advance_ms(61_001)
+        for survives in range(1, 5):
+            calls = iter(range(survives))
+
+            def die(path, call, calls=calls):
+                if path.endswith(".log") and next(calls, None) is None:
+                    raise KeyboardInterrupt
+                return call()
+
+            store.on("delete", die)
+            with pytest.raises(KeyboardInterrupt):
+                clean(log)
+            assert values(open_log(inner)) == before
+        store.hooks.clear()
+        assert clean(log).deleted_files == 20 - (1 + 2 + 3 + 4)
+        assert find_deletable(log.files, 60_000).all == ()
+        assert values(open_log(inner)) == before
+
+
+class TestDamage:
+    def test_keeps_nothing_else_from_being_done(self, log, inner, clock):
+        move_log_start(log, 10)
+        path = f"{DIRECTORY}/{SegmentName(20).log}"
+        data = bytearray(inner.open_buffer(path).to_pybytes())
+        data[data.index(b"record:20")] ^= 1
+        inner.put(path, bytes(data))
+        clock.advance_ms(61_001)
+        with pytest.raises(CorruptRecordError):
+            clean(log)
+        assert SegmentName(0).log not in file_names(inner)
+        assert SegmentName(20).log in file_names(inner)
+
+    def test_of_a_storage_that_does_not_answer_is_told(self, log, store):
+        store.on("list", failing(StorageError("no")))
+        with pytest.raises(StorageError):
+            clean(log)
+
+
+class TestPlan:
+    def test_tells_what_there_is_to_do_and_does_nothing(self, log, store, inner, clock):
+        move_log_start(log, 20)
+        clock.advance_ms(61_001)
+        before = file_names(inner)
+        store.calls.clear()
+        plan = PartitionCleaner(log).plan()
+        assert (plan.merged_segments, plan.merged_into, plan.segments) == (10, 1, 10)
+        assert plan.deleted_files == 10
+        assert plan.dirt_bytes > 0
+        assert file_names(inner) == before
+        assert not store.called("put_if_absent")

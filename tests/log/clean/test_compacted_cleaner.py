@@ -1,0 +1,203 @@
+"""When a cleaner compacts, and what of retention counts in a compacted topic."""
+
+import pytest
+
+from spark_log.clock import ManualClock
+from spark_log.log.clean import compacted_segment, merger
+from spark_log.log.clean.cleanable import cleanable
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.log_start import move_log_start
+from spark_log.log.segment import writer as segment_writer
+from spark_log.storage.memory import MemoryStore
+from tests.log.support import DIRECTORY, open_log, records_of
+from tests.record.samples import record_batch, row
+
+HOUR_MS = 3_600_000
+SETTLED_MS = 61_001
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_700_000_000_000_000)
+
+
+@pytest.fixture
+def inner(clock, request):
+    """Where files are as old as the clock says."""
+    store = MemoryStore(f"compacted-{request.node.name}", clock)
+    yield store
+    store.delete_directory(DIRECTORY)
+
+
+def append(log, *keys, value=b"value"):
+    """One segment."""
+    now_us = log.clock.time_us()
+    return log.append(record_batch([row(value, key=key, timestamp=now_us) for key in keys]))
+
+
+def clean(log):
+    return PartitionCleaner(log).clean()
+
+
+def keys(log):
+    found = records_of(log.scan(log.log_start_offset()))
+    return [(offset, row["key"]) for offset, row in found]
+
+
+class TestDirt:
+    def test_up_to_the_ratio_is_left(self, inner, clock):
+        log = open_log(inner, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=0.5)
+        for _ in range(4):
+            append(log, b"a", b"b", b"c", b"d")
+        append(log, b"z")
+        assert clean(log).compacted_records == 16, "all of it is dirty"
+        clock.advance_ms(SETTLED_MS)
+        append(log, b"z")
+        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        assert 0 < found.ratio < 0.5, "the record that stood last"
+        assert clean(log).compacted_records == 0
+        for _ in range(4):
+            append(log, b"a", b"b", b"c", b"d")
+        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        assert found.ratio > 0.5
+        assert clean(log).compacted_records == 4 + 2 + 12
+
+    def test_of_one_never_is_enough_where_all_is_dirty(self, inner, clock):
+        log = open_log(inner, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=1)
+        for _ in range(4):
+            append(log, b"a")
+        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        assert found.ratio == 1
+        assert clean(log).compacted_records == 0
+
+    def test_is_the_bytes_between_the_clean_ones_and_the_active_segment(self, inner, clock):
+        log = open_log(inner, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
+        for _ in range(2):
+            append(log, b"a", b"b")
+        clock.advance_ms(HOUR_MS)
+        append(log, b"c")
+        assert clean(log).compacted_records == 4
+        clock.advance_ms(HOUR_MS)
+        append(log, b"a")
+        append(log, b"b")
+        found, view = cleanable(log, log.observe(), now_us=clock.time_us())
+        sizes = [segment.file.size_bytes for segment in view.live.segments]
+        assert (found.first_dirty_offset, found.end_offset) == (4, 5)
+        assert (found.clean_bytes, found.dirty_bytes) == (sizes[0], sizes[1])
+        assert found.ratio == pytest.approx(sizes[1] / (sizes[0] + sizes[1]))
+
+    def test_may_wait_no_longer_than_the_lag(self, inner, clock):
+        """Kafka's LogCleanerIntegrationTest: the ratio alone would let it lie for ever."""
+        log = open_log(
+            inner,
+            clock=clock,
+            cleanup_policy="compact",
+            min_cleanable_dirty_ratio=1,
+            min_compaction_lag_ms=HOUR_MS,
+            max_compaction_lag_ms=6 * HOUR_MS,
+        )
+        for _ in range(3):
+            append(log, b"a", b"b")
+        clock.advance_ms(3 * HOUR_MS)
+        assert clean(log).compacted_records == 0
+        clock.advance_ms(3 * HOUR_MS + 1)
+        append(log, b"a")
+        append(log, b"a")
+        assert clean(log).compacted_records == 6, "not what is younger than an hour"
+        assert keys(log) == [(4, b"a"), (5, b"b"), (6, b"a"), (7, b"a")]
+        clock.advance_ms(6 * HOUR_MS)
+        assert clean(log).compacted_records == 0
+        clock.advance_ms(1)
+        assert clean(log).compacted_records == 3
+        assert keys(log) == [(5, b"b"), (6, b"a"), (7, b"a")]
+
+    def test_on_hold_lies_in_what_was_written_since(self, inner, clock):
+        """Its segments stay as they are, whatever came again in them."""
+        log = open_log(inner, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
+        append(log, b"a", b"a")
+        append(log, b"a", b"a")
+        clock.advance_ms(HOUR_MS)
+        append(log, b"a", b"a")
+        append(log, b"a", b"a")
+        clean(log)
+        assert [offset for offset, _ in keys(log)] == [3, 4, 5, 6, 7]
+
+
+class TestSegmentsThatWouldBeTooLarge:
+    """What was compressed may be more than a file can hold once it is not any more."""
+
+    @pytest.fixture(autouse=True)
+    def _small_files(self, monkeypatch):
+        for module in (segment_writer, compacted_segment):
+            monkeypatch.setattr(module, "MAX_SEGMENT_BYTES", 100_000)
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 4)
+
+    @pytest.mark.parametrize("policy", ["compact", "delete"])
+    def test_stay_compressed(self, inner, clock, policy):
+        settings = {"cleanup_policy": policy, "retention_ms": -1, "merge_tail_segments": 0}
+        log = open_log(inner, clock=clock, compression_type="zstd", **settings)
+        for number in range(9):
+            append(log, *(b"%d.%d" % (number, at) for at in range(4)), value=b"x" * 20_000)
+        log = open_log(inner, clock=clock, compression_type="none", **settings)
+        append(log, b"z")
+        clean(log)
+        live = log.observe().live.segments
+        assert len(live) <= 2
+        assert log.files.open(live[0].name).compression(0) == "zstd"
+        assert len(keys(log)) == 9 * 4 + 1
+
+
+class TestRetention:
+    """Fifteen segments of one record each, of one key, a second apart."""
+
+    def log(self, inner, clock, **settings):
+        log = open_log(inner, clock=clock, min_cleanable_dirty_ratio=1, **settings)
+        for _ in range(15):
+            append(log, b"key")
+            clock.advance_ms(1000)
+        return log
+
+    @pytest.mark.parametrize("limit", [{"retention_ms": 1000}, {"retention_bytes": 1}])
+    def test_is_nothing_without_delete_in_the_policy(self, inner, clock, limit):
+        report = clean(self.log(inner, clock, cleanup_policy="compact", **limit))
+        assert (report.expired_segments, report.segments) == (0, 15)
+
+    def test_counts_in_a_topic_of_both_policies(self, inner, clock):
+        log = self.log(inner, clock, cleanup_policy="compact,delete", retention_ms=10_500)
+        report = clean(log)
+        assert (report.expired_segments, report.log_start_offset) == (5, 5)
+        assert report.compacted_records == 0
+
+    def test_and_compaction_go_on_after_each_other(self, inner, clock):
+        settings = {"cleanup_policy": "compact,delete", "retention_ms": HOUR_MS}
+        log = open_log(inner, clock=clock, min_cleanable_dirty_ratio=0, **settings)
+        for number in range(6):
+            append(log, b"a", b"b" if number % 2 else b"c")
+        assert clean(log).kept_records == 3
+        clock.advance_ms(HOUR_MS + 1)
+        report = clean(log)
+        assert (report.log_start_offset, report.segments) == (12, 0)
+        for _ in range(3):
+            append(log, b"a", b"b")
+        assert clean(log).kept_records == 2
+        assert keys(log) == [(14, b"a"), (15, b"b"), (16, b"a"), (17, b"b")]
+
+    def test_lets_deleted_records_go_whatever_the_policy(self, inner, clock):
+        log = self.log(inner, clock, cleanup_policy="compact")
+        move_log_start(log, 5)
+        clock.advance_ms(SETTLED_MS)
+        assert clean(log).deleted_files >= 5
+        assert [offset for offset, _ in keys(log)] == list(range(5, 15))
+
+    def test_goes_on_where_deleted_records_held_it_up(self, inner, clock):
+        """What lies in the future keeps all that follows it, until it is gone."""
+        log = open_log(inner, clock=clock, retention_ms=900)
+        now_us = clock.time_us()
+        for ahead_ms in (60_000, 0, 100):
+            log.append(record_batch([row(b"", timestamp=now_us + ahead_ms * 1000)]))
+        clock.advance_ms(1001)
+        assert clean(log).expired_segments == 0
+        move_log_start(log, 1)
+        report = clean(log)
+        assert (report.expired_segments, report.log_start_offset) == (2, 3)
+        assert clean(log).expired_segments == 0

@@ -1,0 +1,386 @@
+"""Compaction of transactions: the cases of Kafka's LogCleanerTest, on batches written by hand."""
+
+import pytest
+
+from spark_log.log.clean.compactor import compact
+from spark_log.log.clean.decided_transactions import is_of_transaction
+from spark_log.log.clean.generations import take_generation
+from spark_log.log.file_names import SegmentName
+from spark_log.log.log_start import move_log_start
+from spark_log.log.verify.finding import FindingKind
+from spark_log.log.verify.verifier import Verifier
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.control_record import ControlRecordType
+from tests.log.support import DIRECTORY, Part, file_names, open_log, put_bytes, segment_bytes
+from tests.record.samples import row
+
+SETTLED_MS = 61_000
+RETENTION_MS = 86_400_000
+FILLER = b"filler"
+
+
+class TransactionalLog:
+    """A compacted log that is written by transactional producers, each call one segment."""
+
+    def __init__(self, store, clock):
+        self.store = store
+        self.clock = clock
+        self.log = open_log(store, clock=clock, cleanup_policy="compact")
+        self.end_offset = 0
+        self.sequences = {}
+
+    def send(self, producer_id, *keys, epoch=0, value=b"value"):
+        """Append records of a transaction; of a tombstone the value is None."""
+        sequence = self.sequences.get((producer_id, epoch), 0)
+        self.sequences[producer_id, epoch] = sequence + len(keys)
+        self._put(
+            [(key, value) for key in keys],
+            attributes=BatchHeader.TRANSACTIONAL_BIT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+
+    def commit(self, producer_id, epoch=0):
+        self._mark(producer_id, epoch, ControlRecordType.COMMIT.key)
+
+    def abort(self, producer_id, epoch=0):
+        self._mark(producer_id, epoch, ControlRecordType.ABORT.key)
+
+    def plain(self, *keys):
+        """Append records outside of any transaction."""
+        self._put([(key, b"plain") for key in keys])
+
+    def _mark(self, producer_id, epoch, key):
+        self._put(
+            [(key, b"\0\0\0\0\0\0")],
+            attributes=BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+
+    def _put(self, pairs, **fields):
+        now_us = self.clock.time_us()
+        part = Part([row(value, key=key, timestamp=now_us) for key, value in pairs], **fields)
+        put_bytes(self.store, segment_bytes([[part]]), SegmentName(self.end_offset))
+        self.end_offset += len(pairs)
+
+    def clean(self, after_ms=SETTLED_MS):
+        """Compact all that was written so far, when that time has passed."""
+        self.clock.advance_ms(after_ms)
+        self.plain(FILLER)  # the last segment is not compacted
+        self.log = open_log(self.store, clock=self.clock, cleanup_policy="compact")
+        done = compact(self.log, now_us=self.clock.time_us())
+        found = [each for each in Verifier(self.log).findings() if each.is_problem]
+        assert all(each.kind == FindingKind.SPENT_SEGMENT for each in found), found
+        return done
+
+    def clean_in_two_passes(self):
+        """The first one sets delete horizons, the second one finds them passed."""
+        self.clean()
+        self.clean(RETENTION_MS)
+
+    def batches(self):
+        """``(last offset, offsets of records, keys, header)`` of each batch, fillers left out."""
+        found = []
+        for segment in self.log.observe().live.segments:
+            reader = self.log.files.open(segment.name)
+            for ordinal in range(reader.batch_count):
+                headers, records = reader.read_batch(ordinal)
+                at = 0
+                for header in headers:
+                    rows = records.slice(at, header.record_count)
+                    at += header.record_count
+                    keys = rows.column("key").to_pylist()
+                    first = reader.base_offset + header.base_offset_delta
+                    offsets = list(range(first, first + len(keys)))
+                    if reader.has_gaps:
+                        deltas = rows.column("offset_delta").to_pylist()
+                        offsets = [reader.base_offset + delta for delta in deltas]
+                    last = reader.base_offset + header.last_offset_delta
+                    is_filler = not is_of_transaction(header) and (not keys or FILLER in keys)
+                    if not is_filler:
+                        found.append((last, offsets, keys, header))
+        return found
+
+    def offsets(self):
+        """Of all records, markers too."""
+        return [offset for _, offsets, _, _ in self.batches() for offset in offsets]
+
+    def last_offsets(self):
+        """Of all batches, those without records too."""
+        return [last for last, _, _, _ in self.batches()]
+
+    def keys(self):
+        """Of the records of users."""
+        return [
+            key for _, _, keys, header in self.batches() if not header.is_control for key in keys
+        ]
+
+
+@pytest.fixture
+def log(memory_store, clock):
+    return TransactionalLog(memory_store, clock)
+
+
+def test_aborted_records_go_and_replace_nothing(log):
+    log.send(1, b"1", b"2")
+    log.send(2, b"2", b"3")
+    log.send(1, b"3", b"4")
+    log.abort(1)
+    log.commit(2)
+    log.send(1, b"2")
+    log.commit(1)
+    log.clean()
+    assert log.keys() == [b"3", b"2"]
+    assert log.offsets() == [3, 6, 7, 8, 9]
+
+
+def test_an_aborted_tombstone_deletes_nothing(log):
+    log.plain(b"1")
+    log.send(1, b"1", value=None)
+    log.abort(1)
+    log.clean()
+    log.clean_in_two_passes()
+    assert log.keys() == [b"1"]
+
+
+def test_a_committed_tombstone_lives_its_time(log):
+    log.plain(b"1")
+    log.send(1, b"1", value=None)
+    log.commit(1)
+    log.send(1, b"2")
+    log.commit(1)
+    log.clean()
+    assert log.offsets() == [1, 2, 3, 4]
+    log.clean(RETENTION_MS)
+    assert log.keys() == [b"2"]
+    assert log.offsets() == [2, 3, 4], "its marker only now stands alone"
+    log.clean_in_two_passes()
+    assert log.offsets() == [3, 4]
+
+
+class TestMarkers:
+    def test_of_commits_stay_for_their_time_after_the_last_record(self, log):
+        log.send(1, b"1")
+        log.send(1, b"2", b"3")
+        log.commit(1)
+        log.send(1, b"2")
+        log.commit(1)
+        log.clean()
+        assert log.keys() == [b"1", b"3", b"2"]
+        assert log.offsets() == [0, 2, 3, 4, 5]
+        log.send(1, b"1", b"3")
+        log.commit(1)
+        log.clean()
+        assert log.keys() == [b"2", b"1", b"3"]
+        assert log.offsets()[0] == 3, "there were records of it when this compaction began"
+        log.clean()
+        assert log.offsets()[0] == 3, "from now on its time runs"
+        log.clean(RETENTION_MS - 1)
+        assert log.offsets()[0] == 3
+        log.clean()
+        assert log.keys() == [b"2", b"1", b"3"]
+        assert log.offsets()[0] == 4
+
+    def test_of_aborts_stay_for_their_time_too(self, log):
+        log.send(1, b"1")
+        log.send(1, b"2", b"3")
+        log.abort(1)
+        log.send(1, b"3")
+        log.commit(1)
+        log.clean()
+        assert (log.keys(), log.offsets()) == ([b"3"], [3, 4, 5])
+        log.clean_in_two_passes()
+        assert (log.keys(), log.offsets()) == ([b"3"], [4, 5])
+
+    def test_of_a_transaction_of_which_nothing_is_left_begin_to_wait(self, log):
+        log.send(1, b"1")
+        log.abort(1)
+        log.send(1, b"2")
+        log.send(1, b"2")
+        log.commit(1)
+        log.clean()
+        assert (log.keys(), log.offsets()) == ([b"2"], [1, 3, 4])
+        log.clean_in_two_passes()
+        assert (log.keys(), log.offsets()) == ([b"2"], [3, 4])
+
+    @pytest.mark.parametrize("decide", ["commit", "abort"])
+    def test_stay_while_an_empty_batch_tells_of_the_producer(self, log, decide):
+        log.send(1, b"2", b"3")
+        getattr(log, decide)(1)
+        log.plain(b"2", b"3")
+        log.clean()
+        for _ in range(2):
+            assert log.keys() == [b"2", b"3"]
+            assert log.offsets() == [2, 3, 4]
+            assert log.last_offsets() == [1, 2, 4]
+            log.clean_in_two_passes()
+        log.send(1, b"1")
+        log.commit(1)
+        log.clean()
+        assert 1 not in log.last_offsets(), "a later batch tells it now"
+        assert 2 in log.offsets()
+        log.clean_in_two_passes()
+        assert 2 not in log.offsets()
+        assert sorted(log.keys()) == [b"1", b"2", b"3"]
+
+    def test_of_others_do_not_keep_them(self, log):
+        log.send(1, b"2", b"3")
+        log.send(2, b"2", b"3")
+        log.commit(2)
+        log.plain(b"2", b"3")
+        log.commit(1)
+        log.clean()
+        assert (log.offsets(), log.last_offsets()) == ([4, 5, 6, 7], [1, 3, 4, 6, 7])
+        log.send(2, b"1")
+        log.commit(2)
+        log.clean()
+        assert log.last_offsets() == [1, 4, 6, 7, *log.last_offsets()[-2:]]
+        log.clean_in_two_passes()
+        assert log.last_offsets() == [1, 6, 7, *log.last_offsets()[-2:]]
+
+    def test_stay_empty_where_nothing_else_tells_the_epoch(self, log):
+        log.commit(1, epoch=3)
+        log.plain(b"2")
+        log.clean()
+        assert log.offsets() == [0, 1]
+        log.clean(RETENTION_MS)
+        for _ in range(2):
+            assert log.offsets() == [1]
+            assert log.last_offsets() == [0, 1]
+            log.clean(RETENTION_MS)
+        for name in file_names(log.store):
+            if name.endswith(".snapshot"):
+                log.store.delete(f"{DIRECTORY}/{name}")
+        again = open_log(log.store, clock=log.clock)
+        assert [(id_, entry.epoch) for id_, entry in again.producers().entries()] == [(1, 3)]
+
+    def test_wait_again_where_they_are_not_clean(self, log):
+        """As tombstones do: an older compaction may have looked before all of it was gone."""
+        log.send(1, b"1")
+        log.abort(1)
+        log.send(1, b"2")
+        log.commit(1)
+        log.clean()
+        log.clean()
+        assert take_generation(log.log.files, log.log.observe()) is not None
+        log.clean(RETENTION_MS)
+        assert 1 in log.offsets()
+        log.clean(RETENTION_MS)
+        assert 1 not in log.offsets()
+
+    def test_with_a_key_like_a_users_replace_nothing(self, log):
+        log.send(1, b"1")
+        log.commit(1)
+        log.send(2, ControlRecordType.COMMIT.key)
+        log.commit(2)
+        log.clean()
+        assert log.offsets() == [0, 1, 2, 3]
+
+    def test_of_reused_sequence_numbers_go_too(self, log):
+        """The group coordinator of Kafka begins each transaction with sequence number 0."""
+        for key in (b"1", b"2"):
+            log.sequences.clear()
+            log.send(1, key)
+            log.commit(1)
+        log.plain(b"1")
+        log.plain(b"2")
+        log.clean()
+        assert (log.offsets(), log.last_offsets()) == ([1, 3, 4, 5], [1, 2, 3, 4, 5])
+        log.clean_in_two_passes()
+        assert (log.offsets(), log.last_offsets()) == ([3, 4, 5], [2, 3, 4, 5])
+
+
+class TestOverSeveralSegments:
+    def test_a_committed_one_stays_whole(self, log):
+        log.send(1, b"1")
+        log.commit(1)
+        log.clean()
+        log.clean_in_two_passes()
+        assert log.offsets() == log.last_offsets() == [0, 1]
+
+    def test_an_aborted_one_leaves_what_tells_of_its_producer(self, log):
+        log.send(1, b"1")
+        log.abort(1)
+        for _ in range(3):
+            log.clean(RETENTION_MS)
+            assert (log.offsets(), log.last_offsets()) == ([1], [0, 1])
+
+    def test_that_are_cut_by_the_logs_start_are_decided_by_their_markers(self, log):
+        log.send(1, b"1", b"2")
+        log.send(1, b"3")
+        log.abort(1)
+        log.send(1, b"4")
+        log.commit(1)
+        move_log_start(log.log, 2)
+        log.clean()
+        assert (log.keys(), log.offsets()) == ([b"4"], [3, 4, 5])
+
+
+class TestUndecided:
+    def test_nothing_is_compacted_from_the_first_one_on(self, log):
+        log.plain(b"0")
+        log.plain(b"0")
+        log.send(15, b"1", b"2")
+        log.send(15, b"1")
+        log.plain(b"0")
+        assert log.clean().end_offset == 2
+        assert log.offsets() == [1, 2, 3, 4, 5]
+        assert log.clean().segments_written == 0
+        log.abort(15)
+        assert log.clean().end_offset == log.end_offset - 1
+        assert log.keys() == [b"0"]
+
+    def test_the_marker_may_lie_behind_what_may_be_compacted(self, log):
+        log.send(15, b"1", b"2")
+        log.send(15, b"1")
+        log.clock.advance_ms(SETTLED_MS)
+        log.abort(15)  # the last segment
+        log.log = open_log(log.store, clock=log.clock, cleanup_policy="compact")
+        done = compact(log.log, now_us=log.clock.time_us())
+        assert (done.end_offset, done.records_written) == (3, 0)
+        assert (log.keys(), log.last_offsets()) == ([], [2, 3])
+
+    def test_two_at_once_are_told_apart(self, log):
+        log.send(1, b"1", b"2")
+        log.send(2, b"2", b"3")
+        log.send(1, b"3", b"4")
+        log.commit(1)
+        log.commit(2)
+        log.send(1, b"2", b"3")
+        log.abort(1)
+        log.send(2, b"4", b"5")
+        log.send(1, b"5", b"6")
+        log.commit(1)
+        log.abort(2)
+        log.send(2, b"6", b"7")
+        log.commit(2)
+        log.clean()
+        assert log.offsets() == [0, 2, 4, 5, 6, 7, 10, 13, 15, 16, 17, 18, 19]
+        log.clean_in_two_passes()
+        assert log.offsets() == [0, 2, 4, 5, 6, 7, 13, 15, 17, 18, 19]
+
+    def test_a_control_batch_that_is_no_marker_decides_nothing(self, log):
+        log.send(1, b"1")
+        log._mark(1, 0, b"\0\0\0\2")
+        assert log.clean().segments_written == 0
+        log.abort(1)
+        log.clean()
+        log.clean_in_two_passes()
+        assert log.offsets() == [1, 3], "it is kept for ever"
+
+
+def test_the_last_sequence_number_stays_though_its_transaction_is_aborted(log):
+    log.send(1, b"1")
+    log.send(1, b"2", b"3")
+    log.abort(1)
+    log.clean()
+    assert (log.keys(), log.offsets(), log.last_offsets()) == ([], [3], [2, 3])
+    ((_, entry),) = log.log.producers().entries()
+    assert entry.next_sequence == 3
+    log.send(1, b"1", b"5")
+    log.commit(1)
+    log.clean()
+    assert 2 not in log.last_offsets()
+    assert log.keys() == [b"1", b"5"]

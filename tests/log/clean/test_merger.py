@@ -1,0 +1,358 @@
+"""Merging: the rewritten segment is what a reader would have read, under the same headers."""
+
+from dataclasses import replace
+
+import pytest
+
+from spark_log.clock import ManualClock
+from spark_log.errors import (
+    CorruptRecordError,
+    LogTruncatedError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
+from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.clean import merger
+from spark_log.log.clean.merger import merge
+from spark_log.log.file_names import SegmentName
+from spark_log.log.partition_directory import PartitionDirectory
+from tests.log.support import (
+    DIRECTORY,
+    TOPIC_ID,
+    HookedStore,
+    Part,
+    failing,
+    file_names,
+    free,
+    move_start,
+    open_log,
+    put_bytes,
+    segment_bytes,
+    segment_reader,
+    values,
+)
+from tests.record.samples import numbered, row
+
+
+@pytest.fixture
+def store(memory_store):
+    return memory_store
+
+
+@pytest.fixture
+def log(store):
+    """Five segments: 0 to 1, 2 to 4, 5, 6 to 9, 10 to 11."""
+    log = open_log(store)
+    for number, count in enumerate((2, 3, 1, 4, 2)):
+        log.append(numbered(10 * number, count))
+    return log
+
+
+@pytest.fixture
+def directory(store):
+    return PartitionDirectory(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=ManualClock())
+
+
+def headers_of(store, *names):
+    """Absolute first and last offset of each batch, and all else that its header says."""
+    return [
+        (
+            name.base_offset + header.base_offset_delta,
+            name.base_offset + header.last_offset_delta,
+            replace(header, base_offset_delta=0, last_offset_delta=0),
+        )
+        for name in names
+        for _, headers in segment_reader(store, name).all_headers()
+        for header in headers
+    ]
+
+
+class TestMerge:
+    @pytest.mark.parametrize(
+        ("first", "last", "name"),
+        [(0, 4, (0, 11)), (1, 3, (2, 9)), (3, 4, (6, 11)), (2, 2, (5, 5))],
+    )
+    def test_covers_what_it_was_made_of_and_changes_nothing(
+        self, store, log, directory, first, last, name
+    ):
+        before = values(log)
+        view = log.observe()
+        merged = merge(directory, view, first, last).name
+        assert merged == SegmentName(*name, generation=1)
+        free(store, *(segment.name for segment in view.live.segments[first : last + 1]))
+        assert merged.log in file_names(store)
+        assert values(open_log(store)) == before
+
+    def test_keeps_in_one_arrow_batch_the_headers_of_batches_that_do_not_follow_each_other(
+        self, store, log, directory
+    ):
+        for producer_id in (7, 8, 10):
+            log.append(numbered(60, 2), producer=ProducerAppend(producer_id, 3, 0))
+            log.append(numbered(62, 1), producer=ProducerAppend(9, producer_id, 0))
+        view = log.observe()
+        names = [segment.name for segment in view.live.segments]
+        before = headers_of(store, *names)
+        merged = merge(directory, view, 5, len(names) - 1).name
+        assert headers_of(store, merged) == [header for header in before if header[0] >= 12]
+        assert segment_reader(store, merged).batch_count == 1
+
+    def test_joins_the_headers_of_what_one_producer_wrote(self, store, log, directory):
+        log.append(numbered(60, 2), producer=ProducerAppend(7, 3, 0))
+        log.append([numbered(70, 2), numbered(80, 1)], producer=ProducerAppend(7, 3, 2))
+        log.append(numbered(90, 1), producer=ProducerAppend(7, 3, 5))
+        before = values(log)
+        merged = merge(directory, log.observe(), 0, 7)
+        found = [
+            (first, last, header.producer_id, header.base_sequence, header.record_count)
+            for first, last, header in headers_of(store, merged.name)
+        ]
+        assert found == [(0, 11, -1, -1, 12), (12, 17, 7, 0, 6)]
+        assert values(open_log(store)) == before, "and the checksums are right"
+        assert merged.record_count == 18
+
+    def test_leaves_producers_as_they_were(self, store, log, directory):
+        append = ProducerAppend(7, 0, 0)
+        info = log.append(numbered(60, 2), producer=append)
+        view = log.observe()
+        merge(directory, view, 0, len(view.live.segments) - 1)
+        free(store, *(segment.name for segment in view.live.segments))
+        assert open_log(store).append(numbered(60, 2), producer=append) == info
+
+    def test_of_what_was_merged_counts_the_generations(self, store, log, directory):
+        before = values(log)
+        merge(directory, log.observe(), 0, 1)
+        assert merge(directory, log.observe(), 0, 2).name == SegmentName(0, 9, 2)
+        assert merge(directory, log.observe(), 0, 0).name == SegmentName(0, 9, 3)
+        assert values(open_log(store)) == before
+
+    def test_beside_another_merge_overlaps_without_harm(self, store, log, directory):
+        before, view = values(log), log.observe()
+        merge(directory, view, 0, 2)
+        merge(directory, view, 1, 3)
+        free(store, *(SegmentName(base) for base in (0, 2, 5, 6)))
+        assert values(open_log(store)) == before
+        overlapping = log.observe()
+        assert [segment.start_offset for segment in overlapping.live.segments] == [0, 2, 10] or [
+            segment.start_offset for segment in overlapping.live.segments
+        ] == [0, 6, 10]
+        last = len(overlapping.live.segments) - 1
+        merged = merge(directory, overlapping, 1, last).name
+        assert merged.last_offset == 11
+        assert values(open_log(store)) == before
+
+    def test_behind_another_that_overlaps_cuts_the_batch_that_both_hold(
+        self, store, log, directory
+    ):
+        """And what the cut one tells of its producer is what its records were appended with."""
+        for sequence in range(4):
+            log.append(numbered(sequence, 1), producer=ProducerAppend(7, 0, sequence))
+        before, producers, view = values(log), list(log.producers().entries()), log.observe()
+        merge(directory, view, 0, 6)
+        merge(directory, view, 5, 8)
+        free(store, *(segment.name for segment in view.live.segments))
+        overlapping = log.observe()
+        starts = [(each.name.base_offset, each.start_offset) for each in overlapping.live.segments]
+        assert starts == [(0, 0), (12, 14)]
+        assert values(open_log(store)) == before
+        merged = merge(directory, overlapping, 0, 1)
+        assert merged.record_count == 16
+        assert [header[:2] for header in headers_of(store, merged.name)] == [(0, 11), (12, 15)]
+        free(store, *(segment.name for segment in overlapping.live.segments))
+        fresh = open_log(store)
+        assert values(fresh) == before
+        assert [(key, entry.runs) for key, entry in fresh.producers().entries()] == [
+            (key, entry.runs) for key, entry in producers
+        ]
+
+    def test_twice_at_once_is_the_same_segment(self, store, log, directory):
+        view = log.observe()
+        first = merge(directory, view, 0, 3)
+        assert merge(directory, view, 0, 3).name == first.name
+        assert sum("-" in name for name in file_names(store)) == 1
+
+    def test_where_the_log_starts_inside_of_a_batch_takes_the_whole_batch(
+        self, store, log, directory
+    ):
+        before = values(log)
+        move_start(store, 7, 6)
+        merged = merge(directory, log.observe(), 0, 1).name
+        assert merged == SegmentName(6, 11, 1)
+        free(store, SegmentName(6), SegmentName(10))
+        assert values(open_log(store)) == before[7:]
+
+    def test_of_what_the_start_has_passed_is_refused(self, store, log, directory):
+        view = log.observe()
+        move_start(store, 10, 10)
+        free(store, *(SegmentName(base) for base in (0, 2, 5, 6)))
+        with pytest.raises(OffsetOutOfRangeError):
+            merge(directory, view, 0, 2)
+        assert not any("-" in name and name.endswith(".log") for name in file_names(store))
+
+    @pytest.mark.parametrize("compression", ["lz4", "zstd"])
+    def test_may_compress(self, store, log, directory, compression):
+        before = values(log)
+        merged = merge(directory, log.observe(), 0, 4, compression=compression).name
+        assert segment_reader(store, merged).compression(0) == compression
+        assert values(open_log(store)) == before
+
+    def test_keeps_epochs_attributes_times_and_gaps(self, store, directory):
+        parts = [
+            Part([row("a", timestamp=5), row("b", timestamp=3)], [0, 3], leader_epoch=2),
+            Part([row("c", timestamp=9)], [4], attributes=0b101000, producer_id=8),
+        ]
+        put_bytes(store, segment_bytes([parts]), SegmentName(0, 4, 1))
+        put_bytes(store, segment_bytes([[Part([row("d")], attributes=0b1000)]]), SegmentName(5))
+        names = [SegmentName(0, 4, 1), SegmentName(5)]
+        before, headers = values(open_log(store)), headers_of(store, *names)
+        merged = merge(directory, directory.observe(), 0, 1).name
+        assert merged == SegmentName(0, 5, 2)
+        assert headers_of(store, merged) == headers
+        assert values(open_log(store)) == before == [(0, b"a"), (3, b"b"), (5, b"d")]
+
+
+class TestArrowBatches:
+    @pytest.mark.parametrize(
+        ("limit", "rows"),
+        [("_JOINED_RECORDS", [2, 4, 4, 2]), ("_JOINED_BYTES", [2, 3, 1, 4, 2])],
+    )
+    def test_are_joined_up_to_a_limit(self, store, log, directory, monkeypatch, limit, rows):
+        monkeypatch.setattr(merger, limit, 4)
+        reader = segment_reader(store, merge(directory, log.observe(), 0, 4).name)
+        found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
+        assert found == rows
+
+    def test_are_found_by_indexes_that_come_with_the_segment(
+        self, store, log, directory, monkeypatch
+    ):
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
+        for number in range(4):
+            log.append(numbered(number, 1, value_bytes=5000))
+        merged = merge(directory, log.observe(), 0, 8).name
+        assert {merged.index, merged.time_index} <= set(file_names(store))
+
+    def test_do_without_indexes_that_could_not_be_written(self, store, log, directory, monkeypatch):
+        monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
+        log.append(numbered(60, 2, value_bytes=5000))
+        log.append(numbered(60, 2, value_bytes=5000))
+        before = values(log)
+        hooked = directory.store = HookedStore(store)
+        hooked.on("put", failing(StorageError("no")))
+        merged = merge(directory, log.observe(), 0, 6).name
+        assert hooked.called("put")
+        assert merged.log in file_names(store)
+        assert merged.index not in file_names(store)
+        assert values(open_log(store)) == before
+
+
+class TestFile:
+    @pytest.mark.parametrize("sync", [True, False])
+    def test_is_durable_if_that_is_wanted(self, store, log, directory, monkeypatch, sync):
+        view, asked = log.observe(), []
+        put = store.put_if_absent
+
+        def spy(path, source, *, sync):
+            asked.append(sync)
+            put(path, source, sync=sync)
+
+        monkeypatch.setattr(store, "put_if_absent", spy)
+        merge(directory, view, 0, 4, sync=sync)
+        assert asked == [sync]
+
+    def test_is_given_up_when_a_source_is_damaged(self, store, log, directory, monkeypatch):
+        discarded = []
+
+        def discard(writer):
+            discarded.append(writer)
+
+        monkeypatch.setattr(merger.SegmentWriter, "discard", discard)
+        path = f"{DIRECTORY}/{SegmentName(5).log}"
+        data = bytearray(store.read_tail(path, 100_000))
+        data[data.index(b"record:20")] ^= 1
+        store.put(path, bytes(data))
+        with pytest.raises(CorruptRecordError):
+            merge(directory, log.observe(), 0, 4)
+        assert len(discarded) == 1
+        assert not any("-" in name for name in file_names(store))
+
+
+class TestMeanwhile:
+    """What others do to the segments between the look at the log and the end of a merge."""
+
+    @pytest.fixture
+    def remote(self, store):
+        """A store that has to be read in ranges: an open file may still vanish."""
+        return HookedStore(store, is_mapped=False)
+
+    @pytest.fixture
+    def clock(self):
+        return ManualClock()
+
+    @pytest.fixture
+    def directory(self, remote, clock):
+        return PartitionDirectory(
+            remote, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=clock, valid_ms=1000
+        )
+
+    def test_a_merge_of_a_part_of_what_another_has_merged_is_given_up(self, store, log, directory):
+        """The wider segment may have joined batches across the part's end."""
+        before, view = values(log), directory.observe()
+        merge(directory, view, 0, 4)
+        free(store, *(segment.name for segment in view.live.segments))
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 1, 2)
+        assert SegmentName(2, 5, 1).log not in file_names(store)
+        assert values(open_log(store)) == before
+
+    def test_a_slow_merge_of_what_is_still_live_goes_on(self, store, log, directory, clock):
+        before, view = values(log), directory.observe()
+        stage_slowly(directory, clock)
+        merged = merge(directory, view, 0, 4).name
+        assert merged.log in file_names(store)
+        assert values(open_log(store)) == before
+
+    def test_a_slow_merge_of_what_another_has_rewritten_is_given_up(
+        self, store, log, directory, clock, remote
+    ):
+        view = directory.observe()
+        stage_slowly(directory, clock, lambda: merge(open_log(store).files, view, 0, 4))
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 1, 3)
+        assert SegmentName(2, 9, 1).log not in file_names(store)
+
+    def test_damage_in_what_took_a_freed_name_is_nobodys(
+        self, store, log, directory, clock, remote
+    ):
+        large = log.append(numbered(0, 2, value_bytes=100_000)).base_offset
+        view = directory.observe()
+
+        def rewrite():
+            merge(open_log(store).files, view, 0, 5)
+            path = f"{DIRECTORY}/{SegmentName(large).log}"
+            store.put(path, bytes(store.head(path).size_bytes))
+
+        stage_slowly(directory, clock, rewrite)
+        with pytest.raises(NotFoundError, match="meanwhile"):
+            merge(directory, view, 5, 5)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_of_a_topic_that_is_deleted_meanwhile_nothing_is_merged(store, log, directory, left):
+    """Its files vanish one by one; who has not heard of it appends, and merges, all the same."""
+    view = directory.observe()
+    free(store, *(segment.name for segment in view.live.segments[left:]))
+    before = file_names(store)
+    with pytest.raises((NotFoundError, LogTruncatedError)):
+        merge(directory, view, 0, 4)
+    assert file_names(store) == before
+
+
+def stage_slowly(directory, clock, step=lambda: None):
+    """Let the view of a merge grow too old between its opening the segments and its reading."""
+
+    def stage(path, call):
+        step()
+        clock.advance_ms(1500)
+        return call()
+
+    directory.store.once("stage", stage)

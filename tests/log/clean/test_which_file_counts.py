@@ -1,0 +1,66 @@
+"""docs/format.md says which file counts at an offset; the code must choose the same."""
+
+import re
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.live_log import live_log
+from spark_log.storage import FileInfo
+
+FORMAT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
+MEASURES = {
+    "the highest generation": lambda name: name.generation,
+    "the widest": lambda name: name.last_offset - name.base_offset,
+}
+
+
+def rule():
+    """What the document says: kinds of files in order, and by what one of several is chosen."""
+    table = FORMAT[FORMAT.index("| order | files |") :].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return [(files, chosen.split(", then ") if chosen else []) for _, files, chosen in rows[2:]]
+
+
+def documented_choice(names, offset):
+    """The segment that counts at an offset, by the words of the document."""
+    for files, measures in rule():
+        if files.startswith("rewritten segments that contain the offset"):
+            fitting = [
+                each
+                for each in names
+                if each.last_offset is not None and each.base_offset <= offset <= each.last_offset
+            ]
+        else:
+            assert files == "the plain segment with exactly this base"
+            fitting = [each for each in names if each == SegmentName(offset)]
+        if fitting:
+            return max(fitting, key=lambda name: [MEASURES[each](name) for each in measures])
+    return None
+
+
+COMPACTED = MOST_MERGES + 1
+CASES = [
+    [SegmentName(0)],
+    [SegmentName(0), SegmentName(0, 9, 1)],
+    [SegmentName(0, 9, 2), SegmentName(0, 19, 1)],
+    [SegmentName(0, 9, 1), SegmentName(0, 19, 1)],
+    [SegmentName(0, 99, 7), SegmentName(0, 9, COMPACTED), SegmentName(0, 49, 8)],
+    [SegmentName(0, 9, COMPACTED), SegmentName(0, 4, COMPACTED + 1), SegmentName(0)],
+]
+
+
+@pytest.mark.parametrize("names", CASES, ids=lambda names: " ".join(each.stem for each in names))
+def test_the_document_chooses_what_the_log_chooses(names):
+    for order in permutations(names):
+        live = live_log(FileInfo(name.log, 1, 0) for name in order)
+        assert live.segments[0].name == documented_choice(order, 0)
+
+
+def test_the_document_speaks_of_both_measures_and_both_kinds():
+    assert [measures for _, measures in rule()] == [[*MEASURES], []]
+    limit = re.search(r"Generations up to ([\d,]+) are merges'", FORMAT)
+    assert int(limit[1].replace(",", "")) == MOST_MERGES
+    assert ".generation" in FORMAT

@@ -1,0 +1,373 @@
+"""Flips one bit after another of a log's segment, and says where other records were read then.
+
+Run as ``python -m tests.log.segment.bit_flips SAMPLE STEP PROGRESS [WAY]``, a process of its own,
+since what it looks for includes crashes of the process.
+Of each STEPth bit, everything that reads is asked:
+whole, from the middle, some columns as Spark reads them, by time, what plans and snapshots go by;
+and a rewrite is made of it. Each answers as if nothing were damaged, or with a
+`CorruptRecordError`; and a rewrite that fails replaces nothing. Prints what else came of it, and
+counts, as JSON; before each flip it writes which one into PROGRESS.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+
+from spark_log.clock import ManualClock
+from spark_log.datasource.read.record_filter import Bounds
+from spark_log.datasource.read.split_reader import read_split
+from spark_log.datasource.read.splits import LogSplit
+from spark_log.errors import CorruptRecordError
+from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.clean import merger
+from spark_log.log.clean.compactor import compact
+from spark_log.log.clean.merger import merge
+from spark_log.log.file_names import SegmentName
+from spark_log.log.segment import file as segment_file
+from spark_log.log.segment import writer as segment_writer
+from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
+from spark_log.record.batch_header import encode_headers
+from spark_log.record.checksum import array_crc32c
+from spark_log.storage.memory import MemoryStore
+from tests.datasource.reading import options_of
+from tests.log.support import DIRECTORY, TOPIC_ID, HookedStore, open_log
+from tests.record.samples import START_US, record_batch, row
+
+COMPACT = {"cleanup_policy": "compact"}
+SETTLED_MS = 61_000
+"""After so long a log may be compacted again."""
+
+
+# --- logs to damage ------------------------------------------------------------------------------
+
+
+class Sample:
+    """A small log in memory, one segment of which is damaged.
+
+    Attributes:
+        log: a handle on it.
+        path: of the segment.
+        content: the segment's bytes.
+    """
+
+    def __init__(self, name, config=None):
+        self.clock = ManualClock()
+        self.store = MemoryStore(f"flips-{name}-{os.getpid()}", self.clock)
+        self.config = {"merge_tail_segments": 0, **(config or {})}
+        self.path = ""
+
+    @property
+    def log(self):
+        return open_log(self.store, clock=self.clock, **self.config)
+
+    def append(self, *rows, compression="none", producer=None):
+        """Append batches of rows as one segment."""
+        batches = [record_batch(each) for each in rows]
+        self.log.append(batches, compression=compression, producer=producer)
+        self.clock.advance_ms(1_000)
+
+    def pick(self, index):
+        """Choose a live segment as the one that is damaged."""
+        self.path = self.log.observe().live.segments[index].file.path
+        self.content = self.store.open_buffer(self.path).to_pybytes()
+        self.files = dict(self.store._files.data)
+        self.times = dict(self.store._files.modified_us)
+        return self
+
+    def damage(self, data):
+        """Lay out the log as it was, but for the bytes of one segment."""
+        self.store._files.data.clear()
+        self.store._files.data.update(self.files)
+        self.store._files.modified_us.clear()
+        self.store._files.modified_us.update(self.times)
+        self.store._files.data[self.path] = pa.py_buffer(data)
+
+
+def some_rows(first, count):
+    return [
+        row(
+            None if number % 5 == 4 else b"value-%d" % number,
+            None if number % 3 == 0 else b"key-%d" % number,
+            None if number % 4 else [("name", b"content"), ("µ", None)],
+            START_US + number * 10 + number * 7 % 5,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def keyed_rows(first, *keys, value=b"%d"):
+    return [
+        row(None if key < 0 else value % number, b"k%d" % abs(key), None, START_US + number * 10)
+        for number, key in enumerate(keys, first)
+    ]
+
+
+def plain(compression):
+    sample = Sample(f"plain-{compression}")
+    sample.append(some_rows(0, 3))
+    sample.append(some_rows(3, 5), some_rows(8, 1), some_rows(9, 4), compression=compression)
+    sample.append(some_rows(13, 2))
+    return sample.pick(1)
+
+
+def merged():
+    """Of producers, so that headers are not joined; in several Arrow batches."""
+    sample = Sample("merged")
+    for number in range(8):
+        producer = ProducerAppend(number % 3, 0, number // 3)
+        sample.append(some_rows(number, 1), producer=producer)
+    sample.append(some_rows(8, 2))
+    with mock.patch.object(merger, "_JOINED_RECORDS", 3):
+        merge(sample.log.files, sample.log.observe(), 0, 7)
+    return sample.pick(0)
+
+
+def compacted(name, keys, later):
+    """Several headers in each of several Arrow batches; a producer whose last batch is empty."""
+    sample = Sample(name, COMPACT)
+    for number, each in enumerate(keys):
+        producer = ProducerAppend(number % 2, 0, number // 2 * len(each)) if number < 4 else None
+        sample.append(keyed_rows(10 * number, *each), producer=producer)
+    sample.clock.advance_ms(SETTLED_MS)
+    with mock.patch.object(merger, "_JOINED_RECORDS", 4):
+        done = compact(sample.log, now_us=sample.clock.time_us())
+    assert done.segments_written == 1, "there is one segment to damage"
+    sample.append(keyed_rows(100, *later))
+    sample.clock.advance_ms(2 * SETTLED_MS)
+    return sample.pick(0)
+
+
+def with_gaps():
+    keys = [(1, 2, 3), (2, 4, -5), (5, 6, 1), (7, 8, 9), (-2, 3, 10), (11, 12, 7), (13, 14, 15)]
+    return compacted("with-gaps", keys, (6, 9, 20))
+
+
+def without_gaps():
+    keys = [(1, 2), (3, 4), (5, 6), (7, 8), (9, 10)]
+    return compacted("without-gaps", keys, (2, 30))
+
+
+def older():
+    """As it was written before there was a check beside the headers."""
+    no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
+    key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
+    with no_check, key:
+        return with_gaps()
+
+
+def last():
+    """The segment that tells where the log ends."""
+    sample = Sample("last")
+    sample.append(some_rows(0, 3))
+    sample.append(some_rows(3, 5), some_rows(8, 3))
+    return sample.pick(1)
+
+
+SAMPLES = {
+    "plain": lambda: plain("none"),
+    "lz4": lambda: plain("lz4"),
+    "zstd": lambda: plain("zstd"),
+    "last": last,
+    "merged": merged,
+    "with gaps": with_gaps,
+    "without gaps": without_gaps,
+    "older": older,
+}
+
+
+# --- what is asked of them -----------------------------------------------------------------------
+
+
+def scan(start=None, end=None, **settings):
+    def ask(sample, log):
+        first = log.log_start_offset() if start is None else start
+        return told(log.scan(first, end, **settings))
+
+    return ask
+
+
+def told(batches):
+    """Offsets, and of each column of each batch the checksum: faster than the values themselves."""
+    return [
+        (batch.offsets().tolist(), [array_crc32c(column) for column in batch.records.columns])
+        for batch in batches
+        if batch.records.validate(full=True) is None
+    ]
+
+
+def fetched(sample, log):
+    """As a consumer reads: fetch by fetch, each from where the one before ends."""
+    found, offset = [], 0
+    for _ in range(100):
+        batches, following = log.fetch_from(offset, 1)
+        found += told(batches)
+        if following == offset:
+            return found, offset
+        offset = following
+    raise AssertionError("it never comes to an end")
+
+
+def by_spark(columns, low=None, high=None, **options):
+    """As a Spark task reads these columns; with bounds, of records between two times."""
+
+    def ask(sample, log):
+        bounds = {} if low is None else {"times_us": Bounds(START_US + low, START_US + high)}
+        end_offset = log.log_end_offset()
+        split = LogSplit("t", 0, TOPIC_ID, DIRECTORY, 0, end_offset, **bounds)
+        batches = read_split(split, columns, options_of(sample.store.url, **options))
+        return [[array_crc32c(column) for column in batch.columns] for batch in batches]
+
+    return ask
+
+
+def by_time(*times):
+    return lambda sample, log: [log.offset_for_time(START_US + each) for each in times]
+
+
+def plans(sample, log):
+    view = log.observe()
+    return view.log_end_offset, log.segments(view)[0], offset_of_max_timestamp(log, view)
+
+
+def producers(sample, log):
+    return list(log.producers().entries())
+
+
+def snapshot(sample, log):
+    written = log.write_snapshot()
+    return written.offset, written.segments, list(written.producers.entries())
+
+
+READS = {
+    "whole": scan(),
+    "from the middle": lambda sample, log: [
+        scan(at, min(at + 3, end))(sample, log)
+        for end in [log.log_end_offset()]
+        for at in range(1, end, 1 + end // 5)
+    ],
+    "from the middle on": lambda sample, log: [scan(at)(sample, log) for at in (5, 8)],
+    "value": scan(columns=["value"]),
+    "timestamps": scan(2, columns=["timestamp"]),
+    "no column": scan(columns=[]),
+    "fetched": fetched,
+    "by Spark": by_spark(("key", "value", "offset", "timestamp")),
+    "values by Spark": by_spark(("value", "offset")),
+    "keys by Spark by time": by_spark(("key",), 40, 90),
+    "by time": by_time(-1, 0, 25, 44, 71, 90, 100, 10_000),
+    "plans": plans,
+    "producers": producers,
+    "snapshot": snapshot,
+}
+
+UNCHECKED = {
+    "offsets, no checksums": lambda sample, log: [
+        batch.offsets().tolist() for batch in log.scan(0, check_crcs=False)
+    ],
+    "offsets from the middle, no checksums": lambda sample, log: [
+        [batch.offsets().tolist() for batch in log.scan(at, at + 4, check_crcs=False)]
+        for at in (3, 6)
+    ],
+}
+"""Where the caller wants no checksums: the values may be wrong, but not which records there are."""
+
+FULL = ("whole", "by Spark", "fetched")
+"""What older segments, which lack a check of their headers, promise too."""
+
+
+def rewritten(sample, log):
+    """Merge or compact the log; what is read then."""
+    before = {segment.name for segment in log.observe().live.segments}
+    try:
+        if "cleanup_policy" in sample.config:
+            compact(log, now_us=sample.clock.time_us())
+        else:
+            merge(log.files, log.observe(), 0, len(before) - 1)
+    except CorruptRecordError:
+        after = {segment.name for segment in sample.log.files.live_log().segments}
+        if after != before:
+            raise AssertionError("it failed, and replaced something") from None
+        raise
+    return told(sample.log.scan(0))
+
+
+def answer(ask, sample):
+    """What is told; an error of a kind that says so."""
+    try:
+        return ask(sample, sample.log)
+    except CorruptRecordError:
+        return CorruptRecordError
+
+
+def questions(name):
+    asked = {each: READS[each] for each in FULL} if name == "older" else {**READS, **UNCHECKED}
+    return {**asked, "rewritten": rewritten}
+
+
+def main(name, step, progress, way="mapped"):
+    sample = SAMPLES[name]()
+    if way == "in ranges":
+        in_ranges(sample)
+    asked = questions(name)
+    right = {}
+    for each, ask in asked.items():
+        sample.damage(sample.content)
+        right[each] = ask(sample, sample.log)
+    counts, found = Counter(), []
+    descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
+    for bit in chosen(sample, way)[:: int(step)]:
+        os.pwrite(descriptor, f"bit {bit}".ljust(40).encode(), 0)
+        data = bytearray(sample.content)
+        data[bit // 8] ^= 1 << bit % 8
+        refused = 0
+        for each, ask in asked.items():
+            sample.damage(bytes(data))
+            try:
+                said = answer(ask, sample)
+            except Exception as error:  # any other is what is looked for
+                said = f"{type(error).__name__}: {error}"
+            refused += said is CorruptRecordError
+            if said is not CorruptRecordError and said != right[each]:
+                found.append(f"bit {bit % 8} of byte {bit // 8}, {each}: {str(said)[:300]}")
+        counts["flips"] += 1
+        all_refused = "refused by all" if refused == len(asked) else "refused by some"
+        counts[all_refused if refused else "changed nothing"] += 1
+    last_try = Path(progress).read_text().strip()
+    json.dump({"last": last_try, "counts": counts, "found": found}, sys.stdout)
+
+
+def chosen(sample, way):
+    """The bits to flip, by their numbers: all, or of what tells a reader where records are."""
+    if way not in ("headers", "offsets"):
+        return range(8 * len(sample.content))
+    reader = sample.log.files.open(SegmentName.parse(sample.path.rpartition("/")[2]))
+    bits = []
+    for ordinal in range(reader.batch_count):
+        if way == "headers":
+            told_there = encode_headers(reader.headers(ordinal))
+        else:
+            column = reader.read_batch(ordinal)[1].column("offset_delta")
+            told_there = column.to_numpy().astype("<i4").tobytes()
+        at = sample.content.index(told_there, reader.position(ordinal))
+        bits += range(8 * at, 8 * (at + len(told_there)))
+    return bits
+
+
+def in_ranges(sample):
+    """Read the log as from an object store, in small pieces."""
+    segment_file.TAIL_BYTES = segment_file._PROBE_BYTES = 100
+    segment_file.RANGE_BYTES = segment_file._FIRST_RANGE_BYTES = 1_500
+    inner = sample.store
+    hooked = HookedStore(inner, is_mapped=False)
+    hooked._files = inner._files
+    sample.store = hooked
+
+
+if __name__ == "__main__":
+    with suppress(BrokenPipeError):
+        main(*sys.argv[1:])

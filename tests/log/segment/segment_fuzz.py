@@ -1,0 +1,111 @@
+"""Reads a segment with one damage after another, and says what came of it.
+
+Run as ``python -m tests.log.segment.segment_fuzz``, a process of its own, since what it looks for
+includes crashes of the process. Prints what must not be, as JSON; before each try it writes the
+damage into the file that its last argument names, for those who find it dead.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log.segment import file as segment_file
+from spark_log.storage.memory import MemoryStore
+from tests.log.support import (
+    HookedStore,
+    put_bytes,
+    put_segment,
+    records_of,
+    segment_reader,
+)
+from tests.record.samples import START_US, record_batch, row
+
+
+def sample(compression):
+    """A small segment that has a bit of everything."""
+    rows = [
+        row(
+            None if number % 5 == 4 else b"value-%d" % number * (number % 3),
+            None if number % 3 == 0 else b"key-%d" % number,
+            None if number % 2 else [("name", b"content"), ("µ", None)][: number % 3],
+            START_US + number * 7 % 5,
+        )
+        for number in range(18)
+    ]
+    store = MemoryStore("fuzz")
+    parts = [record_batch(rows[:7]), record_batch(rows[7:12]), record_batch(rows[12:])]
+    return store, put_segment(store, parts, compression=compression)
+
+
+def damages(original, step):
+    """Yield a name and the bytes of each damage: one bit, a cut, a hole of zeros."""
+    for at in range(0, len(original), step):
+        bit = at * 5 % 8
+        flipped = bytearray(original)
+        flipped[at] ^= 1 << bit
+        yield f"bit {bit} of byte {at}", bytes(flipped)
+    for at in range(0, len(original), 40):
+        yield f"cut at {at}", original[:at]
+        hole = bytes(min(64, len(original) - at))
+        yield f"zeros at {at}", original[:at] + hole + original[at + len(hole) :]
+
+
+def everything(reader):
+    """All that a reader tells: its ends and its records, every value of them in Python's hands."""
+    return reader.end_offset, records_of(reader.read(0))
+
+
+def outcome(store, data, expected):
+    """Return what is wrong with how damaged data is read, or None."""
+    try:
+        if everything(put_bytes(store, data)) != expected:
+            return "other records were read"
+    except CorruptRecordError as error:
+        if not error.path.endswith(".log"):
+            return "the error does not name the file"
+    return None
+
+
+def read_unchecked(store):
+    """Read where no checksum protects: the records may be wrong, the process must live."""
+    for read in (
+        lambda: records_of(segment_reader(store).read(0, check_crcs=False)),
+        lambda: [
+            batch.records.to_pylist() for batch in segment_reader(store).read(3, columns=["key"])
+        ],
+        lambda: segment_reader(store).offset_for_time(START_US + 3, 2),
+    ):
+        with suppress(CorruptRecordError):
+            read()
+
+
+def main(compression, way, progress):
+    store, reader = sample(compression)
+    if way == "in ranges":
+        store = HookedStore(store, is_mapped=False)
+        segment_file.TAIL_BYTES = segment_file._PROBE_BYTES = 100
+        segment_file.RANGE_BYTES = segment_file._FIRST_RANGE_BYTES = 1_500
+    expected = everything(reader)
+    original = store.open_buffer(reader.path).to_pybytes()
+    found = []
+    descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
+    for number, (name, data) in enumerate(damages(original, 1 if compression == "none" else 7)):
+        os.pwrite(descriptor, name.ljust(40).encode(), 0)
+        try:
+            wrong = outcome(store, pa.py_buffer(data), expected)
+            if number % 3 == 0:
+                read_unchecked(store)
+        except Exception as error:  # any other is what is looked for
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong:
+            found.append(f"{name}: {wrong}")
+    json.dump({"last": Path(progress).read_text(), "found": found}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,65 @@
+"""One bit of a segment is wrong: an error, or the right records, whoever reads and rewrites it.
+
+Some bits of each kind of segment here; ``BIT_FLIP_STEP=1 pytest -m long`` flips every single one
+(some hours: a quarter of a million flips, 17 questions each).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.log.segment.bit_flips import SAMPLES
+
+PROJECT = Path(__file__).parents[3]
+
+
+def flip(tmp_path, sample, step, way):
+    """Flip bits in a process of its own, which may die of it; return its report."""
+    progress = tmp_path / "progress"
+    command = [
+        sys.executable,
+        "-m",
+        "tests.log.segment.bit_flips",
+        sample,
+        str(step),
+        str(progress),
+        way,
+    ]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    last = progress.read_text() if progress.exists() else "nothing"
+    assert done.returncode == 0, f"died with {done.returncode} on {last}: {done.stderr[-900:]}"
+    report = json.loads(done.stdout)
+    assert report["counts"]["flips"] > 30, "there was something to flip"
+    assert report["counts"].keys() & {"refused by some", "refused by all"}, "damage was noticed"
+    return report["found"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_wherever_it_is(tmp_path, sample):
+    assert flip(tmp_path, sample, 797, "mapped") == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "step", "way"),
+    [
+        ("with gaps", 41, "headers"),
+        ("merged", 47, "headers"),
+        ("with gaps", 11, "offsets"),
+        ("without gaps", 5, "offsets"),
+        ("older", 11, "offsets"),
+        ("with gaps", 997, "in ranges"),
+    ],
+)
+def test_in_what_tells_a_reader_where_records_are(tmp_path, sample, step, way):
+    assert flip(tmp_path, sample, step, way) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["mapped", "in ranges"])
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_bit(tmp_path, sample, way):
+    assert flip(tmp_path, sample, int(os.environ.get("BIT_FLIP_STEP", "401")), way) == []

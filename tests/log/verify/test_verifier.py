@@ -1,0 +1,339 @@
+"""Verifying a partition: whatever is wrong is told, nothing else is, and repairs are sound."""
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from spark_log.errors import (
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+)
+from spark_log.log import ProducerAppend
+from spark_log.log.clean.merger import merge as merge_segments
+from spark_log.log.file_names import SegmentName
+from spark_log.log.verify.finding import FindingKind, Severity, findings_table
+from spark_log.log.verify.verifier import Verifier
+from spark_log.storage import open_store
+from tests.log.support import (
+    DIRECTORY,
+    HookedStore,
+    file_names,
+    merge,
+    move_start,
+    open_log,
+    put_segment,
+    values,
+)
+from tests.record.samples import numbered
+
+DELAY_MS = 61_000
+"""``file.delete.delay.ms``, and a second for storages that tell no less."""
+
+
+@pytest.fixture
+def store(memory_store):
+    """Six segments of five batches each, and a snapshot of them."""
+    log = open_log(memory_store)
+    for first in range(0, 60, 10):
+        batches = [numbered(first + 2 * at, 2, value_bytes=900) for at in range(5)]
+        log.append(batches)
+    log.write_snapshot()
+    return memory_store
+
+
+@pytest.fixture
+def verify(store, clock):
+    def run(repair=False):
+        return list(Verifier(open_log(store, clock=clock), repair=repair).findings())
+
+    return run
+
+
+def kinds(findings):
+    return sorted(str(finding.kind) for finding in findings)
+
+
+def flip(store, path, position, bit=0):
+    data = bytearray(store.open_buffer(path).to_pybytes())
+    data[position] ^= 1 << bit
+    store.put(path, bytes(data))
+
+
+def path_of(name):
+    return f"{DIRECTORY}/{name}"
+
+
+def test_a_sound_log_has_no_findings(verify):
+    assert verify() == []
+
+
+def test_a_missing_segment_in_the_middle_is_an_error(store, verify):
+    store.delete(path_of("00000000000000000020.log"))
+    found = verify()
+    assert "missing-segment" in kinds(found)
+    assert any(finding.severity is Severity.ERROR for finding in found)
+
+
+def test_a_segment_that_a_listing_left_out_is_not_missing(store, clock):
+    hooked = HookedStore(store)
+    left_out = "00000000000000000020.log"
+    hooked.once("list", lambda _, look: [file for file in look() if file.name != left_out])
+    assert list(Verifier(open_log(hooked, clock=clock)).findings()) == []
+
+
+def test_a_segment_that_lies_in_another_is_an_error(store, verify):
+    put_segment(store, [numbered(25, 5)], SegmentName(25), indexes=False)
+    (found,) = verify()
+    assert (found.kind, found.severity) == (FindingKind.OVERLAPPING_SEGMENT, Severity.ERROR)
+    assert "ends at offset 30, and the log goes on at 25" in found.message
+
+
+def test_a_start_beyond_the_segment_that_it_names_is_an_error(store, verify):
+    move_start(store, 70, 50)
+    assert "wrong-start" in kinds(verify())
+
+
+def test_an_overtaken_start_marker_is_removed_only_after_the_delay(store, clock, verify):
+    markers = ["00000000000000000015-00000000000000000010.start"]
+    move_start(store, 15, 10)
+    clock.advance_ms(DELAY_MS)
+    move_start(store, 25, 20)
+    verify(repair=True)
+    assert set(markers) <= set(file_names(store))
+    clock.advance_ms(DELAY_MS)
+    verify(repair=True)
+    assert not set(markers) & set(file_names(store))
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_orphaned_index_is_removed_when_it_is_old(store, clock, verify, suffix):
+    path = path_of(f"00000000000000000005.{suffix}")
+    store.put(path, b"")
+    (young,) = verify(repair=True)
+    assert (young.kind, young.repaired) == (FindingKind.ORPHANED_FILE, False)
+    clock.advance_ms(DELAY_MS)
+    (old,) = verify(repair=True)
+    assert (old.path, old.repaired) == (path, True)
+    assert verify() == []
+
+
+def test_without_repair_nothing_is_changed(store, clock, verify):
+    merge(store, 0, 30)
+    clock.advance_ms(2 * DELAY_MS)
+    flip(store, path_of("00000000000000000030.index"), 3)
+    store.put(path_of("00000000000000000060.snapshot"), b"damaged")
+    before = {file.name: store.open_buffer(file.path) for file in store.list(DIRECTORY)}
+    assert len(verify()) > 3
+    assert {file.name: store.open_buffer(file.path) for file in store.list(DIRECTORY)} == before
+
+
+def test_a_missing_last_segment_is_told_by_the_snapshot(store, verify):
+    store.delete(path_of("00000000000000000050.log"))
+    assert kinds(verify()) == ["missing-segment", "orphaned-file", "orphaned-file"]
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_damaged_index_is_made_anew(store, verify, suffix):
+    path = path_of(f"00000000000000000020.{suffix}")
+    written = store.open_buffer(path).to_pybytes()
+    flip(store, path, 3)
+    assert set(kinds(verify())) == {"damaged-index"}
+    assert all(finding.repaired for finding in verify(repair=True))
+    assert store.open_buffer(path).to_pybytes() == written
+    assert verify() == []
+
+
+def test_a_damaged_snapshot_is_made_anew(store, verify):
+    path = path_of("00000000000000000060.snapshot")
+    flip(store, path, store.open_buffer(path).to_pybytes().rindex(b"spark_log.crc32c"))
+    before = kinds(verify())
+    assert all(finding.repaired for finding in verify(repair=True))
+    assert before == ["damaged-snapshot"]
+    assert verify() == []
+
+
+def test_spent_files_are_removed_only_after_the_delay(store, clock, verify):
+    expected = values(open_log(store))
+    merge(store, 0, 30)
+    assert set(kinds(verify(repair=True))) == {"spent-segment"}
+    assert "00000000000000000000.log" in file_names(store)
+    clock.advance_ms(DELAY_MS - 1)  # where seconds are all that is told, it may be less
+    verify(repair=True)
+    assert "00000000000000000000.log" in file_names(store)
+    clock.advance_ms(2)
+    assert all(finding.repaired for finding in verify(repair=True) if finding.severity != "note")
+    left = [name for name in file_names(store) if name.startswith("00000000000000000000.")]
+    assert left == [], "its indexes go with it"
+    assert values(open_log(store)) == expected
+
+
+def test_what_lies_behind_the_start_is_removed_and_nothing_else(store, clock, verify):
+    move_start(store, 15, 10)
+    clock.advance_ms(DELAY_MS + 1)
+    expected = values(open_log(store))
+    verify(repair=True)
+    assert values(open_log(store)) == expected
+    assert "00000000000000000000.log" not in file_names(store)
+    assert "00000000000000000010.log" in file_names(store)
+
+
+def test_a_strange_file_is_told_and_left_alone(store, verify):
+    store.put(path_of("notes.txt"), b"x")
+    assert kinds(verify(repair=True)) == ["unknown-file"]
+    assert "notes.txt" in file_names(store)
+
+
+def test_what_dead_writers_left_is_removed(store, clock, verify):
+    store.put(path_of(".abc.tmp"), b"x")
+    clock.advance_ms(DELAY_MS + 1)
+    assert verify(repair=True) == [], "its writer may be at work"
+    clock.advance_ms(3_600_000)
+    assert [finding.repaired for finding in verify(repair=True)] == [True]
+    assert list(store.list_hidden(DIRECTORY)) == []
+
+
+def test_findings_are_a_table(store, verify):
+    store.put(path_of("notes.txt"), b"x")
+    table = findings_table(verify())
+    assert table.column_names == ["path", "kind", "severity", "message", "repaired"]
+    assert table.column("kind").to_pylist() == [str(FindingKind.UNKNOWN_FILE)]
+
+
+def test_any_damage_is_told_or_changes_nothing_and_no_other_record_is_read(store, verify):
+    """Bits flipped, files cut, files removed; what is not told (padding, fields that nobody reads
+    of Arrow's tables) does not change a record."""
+    expected = values(open_log(store))
+    chance = random.Random(7)
+    names = [name for name in file_names(store) if name.endswith((".log", "index", "snapshot"))]
+    for _ in range(120):
+        name = chance.choice(names)
+        original = store.open_buffer(path_of(name))
+        match chance.randrange(8):
+            case 0:
+                store.delete(path_of(name))
+            case 1:
+                store.put(path_of(name), original.slice(0, chance.randrange(original.size)))
+            case _:
+                flip(store, path_of(name), chance.randrange(original.size), chance.randrange(8))
+        found = verify()
+        try:
+            read = values(open_log(store))
+        except (CorruptRecordError, OffsetOutOfRangeError):
+            read = None
+        if read != expected:
+            assert any(finding.severity is Severity.ERROR for finding in found), name
+            assert read is None or read == expected[: len(read)], name
+        store.put(path_of(name), original)
+    for finding in verify():
+        assert finding.severity is Severity.NOTE
+
+
+# --- beside others -------------------------------------------------------------------------------
+
+LIVE = {
+    "merge_tail_segments": 0,  # there is a merger; what two mergers make may overlap
+    "file_delete_delay_ms": 2_000,
+    "index_interval_bytes": 1,
+    "snapshot_interval_segments": 4,
+}
+
+
+@pytest.fixture
+def s3_store(s3_server):
+    store = open_store(s3_server.new_bucket(), s3_server.storage_options)
+    store.create_root()
+    return store
+
+
+def append_until(done, store, producer_id):
+    """Append as an idempotent producer, and return how many records it has in the log."""
+    log = open_log(store, **LIVE)
+    sequence, is_unknown = 0, False
+    while is_unknown or not done.is_set():
+        producer = ProducerAppend(producer_id, 0, sequence)
+        try:
+            log.append(numbered(sequence, 2, mark=f"{producer_id}"), producer=producer)
+        except StorageTimeoutError:
+            pass  # on a busy machine a listing takes longer than half the delay
+        except UnknownOutcomeError:
+            is_unknown = True
+        else:
+            sequence, is_unknown = sequence + 2, False
+    return sequence
+
+
+@pytest.mark.parametrize("name", ["local_store", "s3_store"])
+def test_beside_writers_a_merger_and_a_cleaner_it_finds_nothing_wrong(name, request):
+    store = request.getfixturevalue(name)
+    done = threading.Event()
+    freed = []
+    problems = []
+
+    def note(findings):
+        for finding in findings:
+            if finding.repaired:
+                freed.append(finding.path)
+            # That the cleaner has not yet come is no false finding.
+            elif finding.is_problem and finding.kind is not FindingKind.SPENT_SEGMENT:
+                problems.append(finding)
+
+    def rewrite():
+        log = open_log(store, **LIVE)
+        while not done.is_set():
+            with suppress(StorageTimeoutError):
+                view = log.observe()
+                if len(view.live.segments) > 8:
+                    merge_segments(log.files, view, 0, 7, sync=False)
+                note(Verifier(log, repair=True).findings())
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(append_until, done, store, producer_id) for producer_id in (7, 8)]
+        others.append(pool.submit(rewrite))
+        try:
+            verified = 0
+            while verified < 5 or not freed:
+                with suppress(StorageTimeoutError):
+                    note(Verifier(open_log(store, **LIVE)).findings())
+                    verified += 1
+                for other in others:
+                    if other.done():
+                        pytest.fail(f"ended by itself: {other.exception()!r}")
+        finally:
+            done.set()
+        written = sum(other.result() for other in others[:2])
+        others[2].result()
+
+    assert problems == []
+    assert {path.rpartition(".")[2] for path in freed} == {"log"}
+    verifier = Verifier(open_log(store, **LIVE))
+    note(verifier.findings())
+    assert problems == []
+    assert verifier.records == written
+
+
+def test_on_an_object_store_damage_is_found_and_repaired(s3_store):
+    log = open_log(s3_store, index_interval_bytes=1)
+    for first in (0, 4):
+        batches = [numbered(first, 2), numbered(first + 2, 2)]
+        log.append(batches, producer=ProducerAppend(7, 0, first))
+    log.write_snapshot()
+    assert list(Verifier(log).findings()) == []
+
+    index = path_of("00000000000000000004.index")
+    written = s3_store.open_buffer(index).to_pybytes()
+    flip(s3_store, index, 0)
+    s3_store.put(path_of("00000000000000000008.snapshot"), b"damaged")
+    repaired = list(Verifier(log, repair=True).findings())
+    assert set(kinds(repaired)) == {"damaged-index", "damaged-snapshot"}
+    assert all(finding.repaired for finding in repaired)
+    assert s3_store.open_buffer(index).to_pybytes() == written
+
+    flip(s3_store, path_of("00000000000000000000.log"), 700)
+    s3_store.delete(path_of("00000000000000000004.log"))
+    assert "missing-segment" in kinds(Verifier(log).findings())
+    assert list(s3_store.list_hidden(DIRECTORY)) == []

@@ -1,0 +1,89 @@
+"""What is left of deleted topics is removed; what merely looks like it stays."""
+
+import pytest
+
+from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.errors import ClockSkewError
+from spark_log.metadata import Cluster
+from spark_log.metadata.topics import deletion as topic_deletion
+from spark_log.metadata.topics.deletion import MARKERS, finish_deletions, mark_deleted
+from tests.log.support import ShiftedClock, values
+from tests.metadata.support import append
+from tests.record.samples import record_batch, row
+
+DAY_US = 86_400_000_000
+
+
+def test_a_topic_that_is_created_and_marked_while_a_cleaner_looks_stays(tmp_path, monkeypatch):
+    """Who was about to delete it has died: a cleaner must not know less of topics than of marks."""
+    root = str(tmp_path / "root")
+    admin = Admin(root)
+    admin.create_topics([NewTopic("a", 1)])
+    cluster, other = Cluster(root), Cluster(root)
+    cluster.image()
+    look = cluster.store.list
+
+    def look_late(directory, start_after=None):
+        if directory == MARKERS:
+            admin.create_topics([NewTopic("b", 1)])
+            append(root, "b", 1)
+            mark_deleted(other.store, [other.topic("b")])
+        return look(directory, start_after)
+
+    monkeypatch.setattr(cluster.store, "list", look_late)
+    assert list(finish_deletions(cluster)) == []
+    assert values(other.partition_log(other.topic("b"), 0)) != []
+
+
+class TestWrongClock:
+    @pytest.fixture
+    def root(self, tmp_path):
+        """A topic was deleted, and a writer that had not heard of it left something."""
+        root = tmp_path / "root"
+        admin = Admin(root)
+        admin.create_topics([NewTopic("a", 1)])
+        log = Cluster(root).partition_log(Cluster(root).topic("a"), 0)
+        admin.delete_topics(["a"])
+        log.append(record_batch([row(b"late")]))
+        return root
+
+    @pytest.mark.parametrize("days", [8, -2])
+    def test_removes_nothing(self, root, days):
+        wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+        before = sorted(root.rglob("*"))
+        for dry_run in (True, False):
+            with pytest.raises(ClockSkewError):
+                list(finish_deletions(wrong, dry_run=dry_run))
+        assert sorted(root.rglob("*")) == before
+        assert [left.files for left in finish_deletions(Cluster(root))] == [1]
+
+    @pytest.mark.parametrize("days", [8, -2])
+    def test_does_not_decide_when_a_marker_goes(self, root, days):
+        allowed = ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})
+        Admin(root).alter_configs([allowed])
+        wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+        (marker,) = wrong.store.list(MARKERS)
+        list(finish_deletions(wrong))
+        assert [each.name for each in wrong.store.list(MARKERS)] == [marker.name]
+
+    def test_the_marker_goes_a_day_later_by_the_storages(self, root, monkeypatch):
+        cluster = Cluster(root)
+        monkeypatch.setattr(topic_deletion, "storage_time_us", later_by(DAY_US + 60_000_000))
+        cluster.clock = ShiftedClock(SYSTEM_CLOCK, days=1)
+        list(finish_deletions(cluster))
+        assert list(cluster.store.list(MARKERS)) == []
+
+    def test_what_a_killed_cleaner_asked_the_time_by_is_removed(self, root, monkeypatch):
+        probe = root / MARKERS / ".a-probe.tmp"
+        probe.write_bytes(b"")
+        list(finish_deletions(Cluster(root)))
+        assert probe.exists(), "who wrote it may be at work"
+        cluster = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=0.1))
+        monkeypatch.setattr(topic_deletion, "storage_time_us", later_by(DAY_US // 10))
+        list(finish_deletions(cluster))
+        assert not probe.exists()
+
+
+def later_by(us):
+    return lambda store, directory: SYSTEM_CLOCK.time_us() + us
