@@ -31,7 +31,7 @@ class Deadline:
         has_written: a write was sent, so that the call may have taken effect.
     """
 
-    __slots__ = ("_due_s", "has_written", "setting", "timeout_ms", "waits_for", "what")
+    __slots__ = ("_due_s", "has_written", "waits_for", "setting", "timeout_ms", "what")
 
     def __init__(self, what: str, setting: str, timeout_ms: float) -> None:
         self.what = what
@@ -65,7 +65,7 @@ class Deadline:
 _current: ContextVar[Deadline | None] = ContextVar("spark_log_deadline", default=None)
 
 
-def note_request(request: str, *, writes: bool = False) -> None:
+def on_request(request: str, *, writes: bool = False) -> None:
     """Say which request is about to be sent.
 
     Raises:

@@ -164,8 +164,8 @@ class LocalStore(Store):
         """See `Store.open_buffer`: a memory map."""
         return _map_file(self._absolute(path), path)
 
-    def forget(self, buffer: pa.Buffer) -> None:
-        """See `Store.forget`."""
+    def release_memory(self, buffer: pa.Buffer) -> None:
+        """See `Store.release_memory`."""
         # Never of what was copied: there this would clear memory that others use.
         if buffer.size > _COPIED_BYTES and _MADVISE is not None:
             _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

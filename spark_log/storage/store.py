@@ -29,7 +29,7 @@ from spark_log.errors import (
 StorageOptions = Mapping[str, object]
 
 
-PASSING_ERRNOS: Final = frozenset(
+TRANSIENT_ERRNOS: Final = frozenset(
     {
         errno.EAGAIN,
         errno.EBUSY,
@@ -233,7 +233,7 @@ class Store(ABC):
             NotFoundError: no such file.
         """
 
-    def forget(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
+    def release_memory(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
         """Give back the memory that holds what was read of a map; it is read again when needed.
 
         For who goes through a large file once: what is mapped counts as memory of the process.

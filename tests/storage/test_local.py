@@ -379,7 +379,7 @@ def test_of_what_is_forgotten_nothing_is_in_memory(tmp_path):
 
     assert buffer.to_pybytes() == bytes(4_194_304)
     assert resident_kib() == 4096
-    store.forget(buffer)
+    store.release_memory(buffer)
     assert resident_kib() == 0
 
 

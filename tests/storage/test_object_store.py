@@ -532,7 +532,7 @@ class TestWithoutAServer:
         endpoint = f"127.0.0.1:{unused_tcp_port}"
         options = {**OPTIONS, "endpoint_url": f"http://{endpoint}"}
         store = open_store("s3://bucket/root", options, request_timeout_ms=200)
-        for ask in (
+        for request in (
             lambda: store.head("x"),
             lambda: store.read("x", 0, 1),
             lambda: store.read_tail("x", 1),
@@ -543,7 +543,7 @@ class TestWithoutAServer:
             lambda: store.put_if_absent("x", b""),
         ):
             with pytest.raises(StorageUnavailableError, match=endpoint) as told:
-                ask()
+                request()
             assert told.value.retriable
             assert "endpoint_url" in str(told.value)
 
@@ -554,7 +554,7 @@ class TestWithoutAServer:
         )
         location.config["access_key_id"] = "a-key\n"  # as what reads credentials may say
         store = ObjectStore(location)
-        for ask in (
+        for request in (
             lambda: store.head("x"),
             lambda: store.read("x", 0, 1),
             lambda: store.read_tail("x", 1),
@@ -566,5 +566,5 @@ class TestWithoutAServer:
             store.create_root,
         ):
             with pytest.raises(StorageError, match=r"newline|lost") as told:
-                ask()
+                request()
             assert "a-key" not in "".join(traceback.format_exception(told.value))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.clean.decided_transactions import OpenMarkers
-from spark_log.log.clean.latest_records import LatestRecords
+from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
+from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
 from spark_log.record.checksum import batch_crc32c
@@ -44,13 +44,13 @@ class BatchFilter:
 
     def __init__(
         self,
-        latest: LatestRecords,
+        latest: OffsetMap,
         *,
         first_dirty_offset: int,
         last_offsets: Collection[int],
         marked_epochs: Mapping[int, int],
         now_us: int,
-        met_us: int,
+        compaction_time_us: int,
         delete_retention_ms: int,
     ) -> None:
         """Get ready.
@@ -62,16 +62,17 @@ class BatchFilter:
             marked_epochs: the newest epochs of producers of which nothing but a marker tells.
             now_us: the storage's time, or earlier, microseconds since the epoch; tombstones whose
                 time has passed by then go.
-            met_us: when others are met, not before the log was looked at: their time begins.
+            compaction_time_us: when this compaction listed the log, or later. From then on
+                tombstones without a delete horizon are kept for ``delete_retention_ms``.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
         self._latest = latest
         self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
         self._marked_epochs = marked_epochs
-        self._markers = OpenMarkers()
+        self._markers = RetainedMarkers()
         self._now_us = now_us
-        self._horizon_us = met_us + delete_retention_ms * 1000
+        self._horizon_us = compaction_time_us + delete_retention_ms * 1000
         self._next_row = 0
         self.tombstones_removed = 0
 

@@ -28,17 +28,17 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageFullError,
 )
-from spark_log.log.clean.cleanable import Cleanable, cleanable
-from spark_log.log.clean.compacted_segment import Step
+from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
 from spark_log.log.clean.file_deletion import (
     DeletableFiles,
     delete_found,
     find_deletable,
 )
+from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.merge_policy import MergePolicy, candidates_of_summaries
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
-from spark_log.log.clean.retention import Breach, find_breach
+from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.log_start import move_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
@@ -62,7 +62,7 @@ class CleanReport:
         log_end_offset: where it ended when it was looked at last.
         expired_segments: how many segments retention took out of the log.
         expired_bytes: what they take up.
-        future_us: see `Breach`.
+        future_us: see `RetentionBreach`.
         merged_segments: how many were merged, each as often as it was.
         merged_into: into how many.
         merged_bytes: the size of what was merged.
@@ -114,7 +114,7 @@ class PartitionCleaner:
         self,
         log: PartitionLog,
         *,
-        step: Step = lambda done_bytes: None,
+        on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
     ) -> None:
@@ -122,7 +122,7 @@ class PartitionCleaner:
 
         Args:
             log: of the partition; its settings are the topic's.
-            step: for throttling and progress (`log.clean.throttle.Throttle`).
+            on_progress: for throttling and progress (`log.clean.throttle.Throttle`).
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
@@ -130,7 +130,7 @@ class PartitionCleaner:
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
-        self._step = step
+        self._on_progress = on_progress
         self._max_clock_skew_ms = max_clock_skew_ms
         self._now_us = 0
         self.report = CleanReport(log.directory)
@@ -203,7 +203,7 @@ class PartitionCleaner:
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
         if self._is_compacted:
-            found, _ = cleanable(self._log, view, now_us=self._now_us)
+            found, _ = log_to_clean(self._log, view, now_us=self._now_us)
             if self._is_filthy(found):
                 size_bytes = found.clean_bytes + found.dirty_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
@@ -234,19 +234,22 @@ class PartitionCleaner:
             move_log_start(self._log, breach.log_start_offset)
         self._count_expired(segments, breach, view)
 
-    def _breach(self, segments: Sequence[SegmentSummary]) -> Breach:
+    def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
-            return Breach()
-        return find_breach(segments, self._config, self._now_us)
+            return RetentionBreach()
+        return find_retention_breach(segments, self._config, self._now_us)
 
     def _compact(self) -> None:
         """Compact if it is worth it; what another cleaner does at the same time is left to that."""
         log, now_us = self._log, self._now_us
-        found, view = cleanable(log, log.observe(), now_us=now_us)
+        found, view = log_to_clean(log, log.observe(), now_us=now_us)
         if self._is_filthy(found):
             with suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
-                    log, now_us=now_us, memory_bytes=self._dedupe_buffer_bytes, step=self._step
+                    log,
+                    now_us=now_us,
+                    memory_bytes=self._dedupe_buffer_bytes,
+                    on_progress=self._on_progress,
                 )
                 self.report = replace(
                     self.report,
@@ -260,7 +263,7 @@ class PartitionCleaner:
             view = log.observe()
         self._count_segments(*log.segments(view))
 
-    def _is_filthy(self, found: Cleanable) -> bool:
+    def _is_filthy(self, found: LogToClean) -> bool:
         """Whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""
         is_dirty = found.ratio > self._config.min_cleanable_dirty_ratio
         return found.dirty_bytes > 0 and (found.is_overdue or is_dirty)
@@ -302,7 +305,7 @@ class PartitionCleaner:
             run[-1],
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
-            throttle=self._step,
+            on_progress=self._on_progress,
         )
 
     def _delete(self) -> None:
@@ -318,7 +321,7 @@ class PartitionCleaner:
     # --- what was done ---------------------------------------------------------------------------
 
     def _count_expired(
-        self, segments: Sequence[SegmentSummary], breach: Breach, view: LogView
+        self, segments: Sequence[SegmentSummary], breach: RetentionBreach, view: LogView
     ) -> None:
         expired = segments[: breach.by_size + breach.by_time]
         start = breach.log_start_offset

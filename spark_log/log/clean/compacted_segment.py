@@ -27,7 +27,7 @@ from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
-Step = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Called with numbers of bytes that were read and written; may take its time."""
 
 OpenSegment = tuple[int, SegmentReader]
@@ -76,7 +76,7 @@ class CompactedSegment:
         group: list[OpenSegment],
         raw_bytes: int,
         batch_filter: BatchFilter,
-        step: Step,
+        on_progress: OnProgress,
     ) -> None:
         """Write the segment, and put it in its place.
 
@@ -84,7 +84,7 @@ class CompactedSegment:
             group: what it takes the place of.
             raw_bytes: what that is without compression.
             batch_filter: in the state in which the group before left it.
-            step: see `compact`.
+            on_progress: see `compact`.
         """
         files = self._log.files
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
@@ -100,11 +100,11 @@ class CompactedSegment:
             name=name,
         )
         try:
-            batches = self._batches(group, base_offset, batch_filter, step)
+            batches = self._batches(group, base_offset, batch_filter, on_progress)
             for headers, records in joined(batches):
                 writer.write_rewritten(records, headers)
                 self.records_written += records.num_rows
-                step(records.nbytes)
+                on_progress(records.nbytes)
             segment = writer.finish()
             with suppress(AlreadyExistsError):  # nobody else has this generation: it is this one
                 # Synced in any topic: what it takes the place of has long been durable.
@@ -131,11 +131,13 @@ class CompactedSegment:
         group: list[OpenSegment],
         base_offset: int,
         batch_filter: BatchFilter,
-        step: Step,
+        on_progress: OnProgress,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
         """Yield what stays of the group's batches; if nothing does, the last one, empty."""
         is_empty, spare = True, None
-        for reader, headers, records in live_batches(self._log.files, self._view, group, step):
+        for reader, headers, records in live_batches(
+            self._log.files, self._view, group, on_progress
+        ):
             shift = reader.base_offset - base_offset
             filtered = batch_filter.apply(
                 *rebase(headers, records, shift, with_offsets=True), base_offset

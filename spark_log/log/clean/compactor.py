@@ -6,8 +6,8 @@ the first compaction that met it, so that a reader who began before learns of it
 key goes; the last batch of every producer stays, if need be without records, so that a late retry
 is recognised. Records of aborted transactions go and replace nothing; a transaction's marker stays
 until nothing else of it is left, and then for ``delete.retention.ms``; from the first transaction
-on that is not decided nothing is compacted (`decided_transactions`). A compaction rewrites all
-that may be compacted, from the log's start on, file by file.
+on that is not decided nothing is compacted (`cleaned_transaction_metadata`). A compaction rewrites
+all that may be compacted, from the log's start on, file by file.
 
 What is different: there is no checkpoint file. Clean is what the newest compaction wrote, from the
 log's start on (`generations`, ADR 16): whatever an older one puts late is dirty, or does not
@@ -24,12 +24,15 @@ import pyarrow as pa
 
 from spark_log.errors import NotFoundError
 from spark_log.log.clean.batch_filter import BatchFilter
-from spark_log.log.clean.cleanable import cleanable, is_fresh
-from spark_log.log.clean.compacted_segment import CompactedSegment, OpenSegment, Step, groups
-from spark_log.log.clean.decided_transactions import DecidedTransactions, transactions_of
+from spark_log.log.clean.cleaned_transaction_metadata import (
+    CleanedTransactionMetadata,
+    read_transactions,
+)
+from spark_log.log.clean.compacted_segment import CompactedSegment, OnProgress, OpenSegment, groups
 from spark_log.log.clean.generations import take_generation
-from spark_log.log.clean.latest_records import LatestRecords
+from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.merger import live_batches
+from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.record.batch_header import (
@@ -80,7 +83,7 @@ def compact(
     *,
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
-    step: Step = lambda done_bytes: None,
+    on_progress: OnProgress = lambda done_bytes: None,
 ) -> Compaction:
     """Compact what may be compacted, however little of it is dirty.
 
@@ -94,7 +97,7 @@ def compact(
         log: the partition's; its topic's settings count.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
-        step: called with numbers of bytes as they are read and written; may take its time.
+        on_progress: called with numbers of bytes as they are read and written; may take its time.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; nothing is replaced by less.
@@ -102,17 +105,19 @@ def compact(
         OffsetOutOfRangeError: the log's start has moved meanwhile; likewise.
         StorageError: the storage does not answer; what was done stays, and may be done again.
     """
-    found, view = cleanable(log, log.observe(), now_us=now_us)
+    found, view = log_to_clean(log, log.observe(), now_us=now_us)
     done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
-    if found.first_dirty_offset == found.end_offset or is_fresh(log, view, found, now_us):
+    if found.first_dirty_offset == found.end_offset or is_recently_compacted(
+        log, view, found, now_us
+    ):
         return done
     readers = _open(log, view, found.end_offset)
     behind = (
         (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
         for segment in view.live.segments[len(readers) :]
     )
-    transactions, row_counts = transactions_of(readers, behind)
-    readers = _decided(readers, transactions.first_undecided_offset)
+    transactions, row_counts = read_transactions(readers, behind)
+    readers = _decided(readers, transactions.first_unstable_offset)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
     if end_offset <= found.first_dirty_offset:
@@ -124,8 +129,8 @@ def compact(
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
     raw_bytes: Counter[str] = Counter()
-    with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
-        for reader, headers, records in live_batches(log.files, view, readers, step):
+    with OffsetMap(rows, size_bytes, memory_bytes=memory_bytes) as latest:
+        for reader, headers, records in live_batches(log.files, view, readers, on_progress):
             raw_bytes[reader.path] += records.nbytes
             _take_in(latest, transactions, reader.base_offset, headers, records)
         last_offsets, marked_epochs = _last_of_producers(log)
@@ -139,13 +144,13 @@ def compact(
             now_us=now_us,
             # Who calls may have stood still since it asked for the time, and the keys may have
             # taken long: tombstones would have less than theirs.
-            met_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
+            compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in groups(readers, log.config.segment_bytes):
             rewrite = CompactedSegment(log, view, generation)
             size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
-            rewrite.write(group, size_bytes, batch_filter, step)
+            rewrite.write(group, size_bytes, batch_filter, on_progress)
             for _, reader in group:
                 reader.forget()
             done = replace(
@@ -184,8 +189,8 @@ def _decided(readers: list[OpenSegment], undecided_offset: int | None) -> list[O
 
 
 def _take_in(
-    latest: LatestRecords,
-    transactions: DecidedTransactions,
+    latest: OffsetMap,
+    transactions: CleanedTransactionMetadata,
     segment_base_offset: int,
     headers: tuple[BatchHeader, ...],
     records: pa.RecordBatch,

@@ -55,7 +55,7 @@ def merge(
     compression: str = KEEP_COMPRESSION,
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
-    throttle: Callable[[int], None] = lambda done_bytes: None,
+    on_progress: Callable[[int], None] = lambda done_bytes: None,
 ) -> SegmentSummary:
     """Rewrite live segments that follow each other into one, and return what that holds.
 
@@ -75,7 +75,7 @@ def merge(
         sync: whether it is durable on return, on a local file system. It takes the place of what
             has long been durable, whatever the topic's ``flush.on.append``: without, only where
             nothing is freed after it.
-        throttle: called with numbers of bytes as they are read and written; may take its time.
+        on_progress: called with numbers of bytes as they are read and written; may take its time.
 
     Raises:
         OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
@@ -120,13 +120,13 @@ def merge(
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for reader, headers, records in live_batches(directory, view, readers, throttle)
+            for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
         written = 0
         for headers, records in joined(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
             record_count += records.num_rows
-            throttle(writer.size_bytes - written)
+            on_progress(writer.size_bytes - written)
             written = writer.size_bytes
         segment = writer.finish()
         path = directory.file_path(name.log)
@@ -164,7 +164,7 @@ def live_batches(
     directory: PartitionDirectory,
     view: LogView,
     readers: Iterable[tuple[int, SegmentReader]],
-    throttle: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
     """Yield the batches of segments, each segment's only if it is in the log when it is read."""
     # What is joined is looked at again when it is written: so they are forgotten once more.
@@ -182,7 +182,7 @@ def live_batches(
                 for each in before:
                     each.forget()
                 before, lately, passed_bytes = lately, [], 0
-            throttle(reader.size_bytes)
+            on_progress(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
             raise

@@ -15,7 +15,7 @@ from spark_log.log.snapshot.snapshot import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class RetentionBreach:
     """The segments that retention deletes.
 
     Attributes:
@@ -32,7 +32,9 @@ class Breach:
     future_us: int | None = None
 
 
-def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us: int) -> Breach:
+def find_retention_breach(
+    segments: Sequence[SegmentSummary], config: TopicConfig, now_us: int
+) -> RetentionBreach:
     """Return what retention deletes.
 
     - ``retention.bytes``: the oldest segment goes as long as what is left without it is no less.
@@ -59,7 +61,7 @@ def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us:
             by_time += 1
     count = by_size + by_time
     start = segments[count - 1].end_offset if count else None
-    return Breach(by_size, by_time, start, future_us)
+    return RetentionBreach(by_size, by_time, start, future_us)
 
 
 def _beyond_size(segments: Sequence[SegmentSummary], retention_bytes: int) -> int:

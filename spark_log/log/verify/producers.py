@@ -63,7 +63,7 @@ class ProducerCheck:
             if run.end_offset > self._end_offset:
                 self._note(producer_id, f"wrote up to offset {run.end_offset}, behind it")
 
-    def take_in(
+    def replay(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
     ) -> None:
         """Replay headers of a live segment; others than those in question are passed over.

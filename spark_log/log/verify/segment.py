@@ -78,11 +78,11 @@ class SegmentCheck:
         self.record_count = 0
         self.is_sound = True
 
-    def findings(self, progress: Callable[[int], None]) -> Iterator[Finding]:
+    def findings(self, on_progress: Callable[[int], None]) -> Iterator[Finding]:
         """Yield what is wrong, as it is found.
 
         Args:
-            progress: called with the number of bytes that were looked at, again and again.
+            on_progress: called with the number of bytes that were looked at, again and again.
 
         Raises:
             NotFoundError: the file is gone; what was yielded does not count.
@@ -92,7 +92,7 @@ class SegmentCheck:
             reader = self._directory.open(self._name)
         except CorruptRecordError as error:
             yield self._damaged(error.message)
-            progress(self._size_bytes)
+            on_progress(self._size_bytes)
             return
         self._append_id = reader.append_id
         yield from self._check_begin(reader)
@@ -100,9 +100,9 @@ class SegmentCheck:
         for finding, position in self._check_batches(reader):
             if finding is not None:
                 yield finding
-            progress(position - seen_bytes)
+            on_progress(position - seen_bytes)
             seen_bytes = position
-        progress(self._size_bytes - seen_bytes)
+        on_progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
             self.end_offset = reader.end_offset
         if self.is_sound:

@@ -26,7 +26,7 @@ from spark_log.log.verify.snapshot import SnapshotCheck
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 class Verifier:
@@ -63,11 +63,11 @@ class Verifier:
         self.records = 0
         self.size_bytes = 0
 
-    def findings(self, progress: Progress = lambda done_bytes: None) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
         """Yield what is not as it should be.
 
         Args:
-            progress: called with numbers of bytes that were looked at; they add up to about the
+            on_progress: called with numbers of bytes that were looked at; they add up to about the
                 size of the directory.
 
         Raises:
@@ -76,7 +76,7 @@ class Verifier:
             StorageError: the storage does not answer.
         """
         has_errors = False
-        for finding in self._findings(progress):
+        for finding in self._findings(on_progress):
             has_errors = has_errors or finding.severity is Severity.ERROR
             yield finding
         # Last: only where every segment is sound, headers tell what snapshots must say.
@@ -85,7 +85,7 @@ class Verifier:
             is_repaired = self._repair and not has_errors and end_offset is not None
             yield from snapshot.findings(self._summaries, end_offset, repair=is_repaired)
 
-    def _findings(self, progress: Progress) -> Iterator[Finding]:
+    def _findings(self, on_progress: OnProgress) -> Iterator[Finding]:
         files = list(self._directory.store.list(self._directory.path))
         self.size_bytes = sum(file.size_bytes for file in files)
         live = live_log(files)
@@ -101,9 +101,9 @@ class Verifier:
         for file in files:
             name = SegmentName.parse(file.name)
             if name is not None and not leftovers.is_spent(name):
-                yield from self._segment(name, file, leftovers.is_old(file), progress)
+                yield from self._segment(name, file, leftovers.is_old(file), on_progress)
                 continue
-            progress(file.size_bytes)
+            on_progress(file.size_bytes)
             if parse_snapshot_name(file.name) is None:
                 yield from leftovers.findings(file)
         yield from self._chain(live)
@@ -113,7 +113,7 @@ class Verifier:
     # --- segments --------------------------------------------------------------------------------
 
     def _segment(
-        self, name: SegmentName, file: FileInfo, is_old: bool, progress: Progress
+        self, name: SegmentName, file: FileInfo, is_old: bool, on_progress: OnProgress
     ) -> Iterator[Finding]:
         check = SegmentCheck(
             self._directory,
@@ -125,7 +125,7 @@ class Verifier:
             repair=self._repair,
         )
         try:
-            found = list(check.findings(progress))
+            found = list(check.findings(on_progress))
         except NotFoundError:
             return  # rewritten and freed meanwhile; if not, the chain has a hole now
         yield from found
@@ -159,7 +159,7 @@ class Verifier:
         segment = self._live.get(name)
         if segment is not None:
             for snapshot in self._snapshots:
-                snapshot.take_in(segment, name.base_offset, headers)
+                snapshot.replay(segment, name.base_offset, headers)
 
     # --- the chain -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from spark_log.errors import StorageError, UnsupportedStoreError
-from spark_log.storage.object.errors import ask
+from spark_log.storage.object.errors import call_obstore
 from spark_log.storage.object.location import ObjectLocation
 
 if TYPE_CHECKING:  # these exist for type checkers only
@@ -125,7 +125,7 @@ class ObjectClients:
             if _has_foreign_token(location.config):
                 options["credential_provider"] = _GivenKey(location.config)
         try:
-            client: Client = ask(_CLASSES[location.service], location.bucket, **options)
+            client: Client = call_obstore(_CLASSES[location.service], location.bucket, **options)
         except Exception:
             # What obstore says may quote the option that it cannot read.
             raise UnsupportedStoreError(

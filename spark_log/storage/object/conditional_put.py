@@ -24,8 +24,8 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.storage.deadline import note_request
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask
+from spark_log.storage.deadline import on_request
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 
 _MAX_TRIES = 6
 _MAX_DURATION_S = 120
@@ -80,26 +80,26 @@ class ConditionalPut:
         # After a lost answer a look is cheaper than sending everything again.
         if self._settled_by_looking():
             return
-        self._note_request()
+        self._on_request()
         try:
-            ask(self._send)
+            call_obstore(self._send)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
         else:
             return
         # A conflict (409) may be our own first delivery, still being carried out.
-        self._may_be_there |= failure.is_refused_name or failure.may_have_happened
-        if failure.is_refused_name and self._settled_by_looking():
+        self._may_be_there |= failure.is_conflict or failure.may_have_succeeded
+        if failure.is_conflict and self._settled_by_looking():
             return
-        if failure.is_refused_name or failure.may_succeed_later:
+        if failure.is_conflict or failure.is_retriable:
             raise _TryAgain(failure)
         raise self._outcome(failure)
 
-    def _note_request(self) -> None:
+    def _on_request(self) -> None:
         """Raise before a request for which there is no time, by what became of those before it."""
         where = f" at {self._server}" if self._server else ""
         try:
-            note_request(f"PUT {self._path}{where}", writes=True)
+            on_request(f"PUT {self._path}{where}", writes=True)
         except StorageTimeoutError as error:
             if not self._may_be_there:
                 raise

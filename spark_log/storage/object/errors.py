@@ -18,14 +18,14 @@ from obstore.exceptions import (
 )
 
 from spark_log import errors
-from spark_log.storage.deadline import note_request
+from spark_log.storage.deadline import on_request
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
 """What obstore raises when a request fails; a missing object is a ``FileNotFoundError``. Its panics
-are none of these: call it by `ask`."""
+are none of these: call it by `call_obstore`."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -48,18 +48,18 @@ class Failure:
         code: the service's own name for the error, or "".
         was_sent: False when no connection came about.
         is_missing: there is no such object.
-        is_refused_name: the name is taken, or (409) somebody else is taking it just now.
+        is_conflict: the name is taken, or (409) somebody else is taking it just now.
         is_panic: obstore failed in making the request.
-        is_silence: no answer came to the request.
+        is_unanswered: no answer came to the request.
     """
 
     status: int
     code: str
     was_sent: bool
     is_missing: bool
-    is_refused_name: bool
+    is_conflict: bool
     is_panic: bool = False
-    is_silence: bool = False
+    is_unanswered: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
@@ -78,9 +78,9 @@ class Failure:
             # A bucket, or a user, may be what is not found.
             is_missing=isinstance(error, FileNotFoundError)
             and (code is None or code.group(1) in _MISSING_CODES),
-            is_refused_name=isinstance(error, AlreadyExistsError | PreconditionError),
+            is_conflict=isinstance(error, AlreadyExistsError | PreconditionError),
             is_panic=isinstance(error, ClientPanicError),
-            is_silence=status is None and _NO_ANSWER in text,
+            is_unanswered=status is None and _NO_ANSWER in text,
         )
 
     @property
@@ -89,7 +89,7 @@ class Failure:
         return self.status in _FULL or self.code in _FULL_CODES
 
     @property
-    def may_have_happened(self) -> bool:
+    def may_have_succeeded(self) -> bool:
         """The request may have taken effect: only an answer that refuses it rules that out.
 
         A 5xx rules nothing out: S3 says so of 500, and a proxy on the way may say 502 to 504 of
@@ -100,7 +100,7 @@ class Failure:
         return self.status == 0 or self.status >= 500
 
     @property
-    def may_succeed_later(self) -> bool:
+    def is_retriable(self) -> bool:
         """The same request may be answered otherwise in a moment."""
         if self.is_full or self.is_panic or self.status == HTTPStatus.NOT_IMPLEMENTED:
             return False
@@ -133,7 +133,7 @@ class Failure:
                 f"object store with conditional writes",
                 path=path,
             )
-        if self.may_succeed_later:
+        if self.is_retriable:
             return self._unavailable(path, server)
         return self._refused(path)
 
@@ -174,7 +174,7 @@ class ClientPanicError(ValueError):
     """The Rust code under obstore panicked: mostly over an option that no request can carry."""
 
 
-def ask(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+def call_obstore(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Call obstore. A panic of it would pass every ``except Exception`` on its way: not this one.
 
     Raises:
@@ -207,7 +207,7 @@ def request_errors(
     """
     if request:
         where = f" at {server}" if server else ""
-        note_request(f"{request} {path}{where}", writes=writes)
+        on_request(f"{request} {path}{where}", writes=writes)
     try:
         yield
     except errors.StorageError:

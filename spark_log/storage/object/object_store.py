@@ -25,7 +25,7 @@ from spark_log.errors import (
 )
 from spark_log.storage.object.clients import REQUEST_TIMEOUT_MS, ObjectClients
 from spark_log.storage.object.conditional_put import ConditionalPut
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask, request_errors
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore, request_errors
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.storage.object.probe import probe_root
 from spark_log.storage.object.staged_object import StagedObject
@@ -118,7 +118,7 @@ class ObjectStore(Store):
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """See `Store.put`; durable with or without ``sync``."""
         with self._request("PUT", path, writes=True):
-            ask(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
+            call_obstore(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
 
     def _is_large(self, staged: StagedObject) -> bool:
         # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
@@ -156,7 +156,7 @@ class ObjectStore(Store):
         with self._request("GET", path):
             try:
                 return pa.py_buffer(
-                    ask(
+                    call_obstore(
                         obstore.get_range,
                         self._clients.reader,
                         path,
@@ -167,7 +167,7 @@ class ObjectStore(Store):
             except REQUEST_ERRORS as error:
                 # A range that begins at or after the end is refused, in several ways.
                 failure = Failure.of(error)
-                is_final = isinstance(error, FileNotFoundError) or failure.is_silence
+                is_final = isinstance(error, FileNotFoundError) or failure.is_unanswered
                 if is_final or start < self.head(path).size_bytes:
                     raise failure.error(path, self._location.server) from None
                 return pa.py_buffer(b"")
@@ -182,13 +182,13 @@ class ObjectStore(Store):
             with self._request("GET", path):
                 try:
                     options: GetOptions = {"range": {"suffix": length}}
-                    result = ask(obstore.get, self._clients.reader, path, options=options)
-                    return pa.py_buffer(ask(result.bytes)), result.meta["size"]
+                    result = call_obstore(obstore.get, self._clients.reader, path, options=options)
+                    return pa.py_buffer(call_obstore(result.bytes)), result.meta["size"]
                 except REQUEST_ERRORS as error:
                     # Of an empty object, or by a server that knows no such range, it is refused.
                     failure = Failure.of(error)
-                    is_passing = failure.status and failure.may_succeed_later
-                    if failure.is_missing or failure.is_silence or is_passing:
+                    is_passing = failure.status and failure.is_retriable
+                    if failure.is_missing or failure.is_unanswered or is_passing:
                         raise failure.error(path, self._location.server) from None
         size_bytes = self.head(path).size_bytes
         tail = self.read(path, max(0, size_bytes - length), min(length, size_bytes))
@@ -197,7 +197,9 @@ class ObjectStore(Store):
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`: reads it whole."""
         with self._request("GET", path):
-            return pa.py_buffer(ask(ask(obstore.get, self._clients.reader, path).bytes))
+            return pa.py_buffer(
+                call_obstore(call_obstore(obstore.get, self._clients.reader, path).bytes)
+            )
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`: pages of 1,000; what lies in a subdirectory is skipped, not read."""
@@ -222,7 +224,7 @@ class ObjectStore(Store):
     def head(self, path: str) -> FileInfo:
         """See `Store.head`."""
         with self._request("HEAD", path):
-            return _file_info(ask(obstore.head, self._clients.reader, path))
+            return _file_info(call_obstore(obstore.head, self._clients.reader, path))
 
     def put_id(self, path: str) -> str | None:
         """Return the id of the put that made the object, if it has one.
@@ -231,7 +233,7 @@ class ObjectStore(Store):
             NotFoundError: no such object.
         """
         with self._request("HEAD", path):
-            found = ask(obstore.get, self._clients.reader, path, options={"head": True})
+            found = call_obstore(obstore.get, self._clients.reader, path, options={"head": True})
             return found.attributes.get(PUT_ID)
 
     # --- deleting --------------------------------------------------------------------------------
@@ -239,14 +241,14 @@ class ObjectStore(Store):
     def delete(self, path: str) -> None:
         """See `Store.delete`."""
         with suppress(NotFoundError), self._request("DELETE", path, writes=True):
-            ask(obstore.delete, self._clients.reader, path)
+            call_obstore(obstore.delete, self._clients.reader, path)
 
     def delete_directory(self, directory: str) -> None:
         """See `Store.delete_directory`: by batches of 1,000."""
         while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
             # Where another deletes too, one may be missing: the next look tells what is left.
             with suppress(NotFoundError), self._request("DELETE below", directory, writes=True):
-                ask(obstore.delete, self._clients.reader, found)
+                call_obstore(obstore.delete, self._clients.reader, found)
 
     # --- for others ------------------------------------------------------------------------------
 
@@ -272,7 +274,7 @@ class ObjectStore(Store):
             return False
         position, view = 0, memoryview(expected).cast("B")
         with self._request("GET", path):
-            for chunk in ask(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
+            for chunk in call_obstore(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
                 if view[position : position + len(chunk)] != memoryview(chunk):
                     return False
                 position += len(chunk)
@@ -307,7 +309,7 @@ class ObjectStore(Store):
     def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
         """Yield all objects below a directory, however deep."""
         with request_errors(directory, server=self._location.server):
-            pages = ask(
+            pages = call_obstore(
                 obstore.list,
                 self._clients.reader,
                 directory or None,
@@ -316,7 +318,7 @@ class ObjectStore(Store):
             )
         while True:
             with self._request("LIST", directory):
-                page = ask(next, pages, None)
+                page = call_obstore(next, pages, None)
             if page is None:
                 return
             yield from map(_file_info, page)

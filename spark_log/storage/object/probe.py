@@ -19,7 +19,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.object.clients import ObjectClients
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.suppressed import IN_PROCESS
 
@@ -82,12 +82,12 @@ def _try_copy(
 ) -> None:
     for is_taken in (False, True):
         try:
-            ask(obstore.copy, clients.copier, source, name, overwrite=False)
+            call_obstore(obstore.copy, clients.copier, source, name, overwrite=False)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
-            if failure.is_refused_name and is_taken:
+            if failure.is_conflict and is_taken:
                 return
-            if failure.may_succeed_later:
+            if failure.is_retriable:
                 raise failure.error(name, location.server) from None
             _refuse(store, f"it completes no multipart upload on a condition ({failure})")
     _refuse(store, "it ignores the condition of a multipart upload's completion")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_log.errors import StorageError
 from spark_log.storage.object.clients import ObjectClients
-from spark_log.storage.object.errors import ask, request_errors
+from spark_log.storage.object.errors import call_obstore, request_errors
 from spark_log.storage.store import StagedFile
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.suppressed import IN_PROCESS
@@ -57,7 +57,7 @@ class StagedObject(StagedFile):
                 request_errors(self._hidden, "PUT in parts", writes=True),
                 self._file.open() as file,
             ):
-                ask(
+                call_obstore(
                     obstore.put,
                     self._clients.bulk,
                     self._hidden,
@@ -79,4 +79,4 @@ class StagedObject(StagedFile):
                 IN_PROCESS.suppress("deletion of an upload", self.directory, StorageError),
                 request_errors(self._hidden),
             ):
-                ask(obstore.delete, self._clients.reader, self._hidden)
+                call_obstore(obstore.delete, self._clients.reader, self._hidden)

@@ -130,7 +130,7 @@ class TestMerging:
         clock.sleep_ms = lambda duration_ms: (
             slept.append(duration_ms) or clock.advance_ms(duration_ms)
         )
-        report = clean(log, step=Throttle(10_000, clock))
+        report = clean(log, on_progress=Throttle(10_000, clock))
         moved = report.merged_bytes + report.size_bytes
         assert sum(slept) == pytest.approx(moved / 10, rel=0.2)
 

@@ -4,8 +4,8 @@ import pytest
 
 from spark_log.clock import ManualClock
 from spark_log.log.clean import compacted_segment, merger
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment import writer as segment_writer
 from spark_log.storage.memory import MemoryStore
@@ -53,12 +53,12 @@ class TestDirt:
         assert clean(log).compacted_records == 16, "all of it is dirty"
         clock.advance_ms(SETTLED_MS)
         append(log, b"z")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert 0 < found.ratio < 0.5, "the record that stood last"
         assert clean(log).compacted_records == 0
         for _ in range(4):
             append(log, b"a", b"b", b"c", b"d")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.ratio > 0.5
         assert clean(log).compacted_records == 4 + 2 + 12
 
@@ -66,7 +66,7 @@ class TestDirt:
         log = open_log(inner, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=1)
         for _ in range(4):
             append(log, b"a")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.ratio == 1
         assert clean(log).compacted_records == 0
 
@@ -80,7 +80,7 @@ class TestDirt:
         clock.advance_ms(HOUR_MS)
         append(log, b"a")
         append(log, b"b")
-        found, view = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, view = log_to_clean(log, log.observe(), now_us=clock.time_us())
         sizes = [segment.file.size_bytes for segment in view.live.segments]
         assert (found.first_dirty_offset, found.end_offset) == (4, 5)
         assert (found.clean_bytes, found.dirty_bytes) == (sizes[0], sizes[1])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spark_log.log.clean.cleaned_transaction_metadata import is_transactional
 from spark_log.log.clean.compactor import compact
-from spark_log.log.clean.decided_transactions import is_of_transaction
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
@@ -98,7 +98,7 @@ class TransactionalLog:
                         deltas = rows.column("offset_delta").to_pylist()
                         offsets = [reader.base_offset + delta for delta in deltas]
                     last = reader.base_offset + header.last_offset_delta
-                    is_filler = not is_of_transaction(header) and (not keys or FILLER in keys)
+                    is_filler = not is_transactional(header) and (not keys or FILLER in keys)
                     if not is_filler:
                         found.append((last, offsets, keys, header))
         return found

@@ -7,11 +7,11 @@ import pytest
 
 from spark_log.errors import StorageError, UnknownOutcomeError
 from spark_log.log.append.producer_state import ProducerAppend, SequenceRun
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compacted_segment import groups
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import MOST_MERGES, SegmentName
 from spark_log.log.log_start import move_log_start
@@ -141,7 +141,7 @@ class TestKilledBetweenTwoFiles:
         assert set(keys(log)) < set(before)
         assert dict(map(reversed, keys(log))) == dict(map(reversed, before))
         assert problems(log) == []
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert 0 < found.first_dirty_offset < found.end_offset
         clock.advance_ms(SETTLED_MS)
         assert compacted(log).is_complete
@@ -297,7 +297,7 @@ class TestProducers:
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         info = again.append(records, producer=producer)
         assert (info.base_offset, info.last_offset) == (0, 2)
@@ -312,7 +312,7 @@ class TestProducers:
         append(log, *((b"%d" % key, b"") for key in range(4) if key not in left), (b"w", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         assert again.append(records, producer=ProducerAppend(7, 0, 0)).base_offset == 2
 
@@ -353,13 +353,13 @@ class TestProducers:
         append(log, (b"a", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         ((producer_id, entry),) = again.producers().entries()
         assert (producer_id, entry.epoch, entry.runs[-1].next_sequence) == (7, 1, 1)
 
     @staticmethod
-    def forget(store):
+    def delete_snapshots(store):
         for name in file_names(store):
             if name.endswith(".snapshot"):
                 store.delete(f"{DIRECTORY}/{name}")
@@ -450,7 +450,7 @@ class TestTheLogsStart:
         compact(
             log,
             now_us=log.clock.time_us(),
-            step=lambda _: move_log_start(open_log(store, clock=log.clock), 2),
+            on_progress=lambda _: move_log_start(open_log(store, clock=log.clock), 2),
         )
         assert log.log_start_offset() == 2
         assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z")]

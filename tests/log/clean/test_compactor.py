@@ -7,9 +7,9 @@ import pytest
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.append.producer_state import ProducerAppend
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
@@ -85,10 +85,10 @@ def test_what_was_compacted_is_clean_until_more_comes(log):
     for number in range(4):
         append(log, (b"a", b"%d" % number))
     assert compacted(log).end_offset == 3
-    found, _ = cleanable(log, log.observe(), now_us=log.clock.time_us())
+    found, _ = log_to_clean(log, log.observe(), now_us=log.clock.time_us())
     assert (found.first_dirty_offset, found.end_offset, found.dirty_bytes) == (3, 3, 0)
     append(log, (b"b", b""))
-    found, _ = cleanable(log, log.observe(), now_us=log.clock.time_us())
+    found, _ = log_to_clean(log, log.observe(), now_us=log.clock.time_us())
     assert (found.first_dirty_offset, found.end_offset) == (3, 4)
     assert 0 < found.ratio < 1
 
@@ -237,7 +237,7 @@ class TestTwoAtOnce:
                 taken.append(1)
                 taken.append(compacted(log))
 
-        done = compact(log, now_us=log.clock.time_us(), step=other)
+        done = compact(log, now_us=log.clock.time_us(), on_progress=other)
         assert taken[1].is_complete
         assert done.is_complete, "of an older generation; its files do not count"
         assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
@@ -260,10 +260,10 @@ class TestLag:
         log = open_log(store, clock=clock, cleanup_policy="compact", max_compaction_lag_ms=1000)
         append(log, (b"a", b"0"))
         append(log, (b"a", b"1"))
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert not found.is_overdue
         clock.advance_ms(1001)
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.is_overdue
 
 

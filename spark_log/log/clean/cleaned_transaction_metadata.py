@@ -17,7 +17,7 @@ from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 from spark_log.record.control_record import ControlRecordType
 
 
-class DecidedTransactions:
+class CleanedTransactionMetadata:
     """Takes in the batches of a log in offset order; then tells which are aborted."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class DecidedTransactions:
         self._aborted: dict[int, tuple[list[int], list[int]]] = {}
 
     @property
-    def first_undecided_offset(self) -> int | None:
+    def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that has no marker yet; None without one."""
         return min(self._open.values(), default=None)
 
-    def take_in(
+    def on_batch_read(
         self, header: BatchHeader, base_offset: int, marker: ControlRecordType | None
     ) -> None:
-        """Take in the next batch; others than `is_of_transaction` need not come.
+        """Take in the next batch; others than `is_transactional` need not come.
 
         Args:
             header: of the batch.
@@ -56,14 +56,14 @@ class DecidedTransactions:
             header: of the batch.
             base_offset: its first offset.
         """
-        if header.is_control or not is_of_transaction(header):
+        if header.is_control or not is_transactional(header):
             return False
         firsts, markers = self._aborted.get(header.producer_id, ((), ()))
         at = bisect_right(firsts, base_offset) - 1
         return at >= 0 and base_offset < markers[at]
 
 
-class OpenMarkers:
+class RetainedMarkers:
     """Tells of each marker whether any batch of its transaction is left before it.
 
     Kafka's ``CleanedTransactionMetadata``. All batches of the log go by, in offset order.
@@ -83,7 +83,7 @@ class OpenMarkers:
             records: the rows of a control batch; of others they are not looked at.
         """
         if not header.is_control:
-            if is_of_transaction(header):
+            if is_transactional(header):
                 self._with_batches.add(header.producer_id)
             return False
         if not header.record_count:
@@ -95,9 +95,9 @@ class OpenMarkers:
         return is_needed
 
 
-def transactions_of(
+def read_transactions(
     segments: Iterable[tuple[int, SegmentReader]], behind: Iterable[tuple[int, SegmentReader]]
-) -> tuple[DecidedTransactions, list[int]]:
+) -> tuple[CleanedTransactionMetadata, list[int]]:
     """Return the transactions of segments, by their headers and the few batches with markers.
 
     Args:
@@ -110,25 +110,25 @@ def transactions_of(
     Raises:
         CorruptRecordError: one of them is damaged.
     """
-    transactions = DecidedTransactions()
+    transactions = CleanedTransactionMetadata()
     row_counts = [
-        _take_in_segment(transactions, start_offset, reader) for start_offset, reader in segments
+        _read_segment(transactions, start_offset, reader) for start_offset, reader in segments
     ]
-    if transactions.first_undecided_offset is not None:
+    if transactions.first_unstable_offset is not None:
         for start_offset, reader in behind:
-            _take_in_segment(transactions, start_offset, reader)
-            if transactions.first_undecided_offset is None:
+            _read_segment(transactions, start_offset, reader)
+            if transactions.first_unstable_offset is None:
                 break
     return transactions, row_counts
 
 
-def _take_in_segment(
-    transactions: DecidedTransactions, start_offset: int, reader: SegmentReader
+def _read_segment(
+    transactions: CleanedTransactionMetadata, start_offset: int, reader: SegmentReader
 ) -> int:
     row_count = 0
     for ordinal, (_, headers) in enumerate(reader.all_headers()):
         row_count += sum(header.record_count for header in headers)
-        if not any(map(is_of_transaction, headers)):
+        if not any(map(is_transactional, headers)):
             continue
         # Records are read only where one of them is a marker.
         has_markers = any(header.is_control for header in headers)
@@ -137,15 +137,15 @@ def _take_in_segment(
             rows = None if records is None else records.slice(row, header.record_count)
             row += header.record_count
             last_offset = reader.base_offset + header.last_offset_delta
-            if is_of_transaction(header) and last_offset >= start_offset:
+            if is_transactional(header) and last_offset >= start_offset:
                 base_offset = reader.base_offset + header.base_offset_delta
                 marker = None if rows is None else marker_of(header, rows)
-                transactions.take_in(header, base_offset, marker)
+                transactions.on_batch_read(header, base_offset, marker)
     reader.forget()
     return row_count
 
 
-def is_of_transaction(header: BatchHeader) -> bool:
+def is_transactional(header: BatchHeader) -> bool:
     """Return whether a batch is a transaction's, its marker's too."""
     return bool(header.attributes & header.TRANSACTIONAL_BIT) and (
         header.producer_id != NO_PRODUCER_ID
@@ -154,6 +154,6 @@ def is_of_transaction(header: BatchHeader) -> bool:
 
 def marker_of(header: BatchHeader, records: pa.RecordBatch) -> ControlRecordType | None:
     """Return what a control batch decides; None where it is no marker of a transaction."""
-    if not (header.is_control and header.record_count and is_of_transaction(header)):
+    if not (header.is_control and header.record_count and is_transactional(header)):
         return None
     return ControlRecordType.of_key(records.column("key")[0].as_py())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.log.clean import latest_records
-from spark_log.log.clean.latest_records import LatestRecords
+from spark_log.log.clean import offset_map
+from spark_log.log.clean.offset_map import OffsetMap
 
 KEYS = st.one_of(st.none(), st.binary(max_size=3), st.sampled_from([b"a" * 40, b"b" * 1200]))
 
@@ -26,7 +26,7 @@ def last_rows(chunks):
 def kept_rows(chunks, *, memory_bytes):
     row_count = sum(map(len, chunks))
     key_bytes = sum(len(key or b"") for keys in chunks for key in keys)
-    with LatestRecords(row_count, key_bytes, memory_bytes=memory_bytes) as latest:
+    with OffsetMap(row_count, key_bytes, memory_bytes=memory_bytes) as latest:
         for keys in chunks:
             latest.add(pa.array(keys, pa.binary()))
         return set(np.flatnonzero(latest.kept(0, row_count)).tolist())
@@ -41,13 +41,13 @@ def test_equals_a_dictionary(memory_bytes, chunks):
 @given(chunks=st.lists(st.lists(KEYS, max_size=30), max_size=6))
 def test_keys_of_one_hash_are_told_apart(chunks):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latest_records, "murmur2", lambda keys: np.zeros(len(keys), np.uint32))
+        patch.setattr(offset_map, "murmur2", lambda keys: np.zeros(len(keys), np.uint32))
         assert kept_rows(chunks, memory_bytes=2**20) == last_rows(chunks)
         assert kept_rows(chunks, memory_bytes=200) == last_rows(chunks)
 
 
 def test_rows_that_do_not_count_replace_nothing():
-    with LatestRecords(3, 3, memory_bytes=2**20) as latest:
+    with OffsetMap(3, 3, memory_bytes=2**20) as latest:
         latest.add(pa.array([b"a"], pa.binary()))
         latest.add(pa.array([b"a"], pa.binary()), counts=False)
         latest.add(pa.array([None], pa.binary()))
@@ -62,9 +62,9 @@ class TestMemory:
     def seen(self, monkeypatch):
         """How many bytes of keys are looked at at once."""
         seen = []
-        find = latest_records._last_of_each
+        find = offset_map._last_of_each
         monkeypatch.setattr(
-            latest_records,
+            offset_map,
             "_last_of_each",
             lambda keys, hashes: seen.append(keys.nbytes) or find(keys, hashes),
         )
@@ -74,7 +74,7 @@ class TestMemory:
     def test_is_kept_to_though_keys_are_larger_than_was_told(self, seen, told_bytes):
         """As those of compressed files are."""
         keys = [b"%08d" % (number % self.KEYS) * 50 for number in range(2 * self.KEYS)]
-        with LatestRecords(1, told_bytes, memory_bytes=self.MEMORY_BYTES) as latest:
+        with OffsetMap(1, told_bytes, memory_bytes=self.MEMORY_BYTES) as latest:
             for first in range(0, len(keys), 100):
                 latest.add(pa.array(keys[first : first + 100], pa.binary()))
                 assert sum(each.nbytes for each in latest._pieces) <= self.MEMORY_BYTES
@@ -86,7 +86,7 @@ class TestMemory:
 def test_any_stretch_can_be_asked_for():
     keys = [[b"%d" % (number % 17) for number in range(100)]]
     expected = last_rows(keys)
-    with LatestRecords(100, 200, memory_bytes=2**20) as latest:
+    with OffsetMap(100, 200, memory_bytes=2**20) as latest:
         latest.add(pa.array(keys[0], pa.binary()))
         for first in range(0, 100, 7):
             kept = latest.kept(first, min(11, 100 - first))
@@ -97,7 +97,7 @@ def test_any_stretch_can_be_asked_for():
 
 def test_leaves_no_file_behind_however_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with LatestRecords(2, 2, memory_bytes=1) as latest:
+    with OffsetMap(2, 2, memory_bytes=1) as latest:
         latest.add(pa.array([b"a", b"b", b"a"], pa.binary()))
         assert list(tmp_path.iterdir()) == []
         assert latest.kept(0, 3).tolist() == [False, True, True]

@@ -19,17 +19,17 @@ from __future__ import annotations
 from spark_log.clock import Clock
 
 
-def valid_ms_of(free_delay_ms: float) -> float:
+def listing_validity_ms(free_delay_ms: float) -> float:
     """Return for how many milliseconds a look counts where names are freed after a delay."""
     return free_delay_ms / 2
 
 
-def is_known(clock: Clock, observed_ms: float, valid_ms: float) -> bool:
+def is_listing_valid(clock: Clock, observed_ms: float, valid_ms: float) -> bool:
     """Whether what was seen of a log's names still counts.
 
     Args:
         clock: of this process.
         observed_ms: its monotonic time before the look began.
-        valid_ms: from `valid_ms_of`.
+        valid_ms: from `listing_validity_ms`.
     """
     return clock.monotonic_ms() - observed_ms < valid_ms

@@ -13,7 +13,7 @@ from spark_log.log.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanable:
+class LogToClean:
     """What of a log may be compacted (``LogCleanerManager.cleanableOffsets``).
 
     Attributes:
@@ -37,7 +37,7 @@ class Cleanable:
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanable, LogView]:
+def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogToClean, LogView]:
     """Return what of a log may be compacted, and the view that this is told of.
 
     Not the last segment, which is Kafka's active one, and nothing from the first segment on that
@@ -73,7 +73,7 @@ def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanab
             oldest_us = summary.max_timestamp_us
         is_overdue |= 0 < oldest_us < overdue_us
     end_offset = max(end_offset, first_dirty)
-    return Cleanable(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
+    return LogToClean(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
 
 
 def first_dirty_offset(view: LogView) -> int:
@@ -90,7 +90,7 @@ def first_dirty_offset(view: LogView) -> int:
     return end_offset
 
 
-def is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -> bool:
+def is_recently_compacted(log: PartitionLog, view: LogView, found: LogToClean, now_us: int) -> bool:
     """Return whether the log was compacted less than ``file.delete.delay.ms`` ago.
 
     A listing that began before that, and shows what was left out then, may still count. When a

@@ -38,7 +38,7 @@ _MAX_BUCKET_BYTES = 2**30
 _SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}.items())
 
 
-class LatestRecords:
+class OffsetMap:
     """Takes in the keys of a log in offset order; tells of each row whether it is its key's last.
 
     Rows are numbered from 0 in the order in which they come. Use as a context manager: what lies
