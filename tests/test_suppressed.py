@@ -128,7 +128,8 @@ SILENT = {
     ("metadata/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
     ("metadata/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "StorageError"): "the append that follows raises",
-    ("storage/local.py", "OSError"): "no /proc: the type of the file system is not known",
+    ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
+    ("storage/local.py", "OSError"): "a directory above the root may belong to another user",
 }
 """Where a broad error is passed over without a word, and why that hides nothing."""
 

@@ -32,7 +32,7 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.storage import StorageOptions, Store, open_store
 from spark_log.storage.deadline import call_within
-from spark_log.storage.store import TRANSIENT_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 

@@ -22,7 +22,7 @@ from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
-from spark_log.storage.store import TRANSIENT_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Deadline:
         has_written: a write was sent, so that the call may have taken effect.
     """
 
-    __slots__ = ("_due_s", "has_written", "waits_for", "setting", "timeout_ms", "what")
+    __slots__ = ("_due_s", "has_written", "setting", "timeout_ms", "waits_for", "what")
 
     def __init__(self, what: str, setting: str, timeout_ms: float) -> None:
         self.what = what

@@ -18,7 +18,8 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from spark_log.storage.local import LocalStore, file_system_type
+from spark_log.storage.file_system import file_system_type
+from spark_log.storage.local import LocalStore
 from spark_log.storage.store import Store
 from spark_log.suppressed import IN_PROCESS
 

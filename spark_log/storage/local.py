@@ -11,17 +11,15 @@ power cut a deleted file may be there again.
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -34,13 +32,21 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
+from spark_log.storage.file_system import (
+    appeared_us,
+    describe_file_system,
+    make_directories,
+    map_file,
+    release_pages,
+    sync_path,
+)
+from spark_log.storage.local_staged_file import LocalStagedFile
+from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
-from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+from spark_log.storage.store import FileInfo, StagedFile, Store
 from spark_log.suppressed import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
-_COPIED_BYTES = 65_536
-"""Up to here copying a file takes less time than mapping and unmapping it."""
 
 _NOT_LINKED = {
     errno.EACCES,
@@ -69,7 +75,7 @@ class LocalStore(Store):
         """See `Store.create_root`."""
         try:
             with storage_errors(self.url, "making a directory"):
-                _make_directories(self.url, self._synced_names)
+                make_directories(self.url, self._synced_names)
                 self._sync_names_above_root()
         except StorageFullError:
             raise
@@ -93,7 +99,7 @@ class LocalStore(Store):
         finally:
             self.delete(probe)
         raise UnsupportedStoreError(
-            f"{self.url}: two writers could create the same file ({_file_system(self.url)}); "
+            f"{self.url}: two writers could create the same file ({describe_file_system(self.url)}); "
             f"spark-log needs a file system where link() fails on an existing name",
             path=self.url,
         )
@@ -137,16 +143,16 @@ class LocalStore(Store):
                     self._sync_names_to(os.path.dirname(target))
                 os.replace(staged.path, target)
                 if sync:
-                    _sync(os.path.dirname(target))
+                    sync_path(os.path.dirname(target))
 
     def sync(self, path: str) -> None:
         """See `Store.sync`."""
         absolute = self._absolute(path)
         with storage_errors(path):
-            _sync(absolute)
+            sync_path(absolute)
             if not os.path.isdir(absolute):
                 absolute = os.path.dirname(absolute)
-                _sync(absolute)
+                sync_path(absolute)
             self._sync_names_to(absolute)
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
@@ -162,13 +168,11 @@ class LocalStore(Store):
 
     def open_buffer(self, path: str) -> pa.Buffer:
         """See `Store.open_buffer`: a memory map."""
-        return _map_file(self._absolute(path), path)
+        return map_file(self._absolute(path), path)
 
     def release_memory(self, buffer: pa.Buffer) -> None:
         """See `Store.release_memory`."""
-        # Never of what was copied: there this would clear memory that others use.
-        if buffer.size > _COPIED_BYTES and _MADVISE is not None:
-            _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)
+        release_pages(buffer)
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """See `Store.list`."""
@@ -186,7 +190,7 @@ class LocalStore(Store):
                 except FileNotFoundError:
                     continue
                 if not stat.S_ISDIR(status.st_mode):
-                    yield FileInfo(f"{prefix}{name}", status.st_size, _appeared_us(status))
+                    yield FileInfo(f"{prefix}{name}", status.st_size, appeared_us(status))
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
         """See `Store.list_hidden`."""
@@ -196,7 +200,7 @@ class LocalStore(Store):
                 if entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
                     status = entry.stat()
                     path = f"{prefix}{entry.name}"
-                    yield FileInfo(path, status.st_size, _appeared_us(status))
+                    yield FileInfo(path, status.st_size, appeared_us(status))
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """See `Store.list_directories`."""
@@ -208,7 +212,7 @@ class LocalStore(Store):
         """See `Store.head`."""
         with storage_errors(path):
             status = os.stat(self._absolute(path))
-        return FileInfo(path, status.st_size, _appeared_us(status))
+        return FileInfo(path, status.st_size, appeared_us(status))
 
     def is_gone(self, path: str) -> bool:
         """See `Store.is_gone`."""
@@ -257,7 +261,7 @@ class LocalStore(Store):
         while directory != self.url:
             parent = os.path.dirname(directory)
             if directory not in self._synced_names:
-                _sync(parent)
+                sync_path(parent)
                 self._synced_names.add(directory)
             directory = parent
 
@@ -268,7 +272,7 @@ class LocalStore(Store):
             # One that may not be opened is another user's, who made it long ago. Some file systems
             # that are only mounted below refuse to be synced.
             with suppress(OSError):
-                _sync(directory)
+                sync_path(directory)
             if directory == os.path.dirname(directory):
                 return
             directory = os.path.dirname(directory)
@@ -289,7 +293,7 @@ class LocalStore(Store):
         except OSError as error:
             if error.errno in _NO_HARD_LINKS:
                 raise UnsupportedStoreError(
-                    f"{self.url} lies on {_file_system(self.url)}, which cannot promise "
+                    f"{self.url} lies on {describe_file_system(self.url)}, which cannot promise "
                     f"put-if-absent (no hard links: {os.strerror(error.errno)}); "
                     f"put the root on a file system that has them",
                     path=self.url,
@@ -305,7 +309,7 @@ class LocalStore(Store):
         # The staged file stays: a put that came too late to count is tried under another name.
         if sync:
             try:
-                _sync(os.path.dirname(target))
+                sync_path(os.path.dirname(target))
             except OSError as error:
                 raise UnknownOutcomeError(
                     f"{path} is visible, but its directory could not be synced: {error}; it may "
@@ -313,92 +317,6 @@ class LocalStore(Store):
                     path=path,
                     is_visible=True,
                 ) from error
-
-
-class LocalStagedFile(StagedFile):
-    """A temporary file.
-
-    Attributes:
-        path: where it lies; gone after `discard`.
-    """
-
-    def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
-        """Create it.
-
-        Args:
-            directory: where; made if it is missing.
-            synced_names: directories whose names are durable; those that are made are added.
-        """
-        self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
-        self._synced = False
-        self._failed = False
-        with storage_errors(directory, "writing"):
-            try:
-                self.sink = pa.OSFile(self.path, "wb")
-            except FileNotFoundError:
-                _make_directories(directory, set() if synced_names is None else synced_names)
-                self.sink = pa.OSFile(self.path, "wb")
-
-    @property
-    def size_bytes(self) -> int:
-        """See `StagedFile.size_bytes`."""
-        if not self.sink.closed:
-            return int(self.sink.tell())
-        with storage_errors(self.path):
-            return os.path.getsize(self.path)
-
-    def seal(self) -> None:
-        """See `StagedFile.seal`."""
-        self._once(self._close)
-
-    def read_back(self) -> pa.Buffer:
-        """See `StagedFile.read_back`."""
-        self.seal()
-        return _map_file(self.path, self.path)
-
-    def sync(self) -> None:
-        """Flush the bytes to the device, once."""
-        if not self._synced:
-            self._once(self._fsync)
-            self._synced = True
-
-    def discard(self) -> None:
-        """See `StagedFile.discard`."""
-        directory = os.path.dirname(self.path)
-        # A full disk also fails the close; the file goes either way.
-        with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
-            self.seal()
-        # What stays is hidden, and must not undo a put that is done. A rename has taken it away.
-        with (
-            IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
-            suppress(FileNotFoundError),
-        ):
-            os.unlink(self.path)
-
-    def _close(self) -> None:
-        if not self.sink.closed:
-            self.sink.close()
-
-    def _fsync(self) -> None:
-        _sync(self.path)
-
-    def _once(self, flush: Callable[[], None]) -> None:
-        """Flush, unless that failed before: a system reports a lost write once and forgets it."""
-        if self._failed:
-            raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
-        try:
-            flush()
-        except OSError:
-            self._failed = True
-            raise
-
-
-def _appeared_us(status: os.stat_result) -> int:
-    """Return when a file got its name: it may have been written long before it was linked.
-
-    A writer that was stopped in between must not make what it puts look old: names are freed by it.
-    """
-    return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
 
 
 def _is_same_file(staged: str, target: str, path: str) -> bool:
@@ -410,73 +328,3 @@ def _is_same_file(staged: str, target: str, path: str) -> bool:
         raise UnknownOutcomeError(
             f"{path} exists, and whose it is cannot be seen: {error}", path=path
         ) from error
-
-
-def _find_madvise() -> Callable[[int, int, int], object] | None:
-    """Return the system's ``madvise``; None where nothing says what it would do."""
-    if not hasattr(mmap, "MADV_DONTNEED"):
-        return None
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return cast("Callable[[int, int, int], object]", madvise)
-
-
-_MADVISE = _find_madvise()
-
-
-def _map_file(absolute: str, path: str) -> pa.Buffer:
-    with storage_errors(path):
-        descriptor = os.open(absolute, os.O_RDONLY)
-        try:
-            size_bytes = os.fstat(descriptor).st_size
-            if size_bytes <= _COPIED_BYTES:
-                return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
-        finally:
-            os.close(descriptor)
-        with pa.memory_map(absolute, "r") as file:
-            return file.read_buffer()
-
-
-def _make_directories(directory: str, synced_names: set[str]) -> None:
-    """Create ``directory`` and its parents, and make the names of those that are new durable."""
-    if os.path.isdir(directory):
-        return
-    parent = os.path.dirname(directory)
-    _make_directories(parent, synced_names)
-    try:
-        os.mkdir(directory)
-    except FileExistsError:
-        if not os.path.isdir(directory):
-            raise
-    _sync(parent)
-    synced_names.add(directory)
-
-
-def _sync(path: str) -> None:
-    """Flush a file's bytes, or a directory's names, to the device."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _file_system(path: str) -> str:
-    kind = file_system_type(path)
-    return f"a file system of {f'type {kind}' if kind else 'unknown type'}"
-
-
-def file_system_type(path: str) -> str:
-    """Return the type of the file system that ``path`` lies on, empty where nothing tells it."""
-    try:
-        with open("/proc/self/mounts", encoding="utf-8") as mounts:
-            found = [line.split()[1:3] for line in mounts]
-    except OSError:
-        return ""
-    real = os.path.realpath(path)
-    best = max(
-        (pair for pair in found if real == pair[0] or real.startswith(pair[0].rstrip("/") + "/")),
-        key=lambda pair: len(pair[0]),
-        default=["/", ""],
-    )
-    return best[1]

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from spark_log.errors import StorageFullError
-from spark_log.storage.store import Store, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import Store
 
 RESERVE_NAME: Final = ".reserve"
 

@@ -6,49 +6,15 @@ that begin with a dot are the store's own temporary files: they are never listed
 
 from __future__ import annotations
 
-import errno
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from spark_log.errors import (
-    InvalidConfigurationError,
-    NotFoundError,
-    SparkLogError,
-    StorageError,
-    StorageFullError,
-    UnsupportedStoreError,
-)
-
 StorageOptions = Mapping[str, object]
-
-
-TRANSIENT_ERRNOS: Final = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.EINTR,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
-        errno.ENFILE,
-        errno.ENODEV,
-        errno.ENOTCONN,
-        errno.ENXIO,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-    }
-)
-"""What a file system says while its server, its disk or its mount is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,123 +267,3 @@ class Store(ABC):
     def delta_options(self) -> dict[str, str]:
         """Return what deltalake needs besides `directory_url`: may hold credentials."""
         return {}
-
-
-def open_store(
-    root: str | os.PathLike[str] | None,
-    storage_options: StorageOptions | None = None,
-    *,
-    request_timeout_ms: int | None = None,
-) -> Store:
-    """Return the store for ``root``: a local path, or a URL.
-
-    Args:
-        root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
-            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
-        storage_options: of object stores, with the names of s3fs, gcsfs and adlfs; never printed
-            or logged.
-        request_timeout_ms: of object stores: how long a request waits for its answer (a put with
-            data twice as long); None: ``request.timeout.ms``'s default.
-
-    Raises:
-        UnsupportedStoreError: no backend for this scheme can promise put-if-absent, or what it
-            stands on is not installed.
-        InvalidRootError: the URL names no bucket.
-        InvalidConfigurationError: the root is no path, or a storage option is not known.
-    """
-    from spark_log.storage.local import LocalStore
-    from spark_log.storage.memory import MemoryStore
-    from spark_log.storage.object.location import SERVICES
-
-    if not isinstance(root, str | os.PathLike):
-        given = "is missing" if root is None else f"is a {type(root).__name__}"
-        settings = (
-            "; settings are keyword arguments, such as linger_ms=5"
-            if isinstance(root, Mapping)
-            else ""
-        )
-        raise InvalidConfigurationError(
-            f"root {given}; give the path or URL of the storage that holds the log, such as "
-            f"root='/data/log' or root='s3://bucket/log'{settings}",
-            key="root",
-        )
-    url = os.fspath(root)
-    protocol, path = None, url
-    if "://" in url or "::" in url:
-        import fsspec.core  # takes as long to import as a record to be acknowledged
-
-        protocol, path = fsspec.core.split_protocol(url)
-    if protocol in (None, "file", "local"):
-        return LocalStore(path)
-    if protocol == "memory":
-        return MemoryStore(path)
-    if protocol in SERVICES:
-        return _open_object_store(url, storage_options, request_timeout_ms)
-    raise UnsupportedStoreError(
-        f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
-        f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
-        path=f"{protocol}://",
-    )
-
-
-def _open_object_store(
-    url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
-) -> Store:
-    from spark_log.storage.object.location import SERVICES, ObjectLocation
-
-    location = ObjectLocation.parse(url, storage_options)
-    try:
-        from spark_log.storage.object.object_store import ObjectStore
-    except ModuleNotFoundError as error:
-        raise UnsupportedStoreError(
-            f"{location.url} needs {error.name}: pip install "
-            f"'spark-log[{SERVICES[url.partition('://')[0]]}]'",
-            path=location.url,
-        ) from error
-    if request_timeout_ms is None:
-        return ObjectStore(location)
-    return ObjectStore(location, request_timeout_ms=request_timeout_ms)
-
-
-@contextmanager
-def storage_errors(path: str, action: str = "") -> Iterator[None]:
-    """Turn the operating system's errors inside the block into this package's.
-
-    Args:
-        path: for the message.
-        action: what is being done, such as ``writing``; told where it is not allowed.
-    """
-    try:
-        yield
-    except SparkLogError:
-        raise
-    except OSError as error:
-        raise _translated(error, path, action) from error
-
-
-def _translated(error: OSError, path: str, action: str) -> StorageError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno == errno.ENOENT:
-        return NotFoundError(f"{path}: no such file", path=path)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFullError(
-            f"{path}: {reason}; nothing of it is visible, free space and write it again", path=path
-        )
-    if action and error.errno == errno.EROFS:
-        return StorageError(
-            f"{path}: {action} failed ({reason}): the file system is mounted read-only. Reading "
-            f"goes on; to write, mount it for writing (mount -o remount,rw)",
-            path=path,
-        )
-    if action and error.errno in (errno.EACCES, errno.EPERM):
-        return StorageError(
-            f"{path}: {action} failed ({reason}): user {_user()} may not do that here. Change the "
-            f"permissions or the owner of this and of the directories above it (chmod, chown), or "
-            f"run as a user who may",
-            path=path,
-        )
-    return StorageError(f"{path}: {reason}", path=path)
-
-
-def _user() -> str:
-    return str(os.geteuid()) if hasattr(os, "geteuid") else "of this process"

@@ -9,7 +9,8 @@ from typing import IO
 
 import pyarrow as pa
 
-from spark_log.storage.store import StagedFile, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
 
 

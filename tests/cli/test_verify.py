@@ -18,7 +18,7 @@ LONG_AGO = (1_600_000_000, 1_600_000_000)
 @pytest.fixture(autouse=True)
 def times(monkeypatch):
     """Files are as old as ``os.utime`` says; what a disk says besides cannot be set."""
-    modified_us = "spark_log.storage.local._appeared_us"
+    modified_us = "spark_log.storage.local.appeared_us"
     monkeypatch.setattr(modified_us, lambda status: status.st_mtime_ns // 1000)
 
 

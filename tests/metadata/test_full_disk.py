@@ -12,7 +12,7 @@ from spark_log.errors import StorageFullError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.storage import local, reserve
-from spark_log.storage.local import LocalStagedFile
+from spark_log.storage.local_staged_file import LocalStagedFile
 from tests.record.samples import numbered
 from tests.storage.full_disk import SmallDisk
 
@@ -74,7 +74,7 @@ def disk(request, tmp_path, monkeypatch):
 @pytest.fixture
 def root(disk, monkeypatch):
     """A topic of a few segments, whose files are as old as ``os.utime`` says."""
-    monkeypatch.setattr(local, "_appeared_us", lambda status: status.st_mtime_ns // 1000)
+    monkeypatch.setattr(local, "appeared_us", lambda status: status.st_mtime_ns // 1000)
     monkeypatch.setattr(reserve, "RESERVE_BYTES", 2 << 20)
     root = disk.path / "root"
     settings = {"retention.ms": -1, "merge.tail.segments": 0, "index.interval.bytes": 0}

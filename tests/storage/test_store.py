@@ -15,7 +15,7 @@ from spark_log.errors import (
 from spark_log.storage import FileInfo, open_store
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 
 
 class TestOpenStore:

@@ -29,7 +29,8 @@ from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstor
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.storage.object.probe import probe_root
 from spark_log.storage.object.staged_object import StagedObject
-from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import FileInfo, StagedFile, Store
 
 if TYPE_CHECKING:  # for type checkers only
     from obstore import GetOptions
