@@ -1,4 +1,4 @@
-"""Storage: the port (`Store`) and its backends; the only place that touches files."""
+"""The storage port (`Store`) and its backends. Nothing outside of this package touches files."""
 
 from spark_log.storage.factory import open_store
 from spark_log.storage.listing_validity import is_listing_valid, listing_validity_ms

@@ -1,4 +1,4 @@
-"""Opens the store for a root: picks the backend by the scheme of the URL."""
+"""Opens the store of a root, with the backend that the URL's scheme names."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def open_store(
     Args:
         root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
             ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
-        storage_options: of object stores, with the names of s3fs, gcsfs and adlfs; never printed
-            or logged.
-        request_timeout_ms: of object stores: how long a request waits for its answer (a put with
-            data twice as long); None: ``request.timeout.ms``'s default.
+        storage_options: options of an object store, with the names of s3fs, gcsfs and adlfs; never
+            printed or logged.
+        request_timeout_ms: how long a request to an object store waits for its answer; a put waits
+            twice as long. None for the default of ``request.timeout.ms``.
 
     Raises:
-        UnsupportedStoreError: no backend for this scheme can promise put-if-absent, or what it
-            stands on is not installed.
+        UnsupportedStoreError: no backend of this scheme can promise put-if-absent, or a package
+            that the backend needs is not installed.
         InvalidRootError: the URL names no bucket.
-        InvalidConfigurationError: the root is no path, or a storage option is not known.
+        InvalidConfigurationError: the root is not a path, or a storage option is unknown.
     """
     from spark_log.storage.local import LocalStore
     from spark_log.storage.memory import MemoryStore
@@ -50,7 +50,7 @@ def open_store(
     url = os.fspath(root)
     protocol, path = None, url
     if "://" in url or "::" in url:
-        import fsspec.core  # takes as long to import as a record to be acknowledged
+        import fsspec.core  # importing it takes as long as appending a record
 
         protocol, path = fsspec.core.split_protocol(url)
     if protocol in (None, "file", "local"):

@@ -1,4 +1,4 @@
-"""What a local file system does below `LocalStore`: syncs, maps, and says of what type it is."""
+"""Operations of a local file system: sync, memory map, and its type."""
 
 from __future__ import annotations
 
@@ -13,18 +13,29 @@ import pyarrow as pa
 from spark_log.storage.os_errors import storage_errors
 
 _COPIED_BYTES: Final = 65_536
-"""Up to here copying a file takes less time than mapping and unmapping it."""
+"""A file up to this size is copied: that takes less time than mapping and unmapping it."""
 
 
 def appeared_us(status: os.stat_result) -> int:
-    """Return when a file got its name: it may have been written long before it was linked.
+    """Return when a file got its name, in microseconds since the epoch.
 
-    A writer that was stopped in between must not make what it puts look old: names are freed by it.
+    That may be long after its bytes were written. A file whose writer paused before the link must
+    not look old: cleaners free names by this time.
     """
     return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
 
 
 def map_file(absolute: str, path: str) -> pa.Buffer:
+    """Return a file's bytes: a memory map, or a copy if the file is small.
+
+    Args:
+        absolute: absolute path of the file.
+        path: the path that errors name.
+
+    Raises:
+        NotFoundError: the file does not exist.
+        StorageError: the file cannot be read.
+    """
     with storage_errors(path):
         descriptor = os.open(absolute, os.O_RDONLY)
         try:
@@ -38,7 +49,12 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
 
 
 def make_directories(directory: str, synced_names: set[str]) -> None:
-    """Create ``directory`` and its parents, and make the names of those that are new durable."""
+    """Create a directory and its parents, and make the names of new ones durable.
+
+    Args:
+        directory: absolute path.
+        synced_names: directories whose names are durable; new ones are added.
+    """
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
@@ -62,12 +78,13 @@ def sync_path(path: str) -> None:
 
 
 def describe_file_system(path: str) -> str:
+    """Return the type of the file system of ``path`` as words for an error message."""
     kind = file_system_type(path)
     return f"a file system of {f'type {kind}' if kind else 'unknown type'}"
 
 
 def file_system_type(path: str) -> str:
-    """Return the type of the file system that ``path`` lies on, empty where nothing tells it."""
+    """Return the type of the file system of ``path``; empty if the system does not tell it."""
     try:
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             found = [line.split()[1:3] for line in mounts]
@@ -83,7 +100,7 @@ def file_system_type(path: str) -> str:
 
 
 def _find_madvise() -> Callable[[int, int, int], object] | None:
-    """Return the system's ``madvise``; None where nothing says what it would do."""
+    """Return the system's ``madvise``; None if ``MADV_DONTNEED`` does not exist here."""
     if not hasattr(mmap, "MADV_DONTNEED"):
         return None
     madvise = ctypes.CDLL(None).madvise

@@ -17,18 +17,22 @@ from spark_log.suppressed import IN_PROCESS
 
 
 class LocalStagedFile(StagedFile):
-    """A temporary file.
+    """A hidden temporary file in the directory of its target. `discard` deletes it.
 
     Attributes:
-        path: where it lies; gone after `discard`.
+        path: absolute path of the temporary file.
     """
 
     def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
-        """Create it.
+        """Create the empty file.
 
         Args:
-            directory: where; made if it is missing.
-            synced_names: directories whose names are durable; those that are made are added.
+            directory: absolute path of its directory, which is created if it is missing.
+            synced_names: directories whose names are durable; created directories are added.
+
+        Raises:
+            StorageFullError: no space.
+            StorageError: the file cannot be created.
         """
         self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
         self._synced = False
@@ -42,18 +46,18 @@ class LocalStagedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """See `StagedFile.size_bytes`."""
+        """How many bytes were written."""
         if not self.sink.closed:
             return int(self.sink.tell())
         with storage_errors(self.path):
             return os.path.getsize(self.path)
 
     def seal(self) -> None:
-        """See `StagedFile.seal`."""
+        """End writing. Harmless when called twice."""
         self._once(self._close)
 
     def read_back(self) -> pa.Buffer:
-        """See `StagedFile.read_back`."""
+        """Return the written bytes as a memory map (sealed first)."""
         self.seal()
         return map_file(self.path, self.path)
 
@@ -64,12 +68,13 @@ class LocalStagedFile(StagedFile):
             self._synced = True
 
     def discard(self) -> None:
-        """See `StagedFile.discard`."""
+        """Delete the temporary file. A put under another name stays."""
         directory = os.path.dirname(self.path)
-        # A full disk also fails the close; the file goes either way.
+        # On a full disk the close fails too; the file is deleted in any case.
         with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
             self.seal()
-        # What stays is hidden, and must not undo a put that is done. A rename has taken it away.
+        # A failed deletion must not fail a put that succeeded: the file is hidden. After a rename
+        # the file is gone.
         with (
             IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
             suppress(FileNotFoundError),
@@ -84,7 +89,7 @@ class LocalStagedFile(StagedFile):
         sync_path(self.path)
 
     def _once(self, flush: Callable[[], None]) -> None:
-        """Flush, unless that failed before: a system reports a lost write once and forgets it."""
+        """Flush, unless a flush failed before: a system reports a lost write only once."""
         if self._failed:
             raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
         try:

@@ -1,4 +1,4 @@
-"""Errors of the operating system, and what this package raises instead of them."""
+"""Translation of the operating system's errors into this package's errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRANSIENT_ERRNOS: Final = frozenset(
         errno.ETIMEDOUT,
     }
 )
-"""What a file system says while its server, its disk or its mount is away."""
+"""Errors of a file system whose server, disk or mount is away for a while."""
 
 
 @contextmanager
@@ -37,8 +37,13 @@ def storage_errors(path: str, action: str = "") -> Iterator[None]:
     """Turn the operating system's errors inside the block into this package's.
 
     Args:
-        path: for the message.
-        action: what is being done, such as ``writing``; told where it is not allowed.
+        path: the path that messages name.
+        action: what the block does, such as ``writing``; named if it is not permitted.
+
+    Raises:
+        NotFoundError: the file does not exist.
+        StorageFullError: no space or quota is left.
+        StorageError: any other ``OSError``.
     """
     try:
         yield
@@ -54,19 +59,19 @@ def _translated(error: OSError, path: str, action: str) -> StorageError:
         return NotFoundError(f"{path}: no such file", path=path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageFullError(
-            f"{path}: {reason}; nothing of it is visible, free space and write it again", path=path
+            f"{path}: {reason}; nothing was written: free space and try again", path=path
         )
     if action and error.errno == errno.EROFS:
         return StorageError(
             f"{path}: {action} failed ({reason}): the file system is mounted read-only. Reading "
-            f"goes on; to write, mount it for writing (mount -o remount,rw)",
+            f"still works; to write, mount it for writing (mount -o remount,rw)",
             path=path,
         )
     if action and error.errno in (errno.EACCES, errno.EPERM):
         return StorageError(
-            f"{path}: {action} failed ({reason}): user {_user()} may not do that here. Change the "
-            f"permissions or the owner of this and of the directories above it (chmod, chown), or "
-            f"run as a user who may",
+            f"{path}: {action} failed ({reason}): user {_user()} is not permitted to do this. "
+            f"Change the permissions or the owner of the path and of the directories above it "
+            f"(chmod, chown), or run as a user who is permitted",
             path=path,
         )
     return StorageError(f"{path}: {reason}", path=path)

@@ -1,7 +1,7 @@
-"""The store port: the only operations on storage that the rest of the package may use.
+"""The storage port: the only operations on storage that the rest of the package uses.
 
-Paths are POSIX-style and relative to the store's root (``flights.<id>/flights-0/….log``). Names
-that begin with a dot are the store's own temporary files: they are never listed.
+Paths are POSIX-style and relative to the store's root (``flights.<id>/flights-0/….log``). A name
+that begins with a dot is a temporary file of the store: `Store.list` leaves it out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FileInfo:
     Attributes:
         path: relative to the store's root.
         size_bytes: its length.
-        modified_us: when it appeared, in microseconds since the epoch, by the storage's clock.
+        modified_us: when the file appeared, microseconds since the epoch, by the storage's clock.
     """
 
     path: str
@@ -40,9 +40,12 @@ class FileInfo:
 class StagedFile(ABC):
     """Bytes on their way into the store: written once, in order, then put under a name.
 
-    It may be put under one name after another, also after a put that succeeded, without being
-    written again. Leaving it as a context manager, or `discard`, ends it; what was put stays. A
-    crash leaves at most a temporary file that no listing shows.
+    A staged file may be put under several names, also after a put that succeeded, without being
+    written again. `discard`, or leaving it as a context manager, ends it; files that were put stay.
+    A crash leaves at most a temporary file that `Store.list` does not show.
+
+    Attributes:
+        sink: the file to write to.
     """
 
     sink: pa.NativeFile
@@ -50,19 +53,19 @@ class StagedFile(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """How much has been written."""
+        """How many bytes were written."""
 
     @abstractmethod
     def seal(self) -> None:
-        """End writing. Putting it does this by itself; doing it twice is harmless."""
+        """End writing. A put does this by itself. Harmless when called twice."""
 
     @abstractmethod
     def read_back(self) -> pa.Buffer:
-        """Return what was written (sealed first), memory-mapped where it is a file."""
+        """Return the written bytes (sealed first), as a memory map if they are in a file."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Give up the bytes. Harmless after a put."""
+        """Delete the staged bytes. Harmless after a put."""
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +82,13 @@ class StagedFile(ABC):
 class Store(ABC):
     """Files under one root, with put-if-absent.
 
-    Every backend passes ``spark_log.testing.store_suite.StoreSuite``. A store is used by many
-    threads at once, pickles, and holds nothing that needs closing.
+    Every backend passes ``spark_log.testing.store_suite.StoreSuite``. A store is thread-safe, can
+    be pickled, and holds nothing that needs closing.
 
     Attributes:
-        url: the root as users name it; carries no credentials.
-        is_mapped: `open_buffer` copies nothing (a memory map, or memory itself). Where it is
-            false the whole file crosses a network: read the ranges that are wanted instead.
+        url: the root as users name it, without credentials.
+        is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
+            False, `open_buffer` transfers the whole file over a network: read ranges instead.
     """
 
     is_mapped: ClassVar[bool]
@@ -93,31 +96,31 @@ class Store(ABC):
 
     @abstractmethod
     def create_root(self) -> None:
-        """Make the root ready for files, and find out whether put-if-absent holds on it.
+        """Make the root ready for files, and check that put-if-absent works on it.
 
         Harmless on a root that exists.
 
         Raises:
             UnsupportedStoreError: the storage cannot promise put-if-absent.
-            InvalidRootError: something that is not a directory is in the way.
+            InvalidRootError: the root cannot be created, or is not a directory.
         """
 
     def keep_reserve(self) -> bool:
-        """Keep some space for the day on which there is none (`storage.reserve`).
+        """Reserve some space, so that space can be freed on a full disk (`storage.reserve`).
 
         Returns:
-            Whether there is such a reserve now. False where this storage has none.
+            Whether the reserve exists now. False if this storage needs none.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the reserve cannot be written.
         """
         return False
 
     def release_reserve(self) -> bool:
-        """Give up the reserve; return whether that freed something.
+        """Delete the reserve; return whether that freed space.
 
         Raises:
-            StorageError: it cannot be removed.
+            StorageError: the reserve cannot be deleted.
         """
         return False
 
@@ -132,41 +135,41 @@ class Store(ABC):
         """Make ``source`` visible as ``path``, whole or not at all, unless the name is taken.
 
         On return the file is durable (on a local file system only with ``sync``), and its
-        directories exist. A staged file that lost to another may be put under the next name.
+        directories exist. After `AlreadyExistsError` a staged file may be put under another name.
 
         Raises:
-            AlreadyExistsError: another put made the file; it was not touched.
-            UnknownOutcomeError: the answer was lost; the bytes may be there.
+            AlreadyExistsError: the name is taken; that file was not touched.
+            UnknownOutcomeError: the answer was lost; the file may exist.
             StorageFullError: no space; nothing is visible.
             StorageError: the storage failed; nothing is visible.
         """
 
     @abstractmethod
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """Replace the file at ``path`` atomically: for derived files and checkpoints only.
+        """Create or replace a file atomically: for derived files and checkpoints only.
 
         Args:
-            path: of the file.
+            path: the file's path.
             data: its new content.
-            sync: whether the file is durable on return, on a local file system. Without, a power
-                cut may leave the old file, the new one, a damaged one or none: only for what is
-                checked when it is read, and made again.
+            sync: whether the file is durable on return, on a local file system. Without it a power
+                cut may leave the old file, the new one, a damaged one or none: use that only for a
+                file that is checked when it is read and can be made again.
         """
 
     def sync(self, path: str) -> None:  # noqa: B027 - object stores answer when it is durable
-        """Make durable what stands at ``path``: what another process or library put there.
+        """Make a file durable that another process or library wrote.
 
         Args:
-            path: of a file, whose bytes and name become durable; or of a directory, whose names do.
+            path: a file, whose bytes and name become durable; or a directory, whose names do.
 
         Raises:
-            NotFoundError: nothing stands there.
-            StorageError: it may be gone after a power cut.
+            NotFoundError: ``path`` does not exist.
+            StorageError: the sync failed; the file may be lost in a power cut.
         """
 
     @abstractmethod
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """Return up to ``length`` bytes from ``start``; fewer where the file ends.
+        """Return ``length`` bytes from ``start``; fewer if the file ends before.
 
         Raises:
             NotFoundError: no such file.
@@ -181,7 +184,9 @@ class Store(ABC):
         """
 
     def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
-        """Return what `read_tail` returns, and the file's size; None where the answer has none.
+        """Return the last ``length`` bytes, and the file's size.
+
+        The size is None if the storage's answer does not include it.
 
         Raises:
             NotFoundError: no such file.
@@ -191,29 +196,30 @@ class Store(ABC):
 
     @abstractmethod
     def open_buffer(self, path: str) -> pa.Buffer:
-        """Return the whole file: a memory map where it is local, so that nothing is copied.
+        """Return the whole file; a local file as a memory map, without a copy.
 
-        The buffer stays valid when the file is deleted.
+        The buffer stays valid after the file is deleted.
 
         Raises:
             NotFoundError: no such file.
         """
 
     def release_memory(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
-        """Give back the memory that holds what was read of a map; it is read again when needed.
+        """Take the pages of a memory map out of the process's memory.
 
-        For who goes through a large file once: what is mapped counts as memory of the process.
+        They are read again when they are used. A caller that reads a large file once calls this,
+        since mapped pages count as memory of the process.
 
         Args:
-            buffer: all of what this store's `open_buffer` returned. It stays valid, and its slices.
+            buffer: the whole buffer that `open_buffer` returned. It and its slices stay valid.
         """
 
     @abstractmethod
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """Yield the files directly in ``directory`` in byte order of their names.
 
-        Everything that was there before the call and still is when it ends is yielded; what
-        comes or goes meanwhile may or may not be. A directory that does not exist is empty.
+        A file that exists before the call and until its end is yielded. A file that appears or is
+        deleted during the call may or may not be. A directory that does not exist has no files.
 
         Args:
             directory: relative to the root; ``""`` is the root itself.
@@ -222,16 +228,16 @@ class Store(ABC):
 
     @abstractmethod
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """Yield what `list` leaves out: the temporary files directly in ``directory``.
+        """Yield the temporary files directly in ``directory``, which `list` leaves out.
 
-        In no particular order. Of writers at work, and of those that have died.
+        In no particular order. They belong to running writers and to writers that crashed.
         """
 
     @abstractmethod
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the names of the directories directly in ``directory``, in no particular order.
 
-        On an object store those that have files in them.
+        On an object store a directory exists only while it has files.
         """
 
     @abstractmethod
@@ -243,27 +249,27 @@ class Store(ABC):
         """
 
     def is_gone(self, path: str) -> bool:
-        """Whether a file that was there is known to be gone, where that costs no request.
+        """Return whether a file that existed is known to be deleted, without sending a request.
 
-        False where it would cost one: on an object store.
+        Always False on an object store, where this would need a request.
         """
         return False
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove the file; harmless when it is not there."""
+        """Delete the file. Harmless if it does not exist."""
 
     @abstractmethod
     def delete_directory(self, directory: str) -> None:
-        """Remove everything below ``directory``, and it; harmless when it is not there.
+        """Delete ``directory`` and everything below it. Harmless if it does not exist.
 
-        Not atomic: readers see files vanish one by one. For the data of deleted topics only.
+        Not atomic: readers see the files vanish one by one. For the data of deleted topics only.
         """
 
     @abstractmethod
     def directory_url(self, directory: str) -> str:
-        """Return ``directory`` as a URL or path that other libraries (deltalake) understand."""
+        """Return ``directory`` as a URL or path for other libraries (deltalake)."""
 
     def delta_options(self) -> dict[str, str]:
-        """Return what deltalake needs besides `directory_url`: may hold credentials."""
+        """Return the storage options that deltalake needs; they may contain credentials."""
         return {}

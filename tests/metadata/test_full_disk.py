@@ -187,7 +187,7 @@ def test_without_a_reserve_the_error_says_what_to_do(disk, root):
             disk.monkeypatch.setattr(local, "release_reserve", lambda _: False)
         else:
             (disk.path / "more ballast").write_bytes(bytes(_free_bytes(disk)))
-        with pytest.raises(StorageFullError, match="nothing is in reserve") as caught:
+        with pytest.raises(StorageFullError, match="no space is reserved") as caught:
             Admin(root).delete_records({T0: 20})
     assert "a few MiB are enough" in caught.value.message
     assert log_of(root).log_start_offset() == 0

@@ -125,7 +125,7 @@ def test_what_finds_no_space_is_done_on_the_reserve(clock):
     assert attempts == [0, 1]
 
 
-@pytest.mark.parametrize(("reserves", "said"), [(1, "is used up"), (0, "nothing is in reserve")])
+@pytest.mark.parametrize(("reserves", "said"), [(1, "is used up"), (0, "no space is reserved")])
 def test_without_any_the_error_says_what_to_do(clock, reserves, said):
     with pytest.raises(StorageFullError, match=said) as caught:
         with_reserve(FullStore("reserve-c", clock, reserves), full)
