@@ -130,7 +130,7 @@ def test_without_any_the_error_says_what_to_do(clock, reserves, said):
     with pytest.raises(StorageFullError, match=said) as caught:
         with_reserve(FullStore("reserve-c", clock, reserves), full)
     assert caught.value.message.startswith("a/b: No space left on device")
-    assert "delete or move some other file away" in caught.value.message
+    assert "delete or move another file" in caught.value.message
     assert caught.value.path == "a/b"
 
 
