@@ -31,7 +31,7 @@ def test_each_is_counted_and_a_cause_is_logged_once(logged):
     assert errors.counts() == {"index": 3}
     (line,) = logged.messages
     assert line.startswith(
-        "t/t-0: index failed, and was left out (StorageError: t/t-0/00.index: no)"
+        "t/t-0: index failed and was skipped (StorageError: t/t-0/00.index: no)"
     )
 
 
