@@ -30,9 +30,7 @@ def test_each_is_counted_and_a_cause_is_logged_once(logged):
         fail(errors)
     assert errors.counts() == {"index": 3}
     (line,) = logged.messages
-    assert line.startswith(
-        "t/t-0: index failed and was skipped (StorageError: t/t-0/00.index: no)"
-    )
+    assert line.startswith("t/t-0: index failed and was skipped (StorageError: t/t-0/00.index: no)")
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_what_is_spent_is_deleted_although_nothing_can_be_merged(disk, root):
         assert segments(root)[0].name.startswith("0" * 18 + "20")
         if isinstance(disk, PretendedDisk):
             assert isinstance(cleaned.error, StorageFullError)
-            assert "no space is left to merge or compact in" in cleaned.error.message
+            assert "no space is left to merge or compact" in cleaned.error.message
             assert re.search(r"\. \d+ files \(\d+ bytes\) were deleted", cleaned.error.message)
         else:  # what was freed is enough to merge the others in
             assert cleaned.error is None

@@ -1,8 +1,8 @@
-"""Which transactions of a log are decided, and how: what a compaction has to know of them.
+"""The transactions of a log that a compaction has to know: open, aborted, or with a marker.
 
-Told by headers and markers alone: a transaction of a producer is all its transactional batches up
-to the next marker of this producer (Kafka's ``ProducerStateManager``, ``TransactionIndex``). Memory
-is that of the aborted ones of which something is left, and of those that are open.
+They are found by batch headers and markers alone: a producer's transaction is all its transactional
+batches up to its next marker (Kafka's ``ProducerStateManager``, ``TransactionIndex``). Memory is
+proportional to the number of open and aborted transactions.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from spark_log.record.control_record import ControlRecordType
 
 
 class CleanedTransactionMetadata:
-    """Takes in the batches of a log in offset order; then tells which are aborted."""
+    """The transactions of a log, built from its batches in offset order."""
 
     def __init__(self) -> None:
+        """Start without a transaction."""
         self._open: dict[int, int] = {}
         self._aborted: dict[int, tuple[list[int], list[int]]] = {}
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that has no marker yet; None without one."""
+        """First offset of the first transaction without a marker; None if all have one."""
         return min(self._open.values(), default=None)
 
     def on_batch_read(
         self, header: BatchHeader, base_offset: int, marker: ControlRecordType | None
     ) -> None:
-        """Take in the next batch; others than `is_transactional` need not come.
+        """Add the next batch. Batches that are not transactional may be left out.
 
         Args:
-            header: of the batch.
-            base_offset: its first offset.
-            marker: what it decides, if it is a control batch that does (`marker_of`).
+            header: the batch's header.
+            base_offset: the batch's first offset.
+            marker: the type of the marker, if the batch is one (`marker_of`).
         """
         producer_id = header.producer_id
         if not header.is_control:
@@ -50,11 +51,11 @@ class CleanedTransactionMetadata:
                 markers.append(base_offset)
 
     def is_aborted(self, header: BatchHeader, base_offset: int) -> bool:
-        """Return whether nobody may see the records of a batch.
+        """Return whether a batch belongs to an aborted transaction.
 
         Args:
-            header: of the batch.
-            base_offset: its first offset.
+            header: the batch's header.
+            base_offset: the batch's first offset.
         """
         if header.is_control or not is_transactional(header):
             return False
@@ -64,23 +65,25 @@ class CleanedTransactionMetadata:
 
 
 class RetainedMarkers:
-    """Tells of each marker whether any batch of its transaction is left before it.
+    """Decides which transaction markers a compaction must retain.
 
-    Kafka's ``CleanedTransactionMetadata``. All batches of the log go by, in offset order.
+    A marker is retained while the log has a batch of its transaction. Call `must_retain` for all
+    batches of the log in offset order.
     """
 
     def __init__(self) -> None:
+        """Start without an open transaction."""
         self._with_batches: set[int] = set()
 
-    def is_needed(self, header: BatchHeader, records: pa.RecordBatch) -> bool:
-        """Take in the next batch, and return whether it has to stay for what came before it.
+    def must_retain(self, header: BatchHeader, records: pa.RecordBatch) -> bool:
+        """Add the next batch; return whether it is a marker that must be retained.
 
-        Of control batches that are no markers always; of those that are emptied never; batches of
-        records are not asked about.
+        A control batch that is not a marker is always retained, one without records never. For a
+        batch of user records the result is False.
 
         Args:
-            header: of the batch.
-            records: the rows of a control batch; of others they are not looked at.
+            header: the batch's header.
+            records: the rows of a control batch; ignored for other batches.
         """
         if not header.is_control:
             if is_transactional(header):
@@ -90,25 +93,25 @@ class RetainedMarkers:
             return False
         if marker_of(header, records) is None:
             return True
-        is_needed = header.producer_id in self._with_batches
+        must_retain = header.producer_id in self._with_batches
         self._with_batches.discard(header.producer_id)
-        return is_needed
+        return must_retain
 
 
 def read_transactions(
     segments: Iterable[tuple[int, SegmentReader]], behind: Iterable[tuple[int, SegmentReader]]
 ) -> tuple[CleanedTransactionMetadata, list[int]]:
-    """Return the transactions of segments, by their headers and the few batches with markers.
+    """Read the transactions of segments: all headers, and the batches that have markers.
 
     Args:
-        segments: where to begin in each, and the segment.
-        behind: those that follow; looked at as long as a transaction has no marker.
+        segments: for each segment its first offset to read, and its reader.
+        behind: the segments that follow; read only while a transaction has no marker.
 
     Returns:
-        The transactions; and, since all headers are read here, how many rows each segment has.
+        The transactions; and the number of rows in each of ``segments``.
 
     Raises:
-        CorruptRecordError: one of them is damaged.
+        CorruptRecordError: a segment is damaged.
     """
     transactions = CleanedTransactionMetadata()
     row_counts = [
@@ -130,7 +133,7 @@ def _read_segment(
         row_count += sum(header.record_count for header in headers)
         if not any(map(is_transactional, headers)):
             continue
-        # Records are read only where one of them is a marker.
+        # Records are read only if the Arrow batch has a marker.
         has_markers = any(header.is_control for header in headers)
         records, row = reader.read_batch(ordinal)[1] if has_markers else None, 0
         for header in headers:
@@ -146,14 +149,14 @@ def _read_segment(
 
 
 def is_transactional(header: BatchHeader) -> bool:
-    """Return whether a batch is a transaction's, its marker's too."""
+    """Return whether a batch belongs to a transaction. A marker does too."""
     return bool(header.attributes & header.TRANSACTIONAL_BIT) and (
         header.producer_id != NO_PRODUCER_ID
     )
 
 
 def marker_of(header: BatchHeader, records: pa.RecordBatch) -> ControlRecordType | None:
-    """Return what a control batch decides; None where it is no marker of a transaction."""
+    """Return the type of a control batch's marker; None if the batch is not a marker."""
     if not (header.is_control and header.record_count and is_transactional(header)):
         return None
     return ControlRecordType.of_key(records.column("key")[0].as_py())

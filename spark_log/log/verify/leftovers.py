@@ -15,8 +15,8 @@ from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.clean.file_deletion import (
     ABANDONED_US,
     COARSE_US,
-    log_of_index,
-    tells_of_more,
+    is_evidence_of_truncation,
+    segment_of_index,
 )
 from spark_log.log.clean.spent_segments import spent_segments
 from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
@@ -89,13 +89,13 @@ class Leftovers:
             yield self._spent_segment(name, file)
         elif (marker := StartMarker.parse(file.name)) is not None:
             yield from self._start_marker(marker, file)
-        elif log_of_index(file.name) is None and not _is_known(file.name):
+        elif segment_of_index(file.name) is None and not _is_known(file.name):
             yield _unknown(file)
 
     def abandoned(self) -> Iterator[Finding]:
         """Yield what someone left half done. At the end: some may have been at work before."""
         for file in self._files:
-            log = log_of_index(file.name)
+            log = segment_of_index(file.name)
             if log is not None and log not in self._names:
                 yield from self._orphan(log, file)
         for file in self._store.list_hidden(self._directory.path):
@@ -126,9 +126,9 @@ class Leftovers:
             yield Finding(file.path, FindingKind.SPENT_START, Severity.NOTE, message)
 
     def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
-        if not self._is_there(self._directory.file_path(log)) and self._is_there(file.path):
+        if not self._exists(self._directory.file_path(log)) and self._exists(file.path):
             finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment is not there")
-            is_needless = self.is_old(file) and not tells_of_more(file.name, self._live)
+            is_needless = self.is_old(file) and not is_evidence_of_truncation(file.name, self._live)
             yield self._removed(finding) if is_needless else finding
 
     def _removed(self, finding: Finding, *derived: str) -> Finding:
@@ -143,7 +143,7 @@ class Leftovers:
             return finding
         return replace(finding, repaired=True)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
             self._store.head(path)
         except NotFoundError:

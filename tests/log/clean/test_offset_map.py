@@ -29,7 +29,7 @@ def kept_rows(chunks, *, memory_bytes):
     with OffsetMap(row_count, key_bytes, memory_bytes=memory_bytes) as latest:
         for keys in chunks:
             latest.add(pa.array(keys, pa.binary()))
-        return set(np.flatnonzero(latest.kept(0, row_count)).tolist())
+        return set(np.flatnonzero(latest.is_latest(0, row_count)).tolist())
 
 
 @given(chunks=st.lists(st.lists(KEYS, max_size=30), max_size=6))
@@ -49,9 +49,9 @@ def test_keys_of_one_hash_are_told_apart(chunks):
 def test_rows_that_do_not_count_replace_nothing():
     with OffsetMap(3, 3, memory_bytes=2**20) as latest:
         latest.add(pa.array([b"a"], pa.binary()))
-        latest.add(pa.array([b"a"], pa.binary()), counts=False)
+        latest.add(pa.array([b"a"], pa.binary()), include=False)
         latest.add(pa.array([None], pa.binary()))
-        assert latest.kept(0, 3).tolist() == [True, False, False]
+        assert latest.is_latest(0, 3).tolist() == [True, False, False]
 
 
 class TestMemory:
@@ -78,7 +78,7 @@ class TestMemory:
             for first in range(0, len(keys), 100):
                 latest.add(pa.array(keys[first : first + 100], pa.binary()))
                 assert sum(each.nbytes for each in latest._pieces) <= self.MEMORY_BYTES
-            kept = latest.kept(0, len(keys))
+            kept = latest.is_latest(0, len(keys))
         assert np.flatnonzero(kept).tolist() == list(range(self.KEYS, 2 * self.KEYS))
         assert max(seen) <= 2 * self.MEMORY_BYTES
 
@@ -89,7 +89,7 @@ def test_any_stretch_can_be_asked_for():
     with OffsetMap(100, 200, memory_bytes=2**20) as latest:
         latest.add(pa.array(keys[0], pa.binary()))
         for first in range(0, 100, 7):
-            kept = latest.kept(first, min(11, 100 - first))
+            kept = latest.is_latest(first, min(11, 100 - first))
             assert [first + index for index in np.flatnonzero(kept)] == sorted(
                 row for row in expected if first <= row < first + 11
             )
@@ -100,5 +100,5 @@ def test_leaves_no_file_behind_however_it_ends(tmp_path, monkeypatch):
     with OffsetMap(2, 2, memory_bytes=1) as latest:
         latest.add(pa.array([b"a", b"b", b"a"], pa.binary()))
         assert list(tmp_path.iterdir()) == []
-        assert latest.kept(0, 3).tolist() == [False, True, True]
+        assert latest.is_latest(0, 3).tolist() == [False, True, True]
         assert list(tmp_path.iterdir()) == [], "a process that is killed here leaves none"

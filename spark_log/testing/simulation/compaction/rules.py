@@ -115,13 +115,13 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((BatchFilter, "_is_clean", _always_clean),)
     ),
     "the last batch of a producer stays": CompactionVariant(
-        ((compactor, "_last_of_producers", _nobody),)
+        ((compactor, "_last_batches_of_producers", _nobody),)
     ),
     "an append is known by the end of it that is left": CompactionVariant(
         ((ProducerState, "find", _finds_whole_appends_only),)
     ),
     "a taken generation is shown until a higher one has stood": CompactionVariant(
-        ((file_deletion, "_spent_generations", _removes_generations_at_once),)
+        ((file_deletion, "_superseded_generations", _removes_generations_at_once),)
     ),
 }
 """Rule → what it is like without it."""
