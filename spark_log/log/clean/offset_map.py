@@ -41,8 +41,8 @@ _SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}
 class OffsetMap:
     """The keys of a log, added in offset order; tells which rows are the last of their key.
 
-    Rows are numbered from 0 in the order in which they are added. Use it as a context manager, which
-    deletes the temporary files at its end.
+    Rows are numbered from 0 in the order in which they are added. A context manager: its end
+    deletes the temporary files.
     """
 
     def __init__(self, row_count: int, key_bytes: int, *, memory_bytes: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from spark_log.errors import StorageError, UnknownOutcomeError
 from spark_log.log.append.producer_state import ProducerAppend, SequenceRun
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.compacted_segment import groups
+from spark_log.log.clean.compacted_segment import group_segments
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
@@ -206,7 +206,7 @@ class TestFilesOfOneCompaction:
                 self.end_offset, self.size_bytes = end_offset, 1
 
         readers = [(0, Reader(10)), (10, Reader(2**31 - 1)), (2**31 - 1, Reader(2**31))]
-        assert [len(group) for group in groups(readers, 2**30)] == [2, 1]
+        assert [len(group) for group in group_segments(readers, 2**30)] == [2, 1]
 
     @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
     def test_are_compressed_as_their_sources(self, store, clock, codec):

@@ -104,7 +104,7 @@ def test_a_wrong_producer_is_told_by_its_id_and_set_right(log, verify, name):
     (found,) = verify()
     assert (str(found.kind), str(found.severity)) == ("wrong-snapshot", "warning")
     assert found.path == path_of(10)
-    assert "of producer 7: " in found.message
+    assert "its producer 7: " in found.message
     assert [finding.repaired for finding in verify(repair=True)] == [True]
     assert entries(log) == true
     assert verify() == []

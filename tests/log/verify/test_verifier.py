@@ -90,7 +90,7 @@ def test_a_segment_that_lies_in_another_is_an_error(store, verify):
     put_segment(store, [numbered(25, 5)], SegmentName(25), indexes=False)
     (found,) = verify()
     assert (found.kind, found.severity) == (FindingKind.OVERLAPPING_SEGMENT, Severity.ERROR)
-    assert "ends at offset 30, and the log goes on at 25" in found.message
+    assert "ends at offset 30, but the log continues at 25" in found.message
 
 
 def test_a_start_beyond_the_segment_that_it_names_is_an_error(store, verify):
