@@ -2,7 +2,7 @@
 
 A request cannot be cancelled once it is sent, and a thread that waits for an answer may hold a
 lock. So a call with a limit runs on a thread of its own, and its caller stops waiting when the time
-is up. The thread ends with the request that it waits for: `note_request` refuses to send more.
+is up. The thread ends with the request that it waits for: `on_request` refuses to send more.
 """
 
 from __future__ import annotations

@@ -96,12 +96,12 @@ class BatchFilter:
         ends = np.cumsum(counts)
         starts = ends - counts
         tombstones = self._tombstones(records)
-        may_go = []
+        removable = []
         for header, start, end in zip(headers, starts, ends, strict=True):
             rows = records.slice(start, end - start) if header.is_control else records
-            may_go.append(not self._markers.must_retain(header, rows))
+            removable.append(not self._markers.must_retain(header, rows))
             if header.is_control:
-                kept[start:end] = not (may_go[-1] and self._is_past_horizon(header, base_offset))
+                kept[start:end] = not (removable[-1] and self._is_past_horizon(header, base_offset))
             elif tombstones is not None and self._is_past_horizon(header, base_offset):
                 gone = tombstones[start:end] & kept[start:end]
                 self.tombstones_removed += int(gone.sum())
@@ -110,10 +110,10 @@ class BatchFilter:
             records = records.filter(_bool_array(kept))
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         result = []
-        for header, is_free, start, end in zip(headers, may_go, starts, ends, strict=True):
+        for header, is_removable, start, end in zip(headers, removable, starts, ends, strict=True):
             rows = records.slice(kept_before[start], kept_before[end] - kept_before[start])
             if header.is_control:
-                has_deletes = is_free and rows.num_rows > 0
+                has_deletes = is_removable and rows.num_rows > 0
             else:
                 has_deletes = tombstones is not None and (tombstones & kept)[start:end].any()
             result.append(self._header(header, rows, base_offset, bool(has_deletes)))

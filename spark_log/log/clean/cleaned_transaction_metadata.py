@@ -99,13 +99,13 @@ class RetainedMarkers:
 
 
 def read_transactions(
-    segments: Iterable[tuple[int, SegmentReader]], behind: Iterable[tuple[int, SegmentReader]]
+    segments: Iterable[tuple[int, SegmentReader]], following: Iterable[tuple[int, SegmentReader]]
 ) -> tuple[CleanedTransactionMetadata, list[int]]:
     """Read the transactions of segments: all headers, and the batches that have markers.
 
     Args:
         segments: for each segment its first offset to read, and its reader.
-        behind: the segments that follow; read only while a transaction has no marker.
+        following: the segments that follow; read only while a transaction has no marker.
 
     Returns:
         The transactions; and the number of rows in each of ``segments``.
@@ -118,7 +118,7 @@ def read_transactions(
         _read_segment(transactions, start_offset, reader) for start_offset, reader in segments
     ]
     if transactions.first_unstable_offset is not None:
-        for start_offset, reader in behind:
+        for start_offset, reader in following:
             _read_segment(transactions, start_offset, reader)
             if transactions.first_unstable_offset is None:
                 break

@@ -163,7 +163,7 @@ class PartitionCleaner:
             problem = error  # delete spent files in spite of it, to free the disk
         with_reserve(store, self._delete)
         if isinstance(problem, StorageFullError):
-            self._rewrite_in_what_was_freed(problem)
+            self._rewrite_after_deletion(problem)
         elif problem is not None:
             raise problem
         return self.report
@@ -174,7 +174,7 @@ class PartitionCleaner:
         else:
             self._merge()
 
-    def _rewrite_in_what_was_freed(self, full: StorageFullError) -> None:
+    def _rewrite_after_deletion(self, full: StorageFullError) -> None:
         if self.report.deleted_files:
             try:
                 self._rewrite()

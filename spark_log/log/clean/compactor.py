@@ -122,11 +122,11 @@ def compact(
     ):
         return done
     readers = _open(log, view, found.end_offset)
-    behind = (
+    following = (
         (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
         for segment in view.live.segments[len(readers) :]
     )
-    transactions, row_counts = read_transactions(readers, behind)
+    transactions, row_counts = read_transactions(readers, following)
     readers = _decided(readers, transactions.first_unstable_offset)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))

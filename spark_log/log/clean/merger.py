@@ -174,20 +174,20 @@ def live_batches(
     """
     # Joined batches are used again when they are written, which maps their pages again: so each
     # reader forgets its pages twice.
-    lately: list[SegmentReader] = []
-    before: list[SegmentReader] = []
+    recent: list[SegmentReader] = []
+    earlier: list[SegmentReader] = []
     passed_bytes = 0
     for position, reader in readers:
         try:
             for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
             reader.forget()
-            lately.append(reader)
+            recent.append(reader)
             passed_bytes += reader.size_bytes
             if passed_bytes > _JOINED_BYTES:
-                for each in before:
+                for each in earlier:
                     each.forget()
-                before, lately, passed_bytes = lately, [], 0
+                earlier, recent, passed_bytes = recent, [], 0
             on_progress(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)

@@ -50,7 +50,7 @@ class ProducerCheck:
         self._position = first_offset
         self._appended_after_us = self._rewritten_us = self._compacted_to = 0
         self._rebuilt = ProducerState(first_offset)
-        self._known: dict[int, ProducerState] = {}
+        self._expected: dict[int, ProducerState] = {}
         """For each producer the state that the snapshot must have."""
         self._seen: set[tuple[int, int]] = set()
         self._problems: dict[int, str] = {}
@@ -58,12 +58,12 @@ class ProducerCheck:
             self._runs, self._runs[1:], strict=False
         ):
             if run.end_offset > following.base_offset:
-                self._note(
+                self._add_problem(
                     producer_id, f"has offset {following.base_offset}, as producer {other_id} does"
                 )
         for run, producer_id in self._runs:
             if run.end_offset > self._end_offset:
-                self._note(
+                self._add_problem(
                     producer_id, f"has records up to offset {run.end_offset}, after the snapshot"
                 )
 
@@ -90,7 +90,7 @@ class ProducerCheck:
             if end <= self._position or end > self._end_offset:
                 continue
             if start > self._position:
-                self._known.clear()  # the missing headers may have changed the state
+                self._expected.clear()  # the missing headers may have changed the state
             self._position = end
             self._check_runs(segment, header, start, end)
             self._replay(base_offset, header, start, modified_us)
@@ -98,9 +98,9 @@ class ProducerCheck:
     def problems(self) -> dict[int, str]:
         """Return what is wrong, by producer id. After all headers were replayed."""
         if self._position == self._end_offset:
-            self._check_known()
+            self._check_expected()
             if self._first_offset == 0:
-                self._check_seen()
+                self._check_all_have_headers()
         return self._problems
 
     def corrected(self) -> ProducerState:
@@ -132,7 +132,7 @@ class ProducerCheck:
                 continue
             if said != true:
                 names = "producer id, epoch and sequence number"
-                self._note(producer_id, f"{names} at offset {start} are {true}, not {said}")
+                self._add_problem(producer_id, f"{names} at offset {start} are {true}, not {said}")
 
     def _runs_over(self, start: int, end: int) -> Iterator[tuple[SequenceRun, int]]:
         at = bisect_right(self._runs, start, key=lambda pair: pair[0].base_offset) - 1
@@ -142,15 +142,15 @@ class ProducerCheck:
             if run.end_offset > start:
                 yield run, producer_id
 
-    def _check_seen(self) -> None:
+    def _check_all_have_headers(self) -> None:
         """Check that each producer has a header. Only if the log has all headers from offset 0."""
         for producer_id, entry in self._said.items():
-            is_gone = self._may_expire(entry.appended_us, self._rewritten_us) or (
+            is_expired_or_compacted = self._may_expire(entry.appended_us, self._rewritten_us) or (
                 # A compaction removed its batches: it has later ones, after the snapshot.
                 bool(entry.runs) and entry.runs[-1].end_offset <= self._compacted_to
             )
-            if (producer_id, entry.epoch) not in self._seen and not is_gone:
-                self._note(producer_id, f"has no records of epoch {entry.epoch}")
+            if (producer_id, entry.epoch) not in self._seen and not is_expired_or_compacted:
+                self._add_problem(producer_id, f"has no records of epoch {entry.epoch}")
 
     # --- missing entries -------------------------------------------------------------------------
 
@@ -160,25 +160,25 @@ class ProducerCheck:
         if producer_id == NO_PRODUCER_ID:
             return
         self._seen.add((producer_id, header.producer_epoch))
-        known = self._known.get(producer_id)
-        if known is None or self._may_expire(_entry(known).appended_us, modified_us):
-            known = self._known[producer_id] = ProducerState(start)
-        known.take_in(base_offset, [header], self._appended_after_us)
+        expected = self._expected.get(producer_id)
+        if expected is None or self._may_expire(_entry(expected).appended_us, modified_us):
+            expected = self._expected[producer_id] = ProducerState(start)
+        expected.take_in(base_offset, [header], self._appended_after_us)
 
-    def _check_known(self) -> None:
-        for producer_id, state in self._known.items():
+    def _check_expected(self) -> None:
+        for producer_id, state in self._expected.items():
             true, said = _entry(state), self._said.get(producer_id)
             if self._may_expire(true.appended_us, self._written_us):
                 continue
             if said is None:
-                self._note(producer_id, "is missing")
+                self._add_problem(producer_id, "is missing")
             elif said.epoch < true.epoch:
-                self._note(producer_id, f"is in epoch {true.epoch}, not {said.epoch}")
+                self._add_problem(producer_id, f"is in epoch {true.epoch}, not {said.epoch}")
             elif said.epoch == true.epoch:
                 for run in true.runs:
                     if not any(_holds(other, run) for other in said.runs):
                         text = f"its records at offsets {run.base_offset} to {run.end_offset - 1}"
-                        self._note(producer_id, f"{text} are missing")
+                        self._add_problem(producer_id, f"{text} are missing")
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class ProducerCheck:
     def _may_expire(self, appended_us: int, at_us: int) -> bool:
         return at_us - appended_us >= self._forgettable_us
 
-    def _note(self, producer_id: int, problem: str) -> None:
+    def _add_problem(self, producer_id: int, problem: str) -> None:
         self._problems.setdefault(producer_id, problem)
 
 

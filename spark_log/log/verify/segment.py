@@ -158,7 +158,7 @@ class SegmentCheck:
             try:
                 headers, records = reader.read_batch(ordinal)
                 reader.check_follows(previous, headers[0], ordinal)
-                self._note(reader.position(ordinal), headers, records)
+                self._record_batch(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
                 previous = headers[-1]
             except CorruptRecordError as error:
@@ -167,7 +167,7 @@ class SegmentCheck:
         if previous is not None and self._name.last_offset is None:
             self.end_offset = reader.base_offset + previous.last_offset_delta + 1
 
-    def _note(
+    def _record_batch(
         self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
     ) -> None:
         """Record what indexes and snapshots must contain for this batch."""

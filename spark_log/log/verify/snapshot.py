@@ -92,7 +92,7 @@ class SnapshotCheck:
             log_end_offset: the log end offset, read after the snapshot; None if it is not known.
             repair: whether to rewrite the snapshot. Only if no segment is damaged or missing.
         """
-        if not self._is_still_there():
+        if not self._is_unchanged():
             return
         if self._damage is not None:
             yield self._damaged(repair)
@@ -108,7 +108,7 @@ class SnapshotCheck:
         wrong = [
             f"its entry for {said.name.log} is wrong"
             for said in self._snapshot.segments
-            if said.name in summaries and not _is_so(said, summaries[said.name])
+            if said.name in summaries and not _is_right(said, summaries[said.name])
         ]
         problems = sorted(self._producers.problems().items())
         wrong += [f"its producer {producer_id}: {problem}" for producer_id, problem in problems]
@@ -124,7 +124,7 @@ class SnapshotCheck:
         snapshot = Snapshot(
             self._offset,
             tuple(
-                said if _is_so(said, true := summaries.get(said.name, said)) else true
+                said if _is_right(said, true := summaries.get(said.name, said)) else true
                 for said in self._snapshot.segments
             ),
             self._producers.corrected(),
@@ -154,7 +154,7 @@ class SnapshotCheck:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _is_still_there(self) -> bool:
+    def _is_unchanged(self) -> bool:
         """Return whether the file is unchanged: others write and delete snapshots meanwhile."""
         try:
             return self._log.files.store.head(self._file.path) == self._file
@@ -165,7 +165,7 @@ class SnapshotCheck:
         return Finding(self._file.path, kind, Severity.WARNING, message)
 
 
-def _is_so(said: SegmentSummary, true: SegmentSummary) -> bool:
+def _is_right(said: SegmentSummary, true: SegmentSummary) -> bool:
     """Return whether a summary is right; its smallest timestamp may be missing."""
     if said.min_timestamp_us is None:
         true = replace(true, min_timestamp_us=None)

@@ -5,7 +5,7 @@ finding: a problem is reported only if a second listing shows it too. Memory: th
 listing, its snapshots, one record batch, and the positions of one segment's batches.
 
 With ``repair`` derived files are rebuilt, and names are freed by the rules of a cleaner
-(`leftovers`). A file with records of the log is never changed.
+(`stray_files`). A file with records of the log is never changed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.log.verify.leftovers import Leftovers
 from spark_log.log.verify.segment import SegmentCheck
 from spark_log.log.verify.snapshot import SnapshotCheck
+from spark_log.log.verify.stray_files import StrayFiles
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 
@@ -91,7 +91,7 @@ class Verifier:
         live = live_log(files)
         self._live = {segment.name: segment for segment in live.segments}
         self._snapshots = list(self._open_snapshots(files, live))
-        leftovers = Leftovers(
+        stray = StrayFiles(
             self._directory,
             files,
             delete_delay_ms=self._log.config.file_delete_delay_ms,
@@ -100,15 +100,15 @@ class Verifier:
         )
         for file in files:
             name = SegmentName.parse(file.name)
-            if name is not None and not leftovers.is_spent(name):
-                yield from self._segment(name, file, leftovers.is_old(file), on_progress)
+            if name is not None and not stray.is_spent(name):
+                yield from self._segment(name, file, stray.is_old(file), on_progress)
                 continue
             on_progress(file.size_bytes)
             if parse_snapshot_name(file.name) is None:
-                yield from leftovers.findings(file)
+                yield from stray.findings(file)
         yield from self._chain(live)
         yield from self._truncated()
-        yield from leftovers.abandoned()
+        yield from stray.abandoned()
 
     # --- segments --------------------------------------------------------------------------------
 

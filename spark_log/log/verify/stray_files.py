@@ -33,7 +33,7 @@ from spark_log.storage import (
 _KNOWN_FILES = ("leader-epoch-checkpoint",)
 
 
-class Leftovers:
+class StrayFiles:
     """The files of one listing that no reader needs: spent, orphaned, unfinished or unknown."""
 
     def __init__(
