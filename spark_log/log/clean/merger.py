@@ -213,7 +213,7 @@ def _check_is_live(directory: PartitionDirectory, view: LogView, reader: Segment
 
 
 def _rewritten_error(path: str) -> NotFoundError:
-    return NotFoundError(f"{path} was rewritten or freed while it was read", path=path)
+    return NotFoundError(f"{path} was rewritten or freed after the log was listed", path=path)
 
 
 def first_base_offset(reader: SegmentReader, start_offset: int) -> int:

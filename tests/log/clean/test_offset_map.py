@@ -1,4 +1,4 @@
-"""Which records are the last of their key: as a dictionary says, in memory or on disk."""
+"""The last record of each key, in memory or on disk, compared with a dictionary."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ KEYS = st.one_of(st.none(), st.binary(max_size=3), st.sampled_from([b"a" * 40, b
 
 
 def last_rows(chunks):
-    """The model: the last row of each key."""
+    """Return the last row of each key, as the model."""
     last, row = {}, 0
     for keys in chunks:
         for key in keys:
@@ -34,19 +34,19 @@ def kept_rows(chunks, *, memory_bytes):
 
 @given(chunks=st.lists(st.lists(KEYS, max_size=30), max_size=6))
 @pytest.mark.parametrize("memory_bytes", [2**20, 200])
-def test_equals_a_dictionary(memory_bytes, chunks):
+def test_the_map_gives_the_same_rows_as_a_dictionary(memory_bytes, chunks):
     assert kept_rows(chunks, memory_bytes=memory_bytes) == last_rows(chunks)
 
 
 @given(chunks=st.lists(st.lists(KEYS, max_size=30), max_size=6))
-def test_keys_of_one_hash_are_told_apart(chunks):
+def test_keys_with_the_same_hash_are_distinguished(chunks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offset_map, "murmur2", lambda keys: np.zeros(len(keys), np.uint32))
         assert kept_rows(chunks, memory_bytes=2**20) == last_rows(chunks)
         assert kept_rows(chunks, memory_bytes=200) == last_rows(chunks)
 
 
-def test_rows_that_do_not_count_replace_nothing():
+def test_rows_that_are_not_included_replace_nothing():
     with OffsetMap(3, 3, memory_bytes=2**20) as latest:
         latest.add(pa.array([b"a"], pa.binary()))
         latest.add(pa.array([b"a"], pa.binary()), include=False)
@@ -60,7 +60,7 @@ class TestMemory:
 
     @pytest.fixture
     def seen(self, monkeypatch):
-        """How many bytes of keys are looked at at once."""
+        """Record how many bytes of keys are in memory at once."""
         seen = []
         find = offset_map._last_of_each
         monkeypatch.setattr(
@@ -71,8 +71,8 @@ class TestMemory:
         return seen
 
     @pytest.mark.parametrize("told_bytes", [0, 10**6, 10**8])
-    def test_is_kept_to_though_keys_are_larger_than_was_told(self, seen, told_bytes):
-        """As those of compressed files are."""
+    def test_memory_is_bounded_if_keys_are_larger_than_expected(self, seen, told_bytes):
+        """As in compressed files."""
         keys = [b"%08d" % (number % self.KEYS) * 50 for number in range(2 * self.KEYS)]
         with OffsetMap(1, told_bytes, memory_bytes=self.MEMORY_BYTES) as latest:
             for first in range(0, len(keys), 100):
@@ -83,7 +83,7 @@ class TestMemory:
         assert max(seen) <= 2 * self.MEMORY_BYTES
 
 
-def test_any_stretch_can_be_asked_for():
+def test_any_range_of_rows_can_be_read():
     keys = [[b"%d" % (number % 17) for number in range(100)]]
     expected = last_rows(keys)
     with OffsetMap(100, 200, memory_bytes=2**20) as latest:
@@ -95,7 +95,7 @@ def test_any_stretch_can_be_asked_for():
             )
 
 
-def test_leaves_no_file_behind_however_it_ends(tmp_path, monkeypatch):
+def test_no_temporary_file_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with OffsetMap(2, 2, memory_bytes=1) as latest:
         latest.add(pa.array([b"a", b"b", b"a"], pa.binary()))
