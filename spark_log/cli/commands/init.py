@@ -21,7 +21,9 @@ def init(
         Path, typer.Argument(help="The folder to write to. It is made if it does not exist.")
     ] = Path("conf"),
 ) -> None:
-    """Write the configuration files for Spark and for this command into a folder.
+    """Write the configuration files into a folder.
+
+    They are for Spark (Delta, quiet logs, hidden secrets) and for this command.
 
     SPARK_CONF_DIR=conf makes spark-submit use them; spark-log reads conf/spark-log.properties.
     Existing files are never overwritten: if one of them exists, nothing is written.
