@@ -7,7 +7,12 @@ from contextlib import suppress
 from itertools import takewhile
 
 from spark_log.config.config import TopicConfig
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
@@ -292,7 +297,13 @@ class Snapshots:
         return self._interval(self._segment_count - count) - count
 
     def _begin(self, view: LogView, state: ProducerState | None) -> tuple[ProducerState, LogView]:
-        """Return a state to go on from in a view: the given one, or the newest snapshot's."""
+        """Return a state to go on from in a view: the given one, or the newest snapshot's.
+
+        Where no snapshot covers the start, what the producers of deleted records had written is
+        forgotten, as in Kafka (``ProducerStateManager.loadFromSnapshot``), and that is told: who
+        they were cannot be known, and to refuse every producer that is unknown would refuse all
+        new ones.
+        """
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
             snapshot = self.newest(view)
@@ -307,7 +318,20 @@ class Snapshots:
             state = ProducerState(start)
             if snapshot is not None and (covers_start or not start):
                 state = ProducerState(snapshot.offset, snapshot.producers.entries())
+            elif start:
+                self._tell_forgotten(start)
         return state, view
+
+    def _tell_forgotten(self, log_start_offset: int) -> None:
+        directory = self._directory
+        error = CorruptRecordError(
+            f"the log starts at offset {log_start_offset}, and no snapshot from there on can be "
+            f"read. Idempotent producers are known by the records that are left: an append whose "
+            f"records were deleted would be appended again if it is repeated, and older epochs of "
+            f"its producer are not refused. Restore a .snapshot file from a copy, if there is one",
+            path=directory.path,
+        )
+        directory.suppressed.add("reading of producers", directory.path, error)
 
     def _take_in(self, state: ProducerState, view: LogView) -> LiveSegment | None:
         """Bring a state up to the end of a view, or to where it leaves something out.

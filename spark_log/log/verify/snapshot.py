@@ -140,6 +140,12 @@ class SnapshotCheck:
 
     def _damaged(self, repair: bool) -> Finding:
         message = f"{self._damage}. Readers work without it"
+        if 0 < self._log_start_offset <= self._offset:
+            message += (
+                f", but unless another snapshot is sound, the producers whose records are before "
+                f"the log start {self._log_start_offset} are forgotten: restore it from a copy "
+                f"before a repair"
+            )
         finding = self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
         if not repair:
             return finding
