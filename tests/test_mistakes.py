@@ -22,7 +22,7 @@ from spark_log.consumer import consumer as consumer_module
 from spark_log.errors import InvalidTimestampError
 from spark_log.producer import given_arguments
 from spark_log.storage.local import LocalStore
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 from tests.storage.full_disk import SmallDisk
 
 T0 = TopicPartition("t", 0)

@@ -21,7 +21,7 @@ from spark_log.log.segment.identities import SegmentIdentities
 from spark_log.log.segment.opener import SegmentOpener
 from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.witness import Witness
-from spark_log.storage import Store, is_known
+from spark_log.storage import Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_SLOW_LISTINGS = 10
@@ -173,7 +173,7 @@ class PartitionDirectory:
         One that took so long may show neither a rewritten segment that came during it nor what
         that covers; and a name that it shows may be another file's by now.
         """
-        return self.valid_ms > 0 and not is_known(self.clock, observed_ms, self.valid_ms)
+        return self.valid_ms > 0 and not is_listing_valid(self.clock, observed_ms, self.valid_ms)
 
     def live_log(self) -> LiveLog:
         """Return the log that one listing shows."""

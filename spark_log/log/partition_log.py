@@ -21,7 +21,7 @@ from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
 from spark_log.log.witness import Witness
-from spark_log.storage import Store, valid_ms_of
+from spark_log.storage import Store, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
@@ -75,7 +75,7 @@ class PartitionLog:
             topic_id=topic_id,
             partition=partition,
             clock=clock,
-            valid_ms=valid_ms_of(self.config.file_delete_delay_ms),
+            valid_ms=listing_validity_ms(self.config.file_delete_delay_ms),
             suppressed=self.suppressed,
             witness=Witness(directory) if has_witness else None,
         )

@@ -8,7 +8,7 @@ from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.storage import is_known
+from spark_log.storage import is_listing_valid
 
 
 class TailView:
@@ -33,7 +33,7 @@ class TailView:
     @property
     def is_valid(self) -> bool:
         """Whether the listing still counts."""
-        return is_known(self._directory.clock, self.observed_ms, self._valid_ms)
+        return is_listing_valid(self._directory.clock, self.observed_ms, self._valid_ms)
 
     def holds(self, offset: int) -> bool:
         """Return whether there is a record to be read at ``offset``, or the log goes on there."""

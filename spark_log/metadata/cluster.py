@@ -32,7 +32,7 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.storage import StorageOptions, Store, open_store
 from spark_log.storage.deadline import call_within
-from spark_log.storage.store import PASSING_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 
@@ -303,4 +303,4 @@ class Cluster:
 def _may_pass(error: StorageError) -> bool:
     """Whether the root may be there when it is looked for again."""
     cause = error.__cause__
-    return error.retriable or (isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS)
+    return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)

@@ -22,7 +22,7 @@ from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
-from spark_log.storage.store import PASSING_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class PartitionAppender:
             return True
         if isinstance(error, StorageError):
             cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS:
+            if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
                 return True
         # A root that is away looks like a log that is damaged, or not there.
         return self._is_root_away()

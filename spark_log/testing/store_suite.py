@@ -372,10 +372,10 @@ class StoreSuite:
         buffer = store.open_buffer("digits")
         part = buffer.slice(len(content) // 3)
         assert buffer.to_pybytes() == content
-        store.forget(buffer)
+        store.release_memory(buffer)
         assert part.to_pybytes() == content[len(content) // 3 :]
         store.delete("digits")
-        store.forget(buffer)
+        store.release_memory(buffer)
         assert buffer.to_pybytes() == content
 
     @pytest.mark.parametrize("path", ["absent", "topic/absent", "no/such/directory/absent"])

@@ -209,9 +209,9 @@ class TestAppend:
         assert client.counts() == counts
         logged = [line for line in caplog.messages if line.startswith(DIRECTORY)]
         assert sorted(line.split(":")[1] for line in logged) == [
-            " index failed, and was left out (StorageError",
-            " snapshot failed, and was left out (StorageError",
-            " tail merge failed, and was left out (StorageError",
+            " index failed and was skipped (StorageError",
+            " snapshot failed and was skipped (StorageError",
+            " tail merge failed and was skipped (StorageError",
         ]
 
     def test_a_damaged_index_or_snapshot_is_told_and_done_without(self, memory_store, caplog):

@@ -25,7 +25,7 @@ from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.segment.writer import StagedSegment
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.log.snapshot.snapshots import Snapshots
-from spark_log.storage import is_known
+from spark_log.storage import is_listing_valid
 
 _MAX_RACES = 10_000
 """Names tried for one append before giving up: far above what any number of writers causes."""
@@ -242,7 +242,7 @@ class Appender:
 
     def _is_recent(self, tail: _Tail) -> bool:
         """Whether nothing that was observed then can have been freed since (late-success rule)."""
-        return is_known(self._clock, tail.observed_ms, self._directory.valid_ms)
+        return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
 
     def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
         """Find out whether the segment is in the live log.

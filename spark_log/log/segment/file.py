@@ -108,7 +108,7 @@ class _MappedFile(SegmentFile):
         self.schema = self._reader.schema
 
     def forget(self) -> None:
-        self._store.forget(self._buffer)
+        self._store.release_memory(self._buffer)
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]

@@ -35,7 +35,7 @@ from spark_log.record.schema import (
     segment_schema,
 )
 from spark_log.storage import StagedFile, Store
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Positions in the offset index are 32 bits."""

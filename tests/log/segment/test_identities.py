@@ -102,7 +102,7 @@ class TestPlain:
         copy(store, SegmentName(900), SegmentName(20))
         store.delete(path_of(SegmentName(900)))
         ((path, message),) = errors(open_log(store))
-        assert (path, "a snapshot tells of" in message) == (path_of(SegmentName(20)), True)
+        assert (path, "a snapshot has" in message) == (path_of(SegmentName(20)), True)
 
     def test_a_snapshot_that_was_made_of_the_copy_tells_that_there_are_two(self, store, log):
         copy(store, SegmentName(0), SegmentName(20))

@@ -80,7 +80,7 @@ class Compactor(_Actor):
                     log,
                     now_us=world.storage_time_us(),
                     memory_bytes=random.choice((1, 1000, 2**20)),
-                    step=self._step,
+                    on_progress=self._step,
                 )
                 world.scheduler.note(
                     f"compacted {done.start_offset} to {done.end_offset}: {done.records_read} to "

@@ -9,7 +9,7 @@ from unittest import mock
 
 from spark_log.log import PartitionLog, SegmentReader
 from spark_log.log.append import appender, tail_merger
-from spark_log.log.clean import cleanable, cleaner, file_deletion
+from spark_log.log.clean import cleaner, file_deletion, log_to_clean
 from spark_log.testing.simulation.compaction.actors import (
     ChangingCleaner,
     CompactedWorld,
@@ -155,7 +155,7 @@ def simulate_compaction(
             (appender, "_RACES_PER_LISTING", faults.races_per_listing),
             (cleaner, "FAN_IN", faults.fan_in),
             (file_deletion, "COARSE_US", 0),
-            (cleanable, "COARSE_US", 0),
+            (log_to_clean, "COARSE_US", 0),
             (tail_merger, "_COARSE_MS", 0),
             (writers, "record_batch", keyed_batch),
             (true_log, "_records", _all_records),

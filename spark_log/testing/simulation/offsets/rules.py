@@ -130,7 +130,7 @@ OFFSETS_RULES: dict[str, OffsetsVariant] = {
         patches=((offset_commits, "_is_allowed", _allow_all),)
     ),
     "no version names what was written long ago": OffsetsVariant(
-        patches=((offset_commits, "is_known", _allow_all),)
+        patches=((offset_commits, "is_listing_valid", _allow_all),)
     ),
 }
 """Rule → what it is like without it."""

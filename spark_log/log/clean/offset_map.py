@@ -1,9 +1,9 @@
-"""Which records are the last of their key: exact, whatever the number of keys, in bounded memory.
+"""The last record of each key: exact for any number of keys, in bounded memory.
 
-Kafka's cleaner keeps hashes in a map of fixed size and cleans as far as that reaches
-(``OffsetMap``, ``SkimpyOffsetMap``). Here keys are compared themselves, and where they need more
-memory than is allowed they are spread over temporary files by their hash, of which one at a time is
-looked at.
+Kafka's cleaner keeps the hashes of keys in a map of fixed size, and cleans until the map is full
+(``OffsetMap``, ``SkimpyOffsetMap``). Here the keys themselves are compared. If they need more
+memory than allowed, they are distributed to temporary files by their hash, and one file is read at
+a time.
 """
 
 from __future__ import annotations
@@ -24,36 +24,35 @@ from pyarrow import ipc
 from spark_log.record.murmur2 import murmur2
 
 _ROW_BYTES = 96
-"""What a key costs beside its own bytes: its number, its place in the hash table, their slack."""
+"""Memory for a key besides its own bytes: row number, hash and temporary arrays."""
 
 _MAX_BUCKETS = 256
-"""Temporary files that are open at once; what of one does not fit is looked at part by part."""
+"""How many temporary files may be open at once. A bucket that is too large is read in parts."""
 
 _MAX_PARTS = 256
-"""Each costs a look at all of the bucket."""
+"""The largest number of parts: each needs a pass over the whole bucket."""
 
 _MAX_BUCKET_BYTES = 2**30
-"""One Arrow array of keys holds 2 GiB."""
+"""An Arrow array of keys can have up to 2 GiB."""
 
 _SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}.items())
 
 
-class LatestRecords:
-    """Takes in the keys of a log in offset order; tells of each row whether it is its key's last.
+class OffsetMap:
+    """The keys of a log, added in offset order; tells which rows are the last of their key.
 
-    Rows are numbered from 0 in the order in which they come. Use as a context manager: what lies
-    in temporary files goes with it.
+    Rows are numbered from 0 in the order in which they are added. A context manager: its end
+    deletes the temporary files.
     """
 
     def __init__(self, row_count: int, key_bytes: int, *, memory_bytes: int) -> None:
-        """Get ready.
+        """Create an empty map.
 
         Args:
-            row_count: how many rows will come, about.
-            key_bytes: how many bytes their keys have together, about: who reads compressed files
-                cannot know.
-            memory_bytes: what the keys may take at once; more is written to temporary files
-                (in `tempfile.gettempdir`).
+            row_count: approximate number of rows that will be added.
+            key_bytes: approximate size of all their keys (it is not known of compressed files).
+            memory_bytes: how much memory the keys may take; if they need more, they are written to
+                temporary files (in `tempfile.gettempdir`).
         """
         needed_bytes = key_bytes + _ROW_BYTES * row_count
         self._bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
@@ -78,15 +77,16 @@ class LatestRecords:
         self._buckets.clear()
         self._kept = None
 
-    def add(self, keys: pa.Array, *, counts: bool = True) -> None:
-        """Take in the next rows.
+    def add(self, keys: pa.Array, *, include: bool = True) -> None:
+        """Add the next rows.
 
         Args:
-            keys: binary; a record without a key is nobody's last.
-            counts: whether they are records of users: of others none is kept or replaced by them.
+            keys: binary array; a row without a key is never the last of a key.
+            include: False for rows that are skipped (markers and aborted records): none of them is
+                the last of its key, and they replace no other row.
         """
         first, self._next_row = self._next_row, self._next_row + len(keys)
-        if not counts or keys.null_count == len(keys):
+        if not include or keys.null_count == len(keys):
             return
         rows = np.arange(first, self._next_row)
         if keys.null_count:
@@ -105,7 +105,7 @@ class LatestRecords:
                 self._spread(piece)
 
     def _spread(self, batch: pa.RecordBatch) -> None:
-        """Write rows to the files of their buckets."""
+        """Write rows to the temporary files of their buckets."""
         buckets = batch.column("hash").to_numpy() % np.uint32(self._bucket_count)
         order = np.argsort(buckets.astype(np.uint8), kind="stable")
         sorted_batch = batch.take(_array(order, pa.int64()))
@@ -118,10 +118,14 @@ class LatestRecords:
                 self._buckets[bucket].write(sorted_batch.slice(start, end - start))
             start = end
 
-    def kept(self, first_row: int, count: int) -> np.ndarray:
-        """Return of each of some rows whether it is the last of its key, as bool.
+    def is_latest(self, first_row: int, count: int) -> np.ndarray:
+        """Return for each row of a range whether it is the last of its key, as a bool array.
 
-        Once all rows have come in.
+        Call this after all rows were added.
+
+        Args:
+            first_row: number of the first row.
+            count: how many rows.
         """
         if self._kept is None:
             self._kept = self._find()
@@ -132,7 +136,7 @@ class LatestRecords:
         return bits[skipped : skipped + count].view(np.bool_)
 
     def _find(self) -> np.ndarray:
-        """Return a bit for each row; in a file, since there may be more rows than memory."""
+        """Return one bit for each row, in a mapped temporary file: there may be very many rows."""
         with tempfile.TemporaryFile() as file:
             bits = np.memmap(file, np.uint8, "w+", shape=(self._next_row // 8 + 1,))
         for keys, hashes, rows in self._groups():
@@ -146,7 +150,7 @@ class LatestRecords:
         return bits
 
     def _groups(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
-        """Yield keys, their hashes and rows; all that have one key together, rows in order."""
+        """Yield keys, their hashes and row numbers, in order; all rows of one key together."""
         if self._bucket_count == 1:
             pieces, self._pieces = self._pieces, []
             if pieces:
@@ -160,7 +164,7 @@ class LatestRecords:
     def _parts(
         self, reader: ipc.RecordBatchFileReader
     ) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
-        """Yield a bucket; in parts, by other bits of the hashes, where it is more than fits."""
+        """Yield a bucket; if it does not fit into memory in parts, by other bits of the hashes."""
         numbers = range(reader.num_record_batches)
         needed_bytes = sum(_needed_bytes(reader.get_batch(number)) for number in numbers)
         rows = sum(reader.get_batch(number).num_rows for number in numbers)
@@ -180,9 +184,10 @@ class LatestRecords:
 
 
 class _Bucket:
-    """Rows in a temporary file without a name: it goes with the process, however that ends."""
+    """Rows in an unlinked temporary file, which the system deletes when the process ends."""
 
     def __init__(self) -> None:
+        """Create the empty file."""
         self._descriptor, path = tempfile.mkstemp(prefix="spark-log-compaction-")
         try:
             self._sink = pa.OSFile(path, "wb")
@@ -195,14 +200,14 @@ class _Bucket:
         self._writer.write_batch(rows)
 
     def reader(self) -> ipc.RecordBatchFileReader:
-        """Return what reads all rows; no more are written."""
+        """End writing; return a reader of all rows."""
         self._writer.close()
         self._sink.close()
         mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         return ipc.open_file(pa.py_buffer(mapped))
 
     def close(self) -> None:
-        """Give up the file; what was read of it stays valid."""
+        """Close the file, which deletes it. Arrays that were read stay valid."""
         self._sink.close()
         os.close(self._descriptor)
 
@@ -212,9 +217,9 @@ def _needed_bytes(batch: pa.RecordBatch) -> int:
 
 
 def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
-    """Return the index of the last of each key.
+    """Return the index of the last row of each key.
 
-    Sorted by hash and place, equal keys are neighbours, unless two keys have one hash.
+    Sorted by hash and index, equal keys are neighbours, unless two keys have the same hash.
     """
     places = np.arange(len(keys), dtype=np.uint64)
     order = np.sort(hashes.astype(np.uint64) << np.uint64(32) | places)

@@ -1,9 +1,9 @@
-"""What lies in a partition's directory and is no part of the log: told, and removed.
+"""Files in a partition's directory that are not part of the log: found, and removed by a repair.
 
-Names are freed under the rules that a cleaner has: only where something durable says that a name is
-spent (a rewritten segment that covers it, or a start marker above it), and only
-``file.delete.delay.ms`` after that appeared, by the storage's own clock. A process whose clock is
-far from that removes nothing.
+A repair frees names by the rules of a cleaner: only if a durable file shows that the name is spent
+(a rewritten segment that covers it, or a start marker above it), and only ``file.delete.delay.ms``
+after that file appeared, by the storage's clock. A process whose clock differs too much from the
+storage's removes nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.clean.file_deletion import (
     ABANDONED_US,
     COARSE_US,
-    log_of_index,
-    tells_of_more,
+    is_evidence_of_truncation,
+    segment_of_index,
 )
 from spark_log.log.clean.spent_segments import spent_segments
 from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
@@ -33,8 +33,8 @@ from spark_log.storage import (
 _KNOWN_FILES = ("leader-epoch-checkpoint",)
 
 
-class Leftovers:
-    """Files of one listing that no reader needs: spent, orphaned, unfinished, or strange."""
+class StrayFiles:
+    """The files of one listing that no reader needs: spent, orphaned, unfinished or unknown."""
 
     def __init__(
         self,
@@ -45,20 +45,20 @@ class Leftovers:
         repair: bool,
         max_clock_skew_ms: int,
     ) -> None:
-        """Tell the time by the storage: by a file that is written, where something is removed.
+        """Read the storage's time: from a probe file for a repair, else from the listing.
 
-        Else by the listing, which may be of a time long ago: then more is still waiting.
+        The newest file of the listing may be old. Then fewer files are reported as removable.
 
         Args:
-            directory: the partition's.
+            directory: the partition's directory.
             files: the listing.
             delete_delay_ms: ``file.delete.delay.ms``.
-            repair: whether to remove what may be removed.
+            repair: whether to remove files that may be removed.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
 
         Raises:
-            ClockSkewError: something is to be removed, and this process's clock is too far from
-                the storage's.
+            ClockSkewError: ``repair``, and the clocks of this process and the storage differ too
+                much.
             StorageError: the storage does not answer.
         """
         self._directory = directory
@@ -76,66 +76,74 @@ class Leftovers:
         self._free = set(spent_segments(files, self._now_us - self._delay_us))
 
     def is_spent(self, name: SegmentName) -> bool:
-        """Whether the chain does not reach a segment, and never will."""
+        """Return whether a segment is spent: not part of the log, now or later."""
         return name in self._spent
 
     def is_old(self, file: FileInfo) -> bool:
-        """Whether a file is there for ``file.delete.delay.ms``: who made it is done, or dead."""
+        """Return whether a file has existed for ``file.delete.delay.ms``.
+
+        Its writer has finished or crashed.
+        """
         return file.modified_us <= self._now_us - self._delay_us
 
     def findings(self, file: FileInfo) -> Iterator[Finding]:
-        """Yield what is wrong with a file that is neither a live segment nor a snapshot."""
+        """Yield the findings of a file that is neither a live segment nor a snapshot."""
         if (name := SegmentName.parse(file.name)) is not None:
             yield self._spent_segment(name, file)
         elif (marker := StartMarker.parse(file.name)) is not None:
             yield from self._start_marker(marker, file)
-        elif log_of_index(file.name) is None and not _is_known(file.name):
+        elif segment_of_index(file.name) is None and not _is_known(file.name):
             yield _unknown(file)
 
     def abandoned(self) -> Iterator[Finding]:
-        """Yield what someone left half done. At the end: some may have been at work before."""
+        """Yield orphaned indexes and abandoned temporary files.
+
+        Call this last: a writer that was running at first may have finished since.
+        """
         for file in self._files:
-            log = log_of_index(file.name)
+            log = segment_of_index(file.name)
             if log is not None and log not in self._names:
                 yield from self._orphan(log, file)
         for file in self._store.list_hidden(self._directory.path):
             if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
-                message = "a writer began it and has gone"
+                message = "is a temporary file of a writer that is not running any more"
                 yield self._removed(_warning(file, FindingKind.UNFINISHED_WRITE, message))
 
     def _spent_segment(self, name: SegmentName, file: FileInfo) -> Finding:
         if name not in self._free:
-            message = "is rewritten, or behind the log's start; it is kept for who still reads it"
+            message = (
+                "is rewritten, or before the log's start; it is kept for readers that still use it"
+            )
             return Finding(file.path, FindingKind.SPENT_SEGMENT, Severity.NOTE, message)
         paths = [self._directory.file_path(each) for each in (name.index, name.time_index)]
         finding = _warning(file, FindingKind.SPENT_SEGMENT, "is not part of the log any more")
         return self._removed(finding, *paths)
 
     def _start_marker(self, marker: StartMarker, file: FileInfo) -> Iterator[Finding]:
-        """A marker counts until there is a higher one."""
+        """Yield a finding if a higher start marker exists."""
         above = [
             other
             for other in self._files
             if (found := StartMarker.parse(other.name))
             and found.log_start_offset > marker.log_start_offset
         ]
-        message = "the log's start is beyond it"
+        message = "the log starts at a higher offset"
         if any(map(self.is_old, above)):
             yield self._removed(_warning(file, FindingKind.SPENT_START, message))
         elif above:
             yield Finding(file.path, FindingKind.SPENT_START, Severity.NOTE, message)
 
     def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
-        if not self._is_there(self._directory.file_path(log)) and self._is_there(file.path):
-            finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment is not there")
-            is_needless = self.is_old(file) and not tells_of_more(file.name, self._live)
+        if not self._exists(self._directory.file_path(log)) and self._exists(file.path):
+            finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment does not exist")
+            is_needless = self.is_old(file) and not is_evidence_of_truncation(file.name, self._live)
             yield self._removed(finding) if is_needless else finding
 
     def _removed(self, finding: Finding, *derived: str) -> Finding:
         if not self._repair:
             return finding
         try:
-            # Indexes first: a crash leaves a spent segment, which is removed the next time.
+            # Indexes first: a crash leaves a spent segment, which the next repair removes.
             for path in (*derived, finding.path):
                 self._store.delete(path)
         except StorageError as error:
@@ -143,7 +151,7 @@ class Leftovers:
             return finding
         return replace(finding, repaired=True)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
             self._store.head(path)
         except NotFoundError:
@@ -160,5 +168,5 @@ def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:
 
 
 def _unknown(file: FileInfo) -> Finding:
-    message = "is nothing that belongs here. Look at it, and remove it by hand"
+    message = "does not belong to the log. Look at it, and remove it by hand"
     return _warning(file, FindingKind.UNKNOWN_FILE, message)

@@ -1,6 +1,7 @@
-"""What of a log may be compacted, how dirty it is, and whether it is time (DESIGN.md, section 6).
+"""The cleanable range of a log, how dirty it is, and when it must be cleaned (docs/protocol.md).
 
-Kafka keeps a checkpoint of where each log is clean; here the names of the segments tell it.
+Kafka stores the first dirty offset of each log in a checkpoint file. Here it follows from the names
+of the segments.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from spark_log.log.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanable:
-    """What of a log may be compacted (``LogCleanerManager.cleanableOffsets``).
+class LogToClean:
+    """The cleanable range of a log (Kafka's ``LogToClean``, ``cleanableOffsets``).
 
     Attributes:
-        first_dirty_offset: before it each key has one record: the newest compaction wrote it.
-        end_offset: from it on nothing may be compacted yet; equal to the former: nothing is to do.
-        clean_bytes: of the segments before the former.
-        dirty_bytes: of those between the two.
-        is_overdue: whether a record has waited for longer than ``max.compaction.lag.ms``.
+        first_dirty_offset: before it the newest compaction has left one record for each key.
+        end_offset: the first offset that may not be compacted yet. Equal to
+            ``first_dirty_offset`` if nothing can be compacted.
+        clean_bytes: size of the segments before ``first_dirty_offset``.
+        dirty_bytes: size of the segments between the two offsets.
+        is_overdue: whether a dirty record is older than ``max.compaction.lag.ms``.
     """
 
     first_dirty_offset: int
@@ -32,20 +34,20 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """The share of bytes that are dirty; 0 where there are none."""
+        """Dirty bytes divided by all bytes; 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanable, LogView]:
-    """Return what of a log may be compacted, and the view that this is told of.
+def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogToClean, LogView]:
+    """Return the cleanable range of a log, and the view of the log that it is valid for.
 
-    Not the last segment, which is Kafka's active one, and nothing from the first segment on that
-    has a record younger than ``min.compaction.lag.ms``.
+    The range ends before the last segment (Kafka's active segment), and before the first dirty
+    segment with a record younger than ``min.compaction.lag.ms``.
 
     Args:
-        log: the partition's.
-        view: of it.
+        log: the partition's log.
+        view: a view of it.
         now_us: the storage's time, or earlier, microseconds since the epoch.
 
     Raises:
@@ -73,13 +75,14 @@ def cleanable(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[Cleanab
             oldest_us = summary.max_timestamp_us
         is_overdue |= 0 < oldest_us < overdue_us
     end_offset = max(end_offset, first_dirty)
-    return Cleanable(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
+    return LogToClean(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
 
 
 def first_dirty_offset(view: LogView) -> int:
-    """Return up to where the newest compaction's segments reach from the log's start on.
+    """Return the end of the newest compaction's segments at the log's start.
 
-    It looked at the log after every other one whose segments count, or ever will before its own.
+    The newest compaction listed the log after all other compactions whose segments are in the log,
+    or may still appear before its own.
     """
     end_offset = view.log_start_offset
     for segment in view.live.segments:
@@ -90,11 +93,12 @@ def first_dirty_offset(view: LogView) -> int:
     return end_offset
 
 
-def is_fresh(log: PartitionLog, view: LogView, found: Cleanable, now_us: int) -> bool:
+def is_recently_compacted(log: PartitionLog, view: LogView, found: LogToClean, now_us: int) -> bool:
     """Return whether the log was compacted less than ``file.delete.delay.ms`` ago.
 
-    A listing that began before that, and shows what was left out then, may still count. When a
-    tombstone goes, what it replaced must not be in any (see `generations`).
+    A reader's listing from before that compaction may still be valid, and shows the records that
+    the compaction removed. A tombstone may only be removed when no valid listing shows the records
+    that it deleted.
     """
     delay_us = log.config.file_delete_delay_ms * 1000 + COARSE_US
     return any(
