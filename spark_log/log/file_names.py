@@ -13,7 +13,7 @@ START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 GENERATION_SUFFIX: Final = ".generation"
 
-MOST_MERGES: Final = 1_000_000
+MAX_MERGE_GENERATION: Final = 1_000_000
 """Generations up to this one are of merges, those above of compactions (`clean.generations`)."""
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
@@ -40,7 +40,7 @@ class SegmentName:
     @property
     def is_compacted(self) -> bool:
         """Whether a compaction wrote it: records may be left out of it."""
-        return self.generation > MOST_MERGES
+        return self.generation > MAX_MERGE_GENERATION
 
     @property
     def stem(self) -> str:

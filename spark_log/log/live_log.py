@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spark_log.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    MOST_MERGES,
+    MAX_MERGE_GENERATION,
     TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
@@ -49,10 +49,11 @@ class LiveLog:
     Attributes:
         log_start_offset: from the highest start marker, 0 without one.
         segments: in offset order, without a gap; empty for an empty log.
-        beyond: base offset of the first segment that lies behind a hole which the chain does not
-            cross; None without one. Either a segment is lost, or it appeared during the listing.
+        base_after_gap: base offset of the first segment behind a gap, which the chain does not
+            cross; None without a gap. Either a segment is lost, or it appeared during the listing.
         snapshots: offsets of the snapshots that the listing shows, in order.
-        compaction: the newest generation that a compaction has taken (`log.clean.generations`).
+        compaction_generation: the highest generation that a compaction has taken
+            (`log.clean.generations`).
         newest_us: the newest last-modified time of the listing, microseconds since the epoch: the
             storage's present time or earlier. 0 for an empty directory.
         witnessed_offset: the log reached this offset at least, as other files than segments tell:
@@ -62,14 +63,14 @@ class LiveLog:
 
     log_start_offset: int
     segments: tuple[LiveSegment, ...]
-    beyond: int | None = None
+    base_after_gap: int | None = None
     snapshots: tuple[int, ...] = ()
-    compaction: int = MOST_MERGES
+    compaction_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
     witnessed_offset: int = 0
 
     @property
-    def end_of_chain(self) -> int:
+    def chain_end_offset(self) -> int:
         """Where the next segment would begin; of a plain last one, where it begins itself."""
         if not self.segments:
             return self.log_start_offset
@@ -102,7 +103,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
     snapshots: list[int] = []
-    compaction = MOST_MERGES
+    compaction = MAX_MERGE_GENERATION
     reached: list[int] = []
     for file in files:
         name = SegmentName.parse(file.name)

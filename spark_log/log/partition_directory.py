@@ -111,7 +111,7 @@ class PartitionDirectory:
         """The highest end that the log had by what was seen through this directory."""
         return self._reached_offset
 
-    def on_end(self, end_offset: int) -> None:
+    def on_log_end(self, end_offset: int) -> None:
         """Remember how far the log reaches, as an append or a look for the next name showed."""
         self._reached_offset = max(self._reached_offset, end_offset)
 
@@ -132,9 +132,9 @@ class PartitionDirectory:
             if self.is_outdated(observed_ms):
                 slow_listings += 1
                 continue
-            if live.beyond is not None:
+            if live.base_after_gap is not None:
                 # What appears during a listing may be left out of it although a later one is not.
-                before, hole = hole, (live.end_of_chain, live.beyond)
+                before, hole = hole, (live.chain_end_offset, live.base_after_gap)
                 if hole != before:
                     continue
                 raise CorruptRecordError(
@@ -152,7 +152,7 @@ class PartitionDirectory:
                     continue
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
-                reached_offset = int(self.witness is not None and self.witness.is_there(self.store))
+                reached_offset = int(self.witness is not None and self.witness.exists(self.store))
             if end_offset < reached_offset:
                 if truncated != (end_offset, reached_offset):
                     truncated = end_offset, reached_offset  # see above

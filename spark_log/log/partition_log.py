@@ -184,7 +184,7 @@ class PartitionLog:
         """Return what the log remembers of its idempotent producers now."""
         return self._snapshots.producers(self.observe())[0]
 
-    def expect_segments(self, view: LogView) -> None:
+    def load_segment_ids(self, view: LogView) -> None:
         """Learn of the newest snapshot which segments a view must have, where no request is made.
 
         Then one that was copied to another's name is told (`SegmentIdentities`).
@@ -193,9 +193,9 @@ class PartitionLog:
             with self.suppressed.suppress("snapshot", self.directory, StorageError):
                 self._snapshots.newest(view)
 
-    def learn(self, summary: SegmentSummary) -> None:
+    def on_rewritten(self, summary: SegmentSummary) -> None:
         """Remember what a segment holds that was merged, so that it need not be opened."""
-        self._snapshots.learn(summary)
+        self._snapshots.on_rewritten(summary)
 
     def write_snapshot(self) -> Snapshot:
         """Write a snapshot of the log as it is now. See `Snapshots.write`."""
@@ -360,7 +360,7 @@ class PartitionLog:
         """
         view.check_offset(offset, self.directory)
         while offset < min(end_offset, view.log_end_offset):
-            self.expect_segments(view)
+            self.load_segment_ids(view)
             try:
                 for begin, _, reader in self._files.walk(view, offset, end_offset):
                     stop = min(end_offset, reader.end_offset)

@@ -9,35 +9,35 @@ from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment.log_batch import LogBatch
 from spark_log.storage import Store
 
-_WAITED_PART = 0.1
+_WAITED_SHARE = 0.1
 """The next look comes when a tenth of the time waited so far has passed: so a record is late by a
 tenth of the time that it took to come, and looking costs little however long nothing comes."""
 
-_PART_OF_A_LOOK = 0.2
+_PROBE_SHARE = 0.2
 """So much a further look adds to the longest pause: about its part of waking up and looking."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeInterval:
-    """How long to wait between two looks for the next segment, milliseconds."""
+    """How long to wait between two partitions for the next segment, milliseconds."""
 
-    least_ms: float
-    most_ms: float
+    min_ms: float
+    max_ms: float
 
     @staticmethod
     def of(store: Store) -> ProbeInterval:
         """Return `LOCAL_PROBES` or `REMOTE_PROBES`, as the store is."""
         return LOCAL_PROBES if store.is_mapped else REMOTE_PROBES
 
-    def pause_ms(self, waited_ms: float, looks: int = 1) -> float:
+    def pause_ms(self, waited_ms: float, partitions: int = 1) -> float:
         """Return how long to wait before the next look.
 
         Args:
             waited_ms: for how long nothing has come.
-            looks: how many partitions are looked at each time: the more, the longer may it be.
+            partitions: how many partitions are looked at each time: the more, the longer may it be.
         """
-        most_ms = self.most_ms * (1 + _PART_OF_A_LOOK * (looks - 1))
-        return min(max(self.least_ms, waited_ms * _WAITED_PART), most_ms)
+        max_ms = self.max_ms * (1 + _PROBE_SHARE * (partitions - 1))
+        return min(max(self.min_ms, waited_ms * _WAITED_SHARE), max_ms)
 
 
 LOCAL_PROBES = ProbeInterval(0.2, 2.5)

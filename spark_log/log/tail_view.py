@@ -72,7 +72,7 @@ class TailView:
         self._starts.append(self.log_end_offset)
         self._names.append(name)
         self.log_end_offset = end_offset
-        self._directory.on_end(end_offset)
+        self._directory.on_log_end(end_offset)
         return reader
 
     def _open(self, name: SegmentName) -> SegmentReader:

@@ -34,7 +34,7 @@ class Witness:
         """Of its file, relative to the root."""
         return f"{WITNESSES}/{self.directory}"
 
-    def is_there(self, store: Store) -> bool:
+    def exists(self, store: Store) -> bool:
         """Whether the log was begun.
 
         Raises:
@@ -46,7 +46,7 @@ class Witness:
             return False
         return True
 
-    def make(self, store: Store) -> None:
+    def create(self, store: Store) -> None:
         """Tell that the log was begun.
 
         Raises:
@@ -56,7 +56,7 @@ class Witness:
             store.put_if_absent(self.path, b"")
 
 
-def forget_logs(store: Store, directory: str) -> None:
+def delete_witnesses(store: Store, directory: str) -> None:
     """Remove the witnesses of all logs below a directory: a deleted topic's.
 
     Raises:

@@ -17,7 +17,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.append.producer_state import JUST_NOW_US, ProducerState
+from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -47,7 +47,7 @@ class LogAppendInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tail:
+class LogTail:
     """A log end offset, and when it was known that nobody had used its name.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class _Put:
+class PutResult:
     """What stands at an offset after a put there.
 
     Attributes:
@@ -92,7 +92,7 @@ class Appender:
         self._snapshots = snapshots
         self._config = config
         self._clock = directory.clock
-        self._tail: _Tail | None = None
+        self._tail: LogTail | None = None
         self._producers: ProducerState | None = None
         self._storage_us = 0
         self._snapshot_due_after = 0
@@ -107,10 +107,10 @@ class Appender:
         try:
             return self._append(segment, expected_leo, unknown)
         except UnknownOutcomeError:
-            self._forget()
+            self._reset()
             raise
         except (StorageError, CorruptRecordError) as error:
-            self._forget()
+            self._reset()
             if not unknown:
                 raise
             raise UnknownOutcomeError(
@@ -125,15 +125,15 @@ class Appender:
         began_ms = self._clock.monotonic_ms()
         tail = self._tail
         if tail is None or not self._is_recent(tail):
-            tail = self._look(segment)  # an old name may be spent: a put there would be void
+            tail = self._observe(segment)  # an old name may be spent: a put there would be void
         lost_answers = 0
         for race in range(1, _MAX_RACES + 1):
-            repeated, tail = self._check(segment, expected_leo, tail)
-            if repeated is not None:
-                return self._durable(repeated)
+            duplicate, tail = self._check(segment, expected_leo, tail)
+            if duplicate is not None:
+                return self._acknowledge_duplicate(duplicate)
             if self._is_last_gone(tail):
                 # The directory was removed, or the log's last segment: then the look fails.
-                tail = self._look(segment)
+                tail = self._observe(segment)
                 continue
             base_offset = tail.log_end_offset
             # Before the put, so that no pause after it makes what it shows look newer than it is.
@@ -147,18 +147,18 @@ class Appender:
             is_recent = self._is_recent(tail)
             if put is not None and put.is_ours and is_recent:
                 # Nobody could use the name behind it before it stood there.
-                self._tail = _Tail(put.end_offset, tried_ms, SegmentName(base_offset))
+                self._tail = LogTail(put.end_offset, tried_ms, SegmentName(base_offset))
                 return self._acknowledge(segment, base_offset, tail)
             if put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # nothing was freed: it never was ours
-                tail = self._go_past(segment, put.winner, tail, race)
+                tail = self._advance_past(segment, put.winner, tail, race)
                 continue
             unknown.add(base_offset)
             lost_answers += 1
             self._give_up_when_lost(lost_answers, began_ms)
-            found, tail = self._look_for(segment, unknown)
+            found, tail = self._find_lost(segment, unknown)
             if found is not None:
-                return self._durable(_info(segment, found))
+                return self._acknowledge_duplicate(_append_info(segment, found))
             if segment.producer is not None:  # the look may have come too late to find it
                 self._give_up_when_lost(lost_answers, began_ms)
             # What is not live below the log's end will never be.
@@ -171,8 +171,8 @@ class Appender:
     # --- whether it may be put -------------------------------------------------------------------
 
     def _check(
-        self, segment: StagedSegment, expected_leo: int | None, tail: _Tail
-    ) -> tuple[LogAppendInfo | None, _Tail]:
+        self, segment: StagedSegment, expected_leo: int | None, tail: LogTail
+    ) -> tuple[LogAppendInfo | None, LogTail]:
         """Check that the segment may be put at the log's end.
 
         Returns:
@@ -182,21 +182,21 @@ class Appender:
             LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError: it may
                 not.
         """
-        tail = self._with_producers(segment, tail)
-        repeated = self._repeated(segment)
-        if repeated is None:
+        tail = self._load_producers(segment, tail)
+        duplicate = self._find_duplicate(segment)
+        if duplicate is None:
             try:
-                self._check_end(expected_leo, tail)
+                self._check_expected_leo(expected_leo, tail)
                 self._check_producer(segment)
             except (LogEndOffsetMismatchError, OutOfOrderSequenceError):
-                tail = self._look(segment)  # others may have appended what it comes after
-                repeated = self._repeated(segment)
-                if repeated is None:
-                    self._check_end(expected_leo, tail)
+                tail = self._observe(segment)  # others may have appended what it comes after
+                duplicate = self._find_duplicate(segment)
+                if duplicate is None:
+                    self._check_expected_leo(expected_leo, tail)
                     self._check_producer(segment)
-        return repeated, tail
+        return duplicate, tail
 
-    def _check_end(self, expected_leo: int | None, tail: _Tail) -> None:
+    def _check_expected_leo(self, expected_leo: int | None, tail: LogTail) -> None:
         if expected_leo not in (None, tail.log_end_offset):
             raise LogEndOffsetMismatchError(
                 f"{self._directory.path}: the log ends at {tail.log_end_offset}, not at "
@@ -207,7 +207,7 @@ class Appender:
 
     # --- putting ---------------------------------------------------------------------------------
 
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         """Put the segment at an offset, and return what stands there now.
 
         None when that cannot be seen: what took the name is gone again, or cannot be read.
@@ -225,12 +225,12 @@ class Appender:
                 is_ours = winner.append_id == segment.append_id
                 if is_ours:
                     self._make_durable()
-                return _Put(is_ours, winner.end_offset, winner)
+                return PutResult(is_ours, winner.end_offset, winner)
             except StorageError:
                 return None
-        return _Put(True, base_offset + segment.record_count, None)
+        return PutResult(True, base_offset + segment.record_count, None)
 
-    def _is_last_gone(self, tail: _Tail) -> bool:
+    def _is_last_gone(self, tail: LogTail) -> bool:
         """Whether a local file system shows that what ends at the tail is not there any more.
 
         Nothing that was part of the log so lately can have been freed: whoever puts behind it
@@ -240,11 +240,11 @@ class Appender:
             return False
         return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
 
-    def _is_recent(self, tail: _Tail) -> bool:
+    def _is_recent(self, tail: LogTail) -> bool:
         """Whether nothing that was observed then can have been freed since (late-success rule)."""
         return is_known(self._clock, tail.observed_ms, self._directory.valid_ms)
 
-    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
+    def _find_lost(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, LogTail]:
         """Find out whether the segment is in the live log.
 
         Args:
@@ -257,22 +257,24 @@ class Appender:
             StorageError: the store does not answer.
         """
         if segment.producer is not None:
-            tail = self._look(segment)
-            offset = self._find(segment)
+            tail = self._observe(segment)
+            offset = self._duplicate_offset(segment)
             if offset is not None or not self._is_fenced(segment):
                 return offset, tail
             # Of older epochs the producer state remembers nothing: only the place itself tells.
         while True:
             view = self._directory.observe()
             try:
-                here = {offset: self._is_at(segment, offset, view) for offset in sorted(unknown)}
+                here = {
+                    offset: self._stands_at(segment, offset, view) for offset in sorted(unknown)
+                }
             except NotFoundError:
                 continue  # rewritten and freed since
             if None not in here.values():
                 break  # else the listing left out what appeared during it
-        return next((offset for offset in here if here[offset]), None), self._remember(view)
+        return next((offset for offset in here if here[offset]), None), self._update_tail(view)
 
-    def _is_at(self, segment: StagedSegment, offset: int, view: LogView) -> bool | None:
+    def _stands_at(self, segment: StagedSegment, offset: int, view: LogView) -> bool | None:
         """Return whether a segment stands at an offset of a view; None if the view cannot tell.
 
         Raises:
@@ -304,13 +306,15 @@ class Appender:
                 path=self._directory.path,
             )
 
-    def _acknowledge(self, segment: StagedSegment, base_offset: int, tail: _Tail) -> LogAppendInfo:
+    def _acknowledge(
+        self, segment: StagedSegment, base_offset: int, tail: LogTail
+    ) -> LogAppendInfo:
         """Answer for a segment that was just put at a tail; write what is derived if it can be."""
-        self._take_in_own(segment, base_offset, tail)
-        self._directory.on_end(base_offset + segment.record_count)
+        self._on_own_append(segment, base_offset, tail)
+        self._directory.on_log_end(base_offset + segment.record_count)
         if not base_offset and self._directory.witness is not None:
             with suppress(SparkLogError):  # then the log has none, as one of an older version
-                self._directory.witness.make(self._directory.store)
+                self._directory.witness.create(self._directory.store)
         # The records are safe, and readers do without what fails.
         suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("index", path, SparkLogError):
@@ -318,7 +322,7 @@ class Appender:
                 self._directory.store.put(self._directory.file_path(name), data, sync=False)
         with suppressed.suppress("tail merge", path, SparkLogError):
             for merged in self._merger.merge_if_due():
-                self._snapshots.learn(merged)
+                self._snapshots.on_rewritten(merged)
         with (
             suppressed.suppress("snapshot", path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: the next one
@@ -326,9 +330,9 @@ class Appender:
             if self._snapshot_due_after <= 0:
                 self._snapshot_due_after = self._config.snapshot_interval_segments
                 self._snapshot_due_after = self._snapshots.write_if_due()
-        return _info(segment, base_offset)
+        return _append_info(segment, base_offset)
 
-    def _durable(self, info: LogAppendInfo) -> LogAppendInfo:
+    def _acknowledge_duplicate(self, info: LogAppendInfo) -> LogAppendInfo:
         """Answer for a segment that an earlier try put, maybe of a process that was killed then.
 
         Raises:
@@ -352,39 +356,39 @@ class Appender:
 
     # --- what is known of the log's end ----------------------------------------------------------
 
-    def _look(self, segment: StagedSegment) -> _Tail:
+    def _observe(self, segment: StagedSegment) -> LogTail:
         """Look at the log afresh, at its producers too where the segment needs them."""
         view = self._directory.observe()
         if segment.producer is not None:
             self._producers, view = self._snapshots.producers(view, self._producers)
-        return self._remember(view)
+        return self._update_tail(view)
 
-    def _remember(self, view: LogView) -> _Tail:
+    def _update_tail(self, view: LogView) -> LogTail:
         if self._producers is not None and self._producers.offset != view.log_end_offset:
             self._producers = None
         self._storage_us = max(self._storage_us, view.live.newest_us)
         if self._producers is not None:
-            self._producers.date_just_now(view.live.appeared_us, view.live.newest_us)
-        self._snapshot_due_after = self._snapshots.due_after(view)
-        self._merger.saw(view)
+            self._producers.set_append_times(view.live.appeared_us, view.live.newest_us)
+        self._snapshot_due_after = self._snapshots.segments_until_due(view)
+        self._merger.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
-        self._tail = _Tail(view.log_end_offset, view.observed_ms, last)
+        self._tail = LogTail(view.log_end_offset, view.observed_ms, last)
         return self._tail
 
-    def _go_past(
-        self, segment: StagedSegment, winner: SegmentReader, tail: _Tail, race: int
-    ) -> _Tail:
+    def _advance_past(
+        self, segment: StagedSegment, winner: SegmentReader, tail: LogTail, race: int
+    ) -> LogTail:
         """Go past what another appended; and, after some lost races, to where the others are."""
-        self._take_in_winner(winner, tail)
+        self._on_winner(winner, tail)
         # The name behind the winner may have been used since the log was looked at, but not
         # freed: that takes longer from then.
-        self._directory.on_end(winner.end_offset)
+        self._directory.on_log_end(winner.end_offset)
         name = SegmentName(winner.base_offset)
-        tail = self._tail = _Tail(winner.end_offset, tail.observed_ms, name)
+        tail = self._tail = LogTail(winner.end_offset, tail.observed_ms, name)
         return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
 
-    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         """Go to the end by one listing: name by name, who is slower would never be the first.
 
         Nothing from the tail on can have been freed, so that all that is plain there is the log's.
@@ -395,7 +399,7 @@ class Appender:
         names = [name for file in listed if (name := SegmentName.parse(file.name))]
         plain = [name for name in names if name.last_offset is None]
         if self._producers is None:  # else the headers of each are needed
-            self._count_anothers(len(plain[:-1]))
+            self._count_segments_of_others(len(plain[:-1]))
             plain = plain[-1:]
         end_offset, last = tail.log_end_offset, tail.last
         try:
@@ -405,25 +409,25 @@ class Appender:
                 winner = directory.open(name)
                 end_offset, last = winner.end_offset, name
                 if not self._is_recent(tail):
-                    return self._look(segment)
-                self._take_in_winner(winner, tail)
+                    return self._observe(segment)
+                self._on_winner(winner, tail)
         except NotFoundError:
-            return self._look(segment)
-        self._tail = _Tail(end_offset, tail.observed_ms, last)
+            return self._observe(segment)
+        self._tail = LogTail(end_offset, tail.observed_ms, last)
         return self._tail
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._tail = self._producers = None
 
     # --- producers -------------------------------------------------------------------------------
 
-    def _with_producers(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _load_producers(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         """Know the producers of everything before the log's end, where the segment has one."""
         if segment.producer is None or self._producers is not None:
             return tail
-        return self._look(segment)
+        return self._observe(segment)
 
-    def _find(self, segment: StagedSegment) -> int | None:
+    def _duplicate_offset(self, segment: StagedSegment) -> int | None:
         assert self._producers is not None
         assert segment.producer is not None
         return self._producers.find(segment.producer, segment.record_count)
@@ -433,12 +437,12 @@ class Appender:
         assert segment.producer is not None
         return self._producers.is_fenced(segment.producer)
 
-    def _repeated(self, segment: StagedSegment) -> LogAppendInfo | None:
+    def _find_duplicate(self, segment: StagedSegment) -> LogAppendInfo | None:
         """Return where an idempotent append is that stands in the log already."""
         if segment.producer is None:
             return None
-        offset = self._find(segment)
-        return None if offset is None else _info(segment, offset)
+        offset = self._duplicate_offset(segment)
+        return None if offset is None else _append_info(segment, offset)
 
     def _check_producer(self, segment: StagedSegment) -> None:
         """Check an idempotent append against everything before the offset that it is put at."""
@@ -452,10 +456,10 @@ class Appender:
             where=self._directory.path,
         )
 
-    def _take_in_winner(self, winner: SegmentReader, tail: _Tail) -> None:
+    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
         """Take in what another append put at the log's end (state before put)."""
-        self._count_anothers(1)
-        self._merger.came(
+        self._count_segments_of_others(1)
+        self._merger.on_appended(
             winner.base_offset,
             winner.end_offset,
             winner.size_bytes,
@@ -464,20 +468,20 @@ class Appender:
         )
         if self._producers is not None:
             for _, headers in winner.all_headers():
-                self._producers.take_in(winner.base_offset, headers, JUST_NOW_US)
+                self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
         if winner.batch_count == 1:  # else whoever writes a snapshot had better open it
             name, headers = SegmentName(winner.base_offset), winner.headers(0)
-            self._snapshots.note(SegmentSummary.of_headers(name, winner, headers), headers)
+            self._snapshots.on_appended(SegmentSummary.of_headers(name, winner, headers), headers)
 
-    def _count_anothers(self, count: int) -> None:
+    def _count_segments_of_others(self, count: int) -> None:
         """Count segments of others towards the next snapshot: who makes it due writes it."""
         self._snapshot_due_after -= count
         if self._snapshot_due_after <= 0:
             self._snapshot_due_after = 1 + self._config.snapshot_interval_segments // 4
 
-    def _take_in_own(self, segment: StagedSegment, base_offset: int, tail: _Tail) -> None:
+    def _on_own_append(self, segment: StagedSegment, base_offset: int, tail: LogTail) -> None:
         self._snapshot_due_after -= 1
-        self._merger.came(
+        self._merger.on_appended(
             base_offset,
             base_offset + segment.record_count,
             segment.size_bytes,
@@ -485,10 +489,10 @@ class Appender:
             is_own=True,
         )
         summary = SegmentSummary.of_staged(segment, base_offset)
-        self._snapshots.note(summary, (segment.header,))
+        self._snapshots.on_appended(summary, (segment.header,))
         if self._producers is not None and self._producers.offset == base_offset:
-            self._producers.take_in(base_offset, (segment.header,), JUST_NOW_US)
+            self._producers.replay(base_offset, (segment.header,), NOT_LISTED_US)
 
 
-def _info(segment: StagedSegment, base_offset: int) -> LogAppendInfo:
+def _append_info(segment: StagedSegment, base_offset: int) -> LogAppendInfo:
     return LogAppendInfo(base_offset, base_offset + segment.record_count - 1)

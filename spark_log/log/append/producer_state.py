@@ -24,7 +24,7 @@ _MAX_RUN_RECORDS: Final = _SEQUENCES // 2
 """A run forgets what lies further back: a sequence number must mean one record."""
 
 
-JUST_NOW_US: Final = 2**63 - 1
+NOT_LISTED_US: Final = 2**63 - 1
 """Stands for the time of an append that no listing has shown yet: by this it never expires."""
 
 
@@ -124,7 +124,7 @@ class ProducerEntry:
         epoch: its newest.
         runs: the last `MAX_RUNS` of that epoch, in order; none after a bare marker.
         appended_us: when its last batch came into the log, or later, by the storage's clock;
-            `JUST_NOW_US` until a listing has shown it. (Not by its records' timestamps, as in
+            `NOT_LISTED_US` until a listing has shown it. (Not by its records' timestamps, as in
             Kafka: they may tell of last year.)
     """
 
@@ -180,7 +180,7 @@ class ProducerState:
         """Yield producer ids and what is remembered of each, by id."""
         yield from sorted(self._entries.items())
 
-    def take_in(
+    def replay(
         self, segment_base_offset: int, headers: Iterable[BatchHeader], appended_us: int
     ) -> None:
         """Replay batch headers, in offset order; those before `offset` are passed over.
@@ -188,7 +188,7 @@ class ProducerState:
         Args:
             segment_base_offset: what the headers' deltas count from.
             headers: of a segment.
-            appended_us: when the segment appeared, by the storage's clock; `JUST_NOW_US` where no
+            appended_us: when the segment appeared, by the storage's clock; `NOT_LISTED_US` where no
                 listing has shown that.
         """
         for header in headers:
@@ -198,7 +198,7 @@ class ProducerState:
                 continue
             self.offset = end_offset
             if header.producer_id != NO_PRODUCER_ID:
-                self._take_in_batch(header, base_offset, end_offset, appended_us)
+                self._replay_batch(header, base_offset, end_offset, appended_us)
 
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
         """Return the offset at which this very append stands already, None if it does not.
@@ -271,7 +271,7 @@ class ProducerState:
         kept = (pair for pair in self._entries.items() if pair[1].appended_us > oldest_us)
         return ProducerState(self.offset, kept)
 
-    def date_just_now(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
+    def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
         """Date what was taken in as just now, by a listing that began after that.
 
         Args:
@@ -279,11 +279,11 @@ class ProducerState:
             newest_us: the newest last-modified time of the listing: no append before it is newer.
         """
         for producer_id, entry in self._entries.items():
-            if entry.appended_us == JUST_NOW_US:
+            if entry.appended_us == NOT_LISTED_US:
                 shown_us = appeared_us(entry.runs[-1].end_offset - 1) if entry.runs else newest_us
                 self._entries[producer_id] = replace(entry, appended_us=shown_us)
 
-    def _take_in_batch(
+    def _replay_batch(
         self, header: BatchHeader, base_offset: int, end_offset: int, appended_us: int
     ) -> None:
         run = None

@@ -22,10 +22,10 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.storage import FileInfo
 
-_MOST_BYTES: Final = 16_777_216
+_MAX_MERGE_BYTES: Final = 16_777_216
 """Merged at once, so that no append waits for longer than this takes."""
 
-_COARSE_MS: Final = 1_000
+_CLOCK_RESOLUTION_MS: Final = 1_000
 """Some storages tell the time in whole seconds."""
 
 
@@ -41,31 +41,31 @@ class TailMerger:
             segment_bytes=config.segment_bytes,
             segment_us=config.segment_ms * 1000,
             fan_in=max(2, self._fan_in),
-            most_bytes=_MOST_BYTES,
+            most_bytes=_MAX_MERGE_BYTES,
             finishes=False,
         )
         self._tail: list[MergeCandidate] = []
         self._observed_ms = 0.0
-        self._shown_us, self._shown_ms = 0, 0.0
-        self._has_anothers = False
-        self._has_to_look = False
+        self._listed_us, self._listed_ms = 0, 0.0
+        self._has_others = False
+        self._needs_listing = False
         self._merges = 0
-        self._spent: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
+        self._covered: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
 
-    def saw(self, view: LogView) -> None:
+    def on_listed(self, view: LogView) -> None:
         """Take in what a look at the log showed."""
         if not self._fan_in:
             return
         candidates = candidates_of_view(view)
-        self._shown_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
-        self._shown_ms = view.observed_ms
-        self._has_to_look = bool(self._policy.runs(candidates))
-        self._tail, self._observed_ms, self._has_anothers = [], view.observed_ms, False
+        self._listed_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
+        self._listed_ms = view.observed_ms
+        self._needs_listing = bool(self._policy.runs(candidates))
+        self._tail, self._observed_ms, self._has_others = [], view.observed_ms, False
         while candidates and not candidates[-1].generation and len(self._tail) < self._fan_in:
             self._tail.append(candidates.pop())
         self._tail.reverse()
 
-    def came(
+    def on_appended(
         self,
         base_offset: int,
         end_offset: int,
@@ -86,10 +86,10 @@ class TailMerger:
         if not self._fan_in:
             return
         if not self._tail or self._tail[-1].end_offset != base_offset:
-            self._tail, self._observed_ms, self._has_anothers = [], observed_ms, False
+            self._tail, self._observed_ms, self._has_others = [], observed_ms, False
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(MergeCandidate(0, size_bytes, base_offset, end_offset, now_us, now_us))
-        self._has_anothers = self._has_anothers or not is_own
+        self._has_others = self._has_others or not is_own
 
     def _storage_time_us(self, at_ms: float) -> int:
         """Return about what time it is by the storage's clock, which dates all other segments.
@@ -97,7 +97,7 @@ class TailMerger:
         The newest time that a listing showed, and what has passed since on the monotonic clock.
         By this segments are kept apart (``segment.ms``), nothing else.
         """
-        return self._shown_us + max(0, int((at_ms - self._shown_ms) * 1000))
+        return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
     def merge_if_due(self) -> list[SegmentSummary]:
         """Merge the log's end if it is time, and return what came of it.
@@ -106,10 +106,10 @@ class TailMerger:
             StorageError, CorruptRecordError, InvalidRecordError: it could not be merged, or names
                 could not be freed; the next one may.
         """
-        self._free()
-        if not self._has_to_look and len(self._tail) < max(1, self._fan_in):
+        self._delete_covered()
+        if not self._needs_listing and len(self._tail) < max(1, self._fan_in):
             return []
-        view = self._known() or self._look()
+        view = self._remembered_view() or self._observe()
         runs = self._policy.runs(candidates_of_view(view))
         if runs or len(self._tail) >= self._fan_in:
             self._tail = []
@@ -119,18 +119,18 @@ class TailMerger:
         # Whether there are enough merged ones to be merged in turn, a look tells now and then.
         self._merges += len(made)
         if self._merges >= self._fan_in:
-            self._merges, self._has_to_look = 0, True
+            self._merges, self._needs_listing = 0, True
         return made
 
-    def _known(self) -> LogView | None:
+    def _remembered_view(self) -> LogView | None:
         """Return a view of the tail as it is remembered, None where a look is needed.
 
         A name that was part of the log when it was observed cannot have been freed since.
         """
-        if self._has_to_look or self._directory.is_outdated(self._observed_ms):
+        if self._needs_listing or self._directory.is_outdated(self._observed_ms):
             return None
-        if self._has_anothers:
-            self._leave_out_merged()
+        if self._has_others:
+            self._drop_merged_by_others()
         segments = tuple(
             LiveSegment(
                 name := SegmentName(each.base_offset),
@@ -143,7 +143,7 @@ class TailMerger:
         start, end = self._tail[0].base_offset, self._tail[-1].end_offset
         return LogView(LiveLog(start, segments), end, self._observed_ms)
 
-    def _leave_out_merged(self) -> None:
+    def _drop_merged_by_others(self) -> None:
         """Forget what another appender has merged already, but for the last segment.
 
         Two that do the same at once do no harm; but they would do all the work twice.
@@ -158,10 +158,10 @@ class TailMerger:
         *before, last = self._tail
         self._tail = [*(each for each in before if each.base_offset > merged_to), last]
 
-    def _look(self) -> LogView:
+    def _observe(self) -> LogView:
         view = self._directory.observe()
-        self.saw(view)
-        self._has_to_look = False
+        self.on_listed(view)
+        self._needs_listing = False
         return view
 
     def _merge(self, view: LogView, run: range) -> SegmentSummary:
@@ -172,15 +172,15 @@ class TailMerger:
             run[-1],
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        delay_ms = self._config.file_delete_delay_ms + _COARSE_MS
+        delay_ms = self._config.file_delete_delay_ms + _CLOCK_RESOLUTION_MS
         interval_bytes = self._config.index_interval_bytes
         segments = (view.live.segments[index] for index in run)
         spent = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
-        self._spent.append((self._clock.monotonic_ms() + delay_ms, spent))
+        self._covered.append((self._clock.monotonic_ms() + delay_ms, spent))
         return merged
 
-    def _free(self) -> None:
+    def _delete_covered(self) -> None:
         """Free the names that own merges have covered for long enough."""
-        while self._spent and self._spent[0][0] <= self._clock.monotonic_ms():
-            _, names = self._spent.popleft()
+        while self._covered and self._covered[0][0] <= self._clock.monotonic_ms():
+            _, names = self._covered.popleft()
             delete_segments(self._directory, names)

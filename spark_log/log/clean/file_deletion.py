@@ -187,7 +187,7 @@ def tells_of_more(name: str, live: LiveLog) -> bool:
     """Whether an index without its segment is all that tells of the log's lost end (ADR 19)."""
     log = log_of_index(name)
     segment = None if log is None else SegmentName.parse(log)
-    return segment is not None and segment.base_offset >= live.end_of_chain
+    return segment is not None and segment.base_offset >= live.chain_end_offset
 
 
 def _overtaken_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:

@@ -175,7 +175,7 @@ class _RangedFile(SegmentFile):
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]
         behind = block.position + block.metadata_bytes
-        self._have(block.position, behind, _PROBE_BYTES)
+        self._ensure_read(block.position, behind, _PROBE_BYTES)
         return memoryview(self._bytes(block.position, behind))
 
     def decoder(self, columns: Sequence[str]) -> Decode:
@@ -204,7 +204,7 @@ class _RangedFile(SegmentFile):
                     self._recent = ahead.result()
                 else:
                     start, end = self._extent(ordinals)
-                    self._have(start, end)
+                    self._ensure_read(start, end)
                 ahead = None
                 if 0 < number < len(spans) - 1:
                     start, end = self._extent(spans[number + 1])
@@ -221,7 +221,7 @@ class _RangedFile(SegmentFile):
             block = self.blocks[ordinal]
             is_small = block.end - block.position <= _PROBE_BYTES
             behind = block.position + block.metadata_bytes
-            self._have(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
+            self._ensure_read(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
             yield ordinal
 
     def _spans(self, first: int, behind: int) -> list[range]:
@@ -238,7 +238,7 @@ class _RangedFile(SegmentFile):
     def _extent(self, ordinals: range) -> tuple[int, int]:
         return self.blocks[ordinals[0]].position, self.blocks[ordinals[-1]].end
 
-    def _have(self, start: int, end: int, read_bytes: int = 0) -> None:
+    def _ensure_read(self, start: int, end: int, read_bytes: int = 0) -> None:
         """Make sure that bytes are at hand; read that many where they are not."""
         if not (self._tail.covers(start, end) or self._recent.covers(start, end)):
             self._recent = self._fetch(start, min(self.size_bytes, max(end, start + read_bytes)))

@@ -31,7 +31,7 @@ class SegmentIdentities:
         self._names: dict[str, SegmentName] = {}
         self._opened: dict[str, SegmentName] = {}
 
-    def expect(self, summaries: Iterable[SegmentSummary]) -> None:
+    def load(self, summaries: Iterable[SegmentSummary]) -> None:
         """Take in what a snapshot says of segments; what an older one said is forgotten."""
         ids: dict[SegmentName, str] = {}
         names: dict[str, SegmentName] = {}

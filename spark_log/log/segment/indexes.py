@@ -56,10 +56,10 @@ class SegmentIndexes:
         self._offset_index_data: pa.Buffer | None = None
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._looked_for: set[str] = set()
+        self._tried: set[str] = set()
 
     @property
-    def are_worthwhile(self) -> bool:
+    def is_indexed(self) -> bool:
         """Whether the segment is large enough: in a small one all headers lie close together."""
         return bool(self._blocks.positions[-1] > DEFAULT_INTERVAL_BYTES)
 
@@ -69,7 +69,7 @@ class SegmentIndexes:
         assert ordinal is not None
         return ordinal
 
-    def offsets(self) -> OffsetIndex | None:
+    def offset_index(self) -> OffsetIndex | None:
         """Return the offset index, None without a sound one. At most one read, the first time."""
         data = self._read_once(self._name.index)
         if data is not None:
@@ -77,9 +77,9 @@ class SegmentIndexes:
                 self._use_offsets(data)
         return self._offsets
 
-    def times(self) -> TimeIndex | None:
+    def time_index(self) -> TimeIndex | None:
         """Return the time index, None without a sound pair. At most two reads, the first time."""
-        if self.offsets() is None:
+        if self.offset_index() is None:
             return None
         data = self._read_once(self._name.time_index)
         if data is not None:
@@ -101,7 +101,7 @@ class SegmentIndexes:
         offset_index, time_index = builder.files(self._append_id)
         if not time_index:
             return  # nothing but control records, or nothing worth it
-        self._looked_for = {self._name.index, self._name.time_index}
+        self._tried = {self._name.index, self._name.time_index}
         self._use_offsets(pa.py_buffer(offset_index))
         self._times = TimeIndex.from_bytes(
             self._name.base_offset, pa.py_buffer(time_index), self._offset_index_data
@@ -124,9 +124,9 @@ class SegmentIndexes:
         self._offset_index_data, self._offsets = data, index
 
     def _read_once(self, name: str) -> pa.Buffer | None:
-        if name in self._looked_for or not self.are_worthwhile:
+        if name in self._tried or not self.is_indexed:
             return None
-        self._looked_for.add(name)
+        self._tried.add(name)
         try:
             return self._store.open_buffer(f"{self._directory}/{name}")
         except NotFoundError:

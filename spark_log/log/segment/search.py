@@ -10,7 +10,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.record.batch_header import BatchHeader
 
-FEW_BATCHES: Final = 16
+MAX_UNINDEXED_BATCHES: Final = 16
 """Up to here, to look at all headers of a mapped file takes no longer than to open its indexes."""
 
 
@@ -45,10 +45,10 @@ class BatchSearch:
         if high == 1 or offset <= base_offset:
             return 0
         index = None
-        if not self._does_without(batches):
-            if self._is_mapped and self._indexes.offsets() is None:
+        if not self._skips_indexes(batches):
+            if self._is_mapped and self._indexes.offset_index() is None:
                 self._rebuild_indexes(batches)  # no request for any header: cheap
-            index = self._indexes.offsets()
+            index = self._indexes.offset_index()
         if index is not None:
             floor, following = index.lookup(offset), index.following(offset)
             low = low if floor is None else self._indexes.ordinal_of(floor)
@@ -73,22 +73,22 @@ class BatchSearch:
 
     def before_time(self, batches: _Batches, timestamp_us: int) -> int:
         """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
-        if self._does_without(batches):
+        if self._skips_indexes(batches):
             return 0
-        if self._indexes.times() is None:
+        if self._indexes.time_index() is None:
             self._rebuild_indexes(batches)
-        offsets, times = self._indexes.offsets(), self._indexes.times()
+        offsets, times = self._indexes.offset_index(), self._indexes.time_index()
         if offsets is None or times is None:
             return 0
         ceiling = times.ceiling(timestamp_us)
         floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
         return 0 if floor is None else self._indexes.ordinal_of(floor)
 
-    def _does_without(self, batches: _Batches) -> bool:
-        return self._is_mapped and batches.batch_count <= FEW_BATCHES
+    def _skips_indexes(self, batches: _Batches) -> bool:
+        return self._is_mapped and batches.batch_count <= MAX_UNINDEXED_BATCHES
 
     def _rebuild_indexes(self, batches: _Batches) -> None:
-        if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
+        if self._indexes.is_indexed and not self._has_tried_to_rebuild:
             self._has_tried_to_rebuild = True
             # Whoever reads a damaged batch is told; the others get along without indexes.
             with self._indexes.suppressing(CorruptRecordError):

@@ -32,7 +32,9 @@ class SegmentTimes:
         self._snapshots = snapshots
         self._largest_us: list[int] = []
         self._largest_so_far_us: list[int] = []
-        for segment, summary in zip(view.live.segments, snapshots.known(view), strict=False):
+        for segment, summary in zip(
+            view.live.segments, snapshots.known_summaries(view), strict=False
+        ):
             self._take_in(segment, summary)
 
     def segments_reaching(self, timestamp_us: int) -> Iterator[LiveSegment]:

@@ -15,7 +15,7 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.record.batch_header import BatchHeader
 
-_KEPT = 2
+_MAX_KEPT = 2
 """Snapshots kept: the newest, and one for whoever listed before it came."""
 
 _GROWTH = 4
@@ -32,10 +32,10 @@ class Snapshots:
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
         self._directory = directory
         self._config = config
-        self._known: dict[SegmentName, SegmentSummary] = {}
-        self._noted: dict[SegmentName, tuple[BatchHeader, ...]] = {}
-        self._read: Snapshot | None = None
-        self._written: ProducerState | None = None
+        self._summaries: dict[SegmentName, SegmentSummary] = {}
+        self._recent_headers: dict[SegmentName, tuple[BatchHeader, ...]] = {}
+        self._newest: Snapshot | None = None
+        self._state: ProducerState | None = None
         self._newest_offset = 0
         self._segment_count = 0
 
@@ -48,8 +48,8 @@ class Snapshots:
         for offset in reversed(view.live.snapshots):
             if offset > view.log_end_offset:
                 continue
-            if self._read is not None and self._read.offset == offset:
-                return self._read
+            if self._newest is not None and self._newest.offset == offset:
+                return self._newest
             directory = self._directory
             # One that was deleted since, or is damaged: there may be an older one.
             with (
@@ -62,9 +62,9 @@ class Snapshots:
                     partition=self._directory.partition,
                 )
                 snapshot.check_name(offset)
-                self._directory.identities.expect(snapshot.segments)
-                self._read = snapshot
-                return self._read
+                self._directory.identities.load(snapshot.segments)
+                self._newest = snapshot
+                return self._newest
         return None
 
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
@@ -77,7 +77,7 @@ class Snapshots:
         """
         doubted: LiveSegment | None = None
         while True:
-            self._learn(view)
+            self._load_newest(view)
             found: dict[SegmentName, SegmentSummary] = {}
             for segment in view.live.segments:
                 try:
@@ -91,14 +91,14 @@ class Snapshots:
                     break
                 found[segment.name] = summary
             else:
-                self._known = found  # forget what is not live any more
+                self._summaries = found  # forget what is not live any more
                 return list(found.values()), view
             view = self._directory.observe()
 
-    def known(self, view: LogView) -> Iterator[SegmentSummary]:
+    def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
         """Yield what the first segments of a view hold, as far as none has to be opened for it."""
-        self._learn(view)
-        summaries = map(self._known_of, view.live.segments)
+        self._load_newest(view)
+        summaries = map(self._known_summary, view.live.segments)
         return (each for each in takewhile(lambda each: each is not None, summaries) if each)
 
     def summary(self, segment: LiveSegment, observed_ms: float) -> SegmentSummary:
@@ -112,9 +112,9 @@ class Snapshots:
             NotFoundError: it is gone, or may be.
             CorruptRecordError: it is damaged.
         """
-        if self._known_of(segment) is None:
+        if self._known_summary(segment) is None:
             self._headers(segment, observed_ms)
-        return self._known[segment.name]
+        return self._summaries[segment.name]
 
     def producers(
         self, view: LogView, state: ProducerState | None = None
@@ -133,9 +133,9 @@ class Snapshots:
         hole: LiveSegment | None = None
         ahead_of: int | None = None
         while True:
-            state, view = self._begin(view, state)
+            state, view = self._initial_state(view, state)
             try:
-                last = self._take_in(state, view)
+                last = self._replay(state, view)
             except OffsetOutOfRangeError:
                 state = None  # the start moved on
             except NotFoundError:
@@ -154,26 +154,26 @@ class Snapshots:
                     ahead_of = view.log_end_offset
             view = self._directory.observe()
 
-    def due_after(self, view: LogView) -> int:
+    def segments_until_due(self, view: LogView) -> int:
         """Return after how many more segments the next snapshot is due, 0 or less for now."""
         self._segment_count, newest = len(view.live.segments), view.live.snapshots[-1:]
         seen = 0
         if newest:
             at_end = newest[0] >= view.log_end_offset
             seen = self._segment_count if at_end else max(0, view.live.index_of(newest[0]))
-            self._forget_before(newest[0])
+            self._forget_up_to(newest[0])
         return self._interval(seen) - (self._segment_count - seen)
 
     def write_if_due(self) -> int:
         """Write a snapshot unless somebody did; return after how many segments to ask again."""
-        due_after = self._due_after_anothers()
-        if due_after <= 0:
+        segments_until_due = self._until_due_after_newer()
+        if segments_until_due <= 0:
             view = self._directory.observe()
-            due_after = self.due_after(view)
-        if due_after <= 0:
-            self._write(*self._up_to_hole(view))
-            due_after = self._interval(self._segment_count)
-        return due_after
+            segments_until_due = self.segments_until_due(view)
+        if segments_until_due <= 0:
+            self._write(*self._up_to_first_gap(view))
+            segments_until_due = self._interval(self._segment_count)
+        return segments_until_due
 
     def write(self, view: LogView | None = None) -> Snapshot:
         """Write a snapshot of the log as it is now; remove older ones.
@@ -187,12 +187,14 @@ class Snapshots:
             StorageError: it was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        state, view = self.producers(view or self._directory.observe(), self._written)
-        self._written = None
+        state, view = self.producers(view or self._directory.observe(), self._state)
+        self._state = None
         summaries, view = self.segments(view)
         return self._write(state, summaries, view)
 
-    def _up_to_hole(self, view: LogView) -> tuple[ProducerState, list[SegmentSummary], LogView]:
+    def _up_to_first_gap(
+        self, view: LogView
+    ) -> tuple[ProducerState, list[SegmentSummary], LogView]:
         """Return what a snapshot holds, up to where the view begins to leave something out.
 
         While others append a listing often does; to list again and again would cost more than the
@@ -202,12 +204,12 @@ class Snapshots:
             NotFoundError, OffsetOutOfRangeError: the log was rewritten, or its start moved, since.
         """
         # What was gathered is kept, also when it fails: a slow storage comes further each time.
-        state, view = self._begin(view, self._written)
-        self._written = state
+        state, view = self._initial_state(view, self._state)
+        self._state = state
         try:
-            self._take_in(state, view)
+            self._replay(state, view)
         except OffsetOutOfRangeError:
-            self._written = None
+            self._state = None
             raise
         segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
         return state, [self.summary(each, view.observed_ms) for each in segments], view
@@ -227,56 +229,58 @@ class Snapshots:
         data = snapshot.to_buffer(topic_id=directory.topic_id, partition=directory.partition)
         directory.store.put(self._path(snapshot.offset), data)
         self._segment_count = len(summaries)
-        self._forget_before(snapshot.offset)
-        self._written = state
+        self._forget_up_to(snapshot.offset)
+        self._state = state
         older = [offset for offset in view.live.snapshots if offset < snapshot.offset]
-        for offset in older[: 1 - _KEPT]:
+        for offset in older[: 1 - _MAX_KEPT]:
             directory.store.delete(self._path(offset))
         return snapshot
 
-    def note(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
+    def on_appended(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
         """Remember what a segment that was appended holds, so that it need not be opened."""
-        self._known[summary.name] = summary
-        self._noted[summary.name] = headers
+        self._summaries[summary.name] = summary
+        self._recent_headers[summary.name] = headers
 
-    def learn(self, summary: SegmentSummary) -> None:
+    def on_rewritten(self, summary: SegmentSummary) -> None:
         """Remember what a rewritten segment holds."""
-        self._known[summary.name] = summary
+        self._summaries[summary.name] = summary
 
     # --- what is known ---------------------------------------------------------------------------
 
-    def _learn(self, view: LogView) -> None:
+    def _load_newest(self, view: LogView) -> None:
         """Read the newest snapshot, if there is anything in the view that it might tell of."""
-        if any(segment.name not in self._known for segment in view.live.segments):
+        if any(segment.name not in self._summaries for segment in view.live.segments):
             snapshot = None
             # Without one segments tell, at a higher cost.
             directory = self._directory
             with directory.suppressed.suppress("snapshot", directory.path, StorageError):
                 snapshot = self.newest(view)
             if snapshot is not None:
-                self._known = {each.name: each for each in snapshot.segments} | self._known
+                self._summaries = {each.name: each for each in snapshot.segments} | self._summaries
 
-    def _known_of(self, segment: LiveSegment) -> SegmentSummary | None:
-        known = self._known.get(segment.name)
+    def _known_summary(self, segment: LiveSegment) -> SegmentSummary | None:
+        known = self._summaries.get(segment.name)
         return known if known and known.size_bytes == segment.file.size_bytes else None
 
-    def _forget_before(self, offset: int) -> None:
+    def _forget_up_to(self, offset: int) -> None:
         """Forget what is needed for the next snapshot only, since there is one up to an offset."""
         if offset > self._newest_offset:
             self._newest_offset = offset
-            self._written = None
-            self._noted = {
-                name: headers for name, headers in self._noted.items() if name.base_offset >= offset
+            self._state = None
+            self._recent_headers = {
+                name: headers
+                for name, headers in self._recent_headers.items()
+                if name.base_offset >= offset
             }
-            if len(self._known) > 2 * self._segment_count:
-                self._known = {name: self._known[name] for name in self._noted}
+            if len(self._summaries) > 2 * self._segment_count:
+                self._summaries = {name: self._summaries[name] for name in self._recent_headers}
 
     def _interval(self, seen: int) -> int:
         """Return after how many segments the next snapshot is due, behind one of so many."""
         return max(self._config.snapshot_interval_segments, seen // _GROWTH)
 
-    def _due_after_anothers(self) -> int:
-        """Look only for a newer snapshot; return what `due_after` would, 0 where there is none."""
+    def _until_due_after_newer(self) -> int:
+        """Return `segments_until_due` by a newer snapshot of another process, 0 without one."""
         directory = self._directory
         listed = directory.store.list(
             directory.path, start_after=snapshot_name(self._newest_offset)
@@ -287,11 +291,13 @@ class Snapshots:
             return 0
         since = [name.base_offset for file in names if (name := SegmentName.parse(file))]
         self._segment_count += len(since)
-        self._forget_before(newest)
+        self._forget_up_to(newest)
         count = sum(base_offset >= newest for base_offset in since)
         return self._interval(self._segment_count - count) - count
 
-    def _begin(self, view: LogView, state: ProducerState | None) -> tuple[ProducerState, LogView]:
+    def _initial_state(
+        self, view: LogView, state: ProducerState | None
+    ) -> tuple[ProducerState, LogView]:
         """Return a state to go on from in a view: the given one, or the newest snapshot's."""
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
@@ -309,7 +315,7 @@ class Snapshots:
                 state = ProducerState(snapshot.offset, snapshot.producers.entries())
         return state, view
 
-    def _take_in(self, state: ProducerState, view: LogView) -> LiveSegment | None:
+    def _replay(self, state: ProducerState, view: LogView) -> LiveSegment | None:
         """Bring a state up to the end of a view, or to where it leaves something out.
 
         Returns:
@@ -326,7 +332,7 @@ class Snapshots:
             first = view.live.index_of(state.offset)
             for segment in view.live.segments[first:]:
                 end_offset, headers = self._headers(segment, view.observed_ms)
-                state.take_in(segment.name.base_offset, headers, segment.file.modified_us)
+                state.replay(segment.name.base_offset, headers, segment.file.modified_us)
                 state.offset = max(state.offset, end_offset)
                 last = segment
                 if segment.end_offset not in (None, end_offset):
@@ -340,14 +346,14 @@ class Snapshots:
 
         What it holds is known from then on.
         """
-        known, noted = self._known_of(segment), self._noted.get(segment.name)
+        known, noted = self._known_summary(segment), self._recent_headers.get(segment.name)
         if known is not None and noted is not None:
             return known.end_offset, noted
         reader = self._directory.open_listed(segment, observed_ms)
         headers = [header for _, found in reader.all_headers() for header in found]
         self._directory.check_unchanged(reader, observed_ms)
         if known is None:
-            self._known[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
+            self._summaries[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
         return reader.end_offset, headers
 
     def _path(self, offset: int) -> str:

@@ -63,7 +63,7 @@ class ProducerCheck:
             if run.end_offset > self._end_offset:
                 self._note(producer_id, f"wrote up to offset {run.end_offset}, behind it")
 
-    def take_in(
+    def replay(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
     ) -> None:
         """Replay headers of a live segment; others than those in question are passed over.
@@ -152,14 +152,14 @@ class ProducerCheck:
 
     def _replay(self, base_offset: int, header: BatchHeader, start: int, modified_us: int) -> None:
         producer_id = header.producer_id
-        self._rebuilt.take_in(base_offset, [header], modified_us)
+        self._rebuilt.replay(base_offset, [header], modified_us)
         if producer_id == NO_PRODUCER_ID:
             return
         self._seen.add((producer_id, header.producer_epoch))
         known = self._known.get(producer_id)
         if known is None or self._may_expire(_entry(known).appended_us, modified_us):
             known = self._known[producer_id] = ProducerState(start)
-        known.take_in(base_offset, [header], self._appended_after_us)
+        known.replay(base_offset, [header], self._appended_after_us)
 
     def _check_known(self) -> None:
         for producer_id, state in self._known.items():

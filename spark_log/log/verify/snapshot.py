@@ -72,12 +72,12 @@ class SnapshotCheck:
         """Return the append id that it tells of a segment, empty where it tells none."""
         return self._append_ids.get(name, "")
 
-    def take_in(
+    def replay(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
     ) -> None:
-        """See `ProducerCheck.take_in`."""
+        """See `ProducerCheck.replay`."""
         if self._damage is None:
-            self._producers.take_in(segment, base_offset, headers)
+            self._producers.replay(segment, base_offset, headers)
 
     def findings(
         self,

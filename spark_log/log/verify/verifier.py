@@ -159,7 +159,7 @@ class Verifier:
         segment = self._live.get(name)
         if segment is not None:
             for snapshot in self._snapshots:
-                snapshot.take_in(segment, name.base_offset, headers)
+                snapshot.replay(segment, name.base_offset, headers)
 
     # --- the chain -------------------------------------------------------------------------------
 
@@ -169,15 +169,19 @@ class Verifier:
             # What appeared during a listing may be left out of it although a later one is not.
             if segment in self._directory.live_log().segments:
                 yield finding
-        if live.beyond is not None:
+        if live.base_after_gap is not None:
             again = self._directory.live_log()
-            if (again.end_of_chain, again.beyond) == (live.end_of_chain, live.beyond):
+            if (again.chain_end_offset, again.base_after_gap) == (
+                live.chain_end_offset,
+                live.base_after_gap,
+            ):
                 yield Finding(
                     self._directory.path,
                     FindingKind.MISSING_SEGMENT,
                     Severity.ERROR,
-                    f"the log ends at offset {live.end_of_chain}, but there is a segment at "
-                    f"{live.beyond}: what lies between them is missing. Restore it from a copy",
+                    f"the log ends at offset {live.chain_end_offset}, but there is a segment at "
+                    f"{live.base_after_gap}: what lies between them is missing. Restore it from a "
+                    f"copy",
                 )
 
     def _truncated(self) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ def header(base, count, producer_id=7, epoch=0, sequence=0, attributes=0):
 
 def state_of(*headers, at=0, now_us=0):
     state = ProducerState()
-    state.take_in(at, headers, now_us)
+    state.replay(at, headers, now_us)
     return state
 
 
@@ -161,7 +161,7 @@ class TestTakeIn:
     def test_passes_over_what_it_has(self):
         headers = [header(0, 3), header(3, 2, sequence=3)]
         once, twice = state_of(*headers), state_of(*headers)
-        twice.take_in(0, headers, 0)
+        twice.replay(0, headers, 0)
         assert list(once.entries()) == list(twice.entries())
         assert twice.offset == 5
 
@@ -181,7 +181,7 @@ class TestTakeIn:
         whole = state_of(*headers)
         pieces = ProducerState()
         for one, (_, _, resume) in zip(headers, batches, strict=True):
-            pieces.take_in(0, [one], 0)
+            pieces.replay(0, [one], 0)
             if resume:
                 pieces = ProducerState(pieces.offset, pieces.entries())
         assert list(whole.entries()) == list(pieces.entries())

@@ -13,7 +13,7 @@ from spark_log.log.clean.compacted_segment import groups
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.log.tail_reader import TailReader
@@ -269,9 +269,9 @@ class TestTwoThatLookedAtTheSame:
     def test_only_one_is_given_the_generation_that_follows(self, log):
         append(log, (b"a", b"0"))
         view = log.observe()
-        assert take_generation(log.files, view) == MOST_MERGES + 1
+        assert take_generation(log.files, view) == MAX_MERGE_GENERATION + 1
         assert take_generation(log.files, view) is None
-        assert take_generation(log.files, log.observe()) == MOST_MERGES + 2
+        assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 2
 
     def test_the_other_leaves_it_to_that(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
@@ -499,7 +499,7 @@ def test_generations_are_removed_below_one_that_has_stood(store, log, clock):
     clock.advance_ms(SETTLED_MS + 1)
     PartitionCleaner(log).clean()
     assert generation_names(store) == 1
-    assert take_generation(log.files, log.observe()) == MOST_MERGES + 4
+    assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 4
 
 
 def generation_names(store):

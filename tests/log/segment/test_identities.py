@@ -108,7 +108,7 @@ class TestPlain:
         copy(store, SegmentName(0), SegmentName(20))
         identities = SegmentIdentities()
         segments = (log.files.open(SegmentName(at)) for at in (0, 10, 20))
-        identities.expect(
+        identities.load(
             SegmentSummary(SegmentName(at), at + 10, 10, 1, None, 0, segment.append_id)
             for at, segment in zip((0, 10, 20), segments, strict=True)
         )
