@@ -67,6 +67,16 @@ class Snapshots:
                 return self._newest
         return None
 
+    def load_segment_ids(self, view: LogView) -> None:
+        """Load the segments' append ids from the newest snapshot, where this costs no request.
+
+        With them, a segment that was copied to the name of another one is detected.
+        """
+        directory = self._directory
+        if directory.store.is_mapped:
+            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
+                self.newest(view)
+
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
         """Return what each live segment of a view holds, and the view.
 

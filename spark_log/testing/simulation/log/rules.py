@@ -33,6 +33,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.writer import StagedSegment
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
@@ -276,13 +277,19 @@ class _TrustsSlowListings(PartitionDirectory):
         return False
 
 
-class _NeverListsAgain(PartitionLog):
+class _ListsOnce(LogReader):
     """Takes its first listing to count for ever."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, TailView):
             value._valid_ms = math.inf
         super().__setattr__(name, value)
+
+
+class _NeverListsAgain(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._reader.__class__ = _ListsOnce
 
 
 def _plain(file: FileInfo) -> SegmentName | None:
