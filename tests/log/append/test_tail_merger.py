@@ -92,7 +92,7 @@ class TestMerging:
 
     def test_leaves_large_segments_to_the_cleaner(self, log, inner, monkeypatch):
         monkeypatch.setattr(tail_merger, "_MAX_MERGE_BYTES", 1)
-        log._appender._merger = tail_merger.TailMerger(log.files, log.config)
+        log._appender._derived.merger = tail_merger.TailMerger(log.files, log.config)
         append(log, 3 * TAIL)
         assert len(live(inner)) == 3 * TAIL
 

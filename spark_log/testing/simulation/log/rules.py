@@ -25,7 +25,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
-from spark_log.log.append.appender import Appender, LogTail, PutResult
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.clean import merger
@@ -373,7 +374,7 @@ def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._merger.__class__ = merger_class
+            self._derived.merger.__class__ = merger_class
 
     return _appending(Merging)
 
