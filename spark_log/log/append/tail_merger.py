@@ -1,8 +1,8 @@
-"""Merging at the log's end, by those who append (DESIGN.md, section 6).
+"""Merging at the log's end, by the processes that append (docs/adr/0013).
 
-An appender knows what it put, and to whom it lost races: so it merges the newest segments without
-listing the directory, and frees their names itself when they may be. What it has forgotten, since
-it died, say, is left to the cleaner.
+An appender knows the newest segments: it put some of them and lost races to the others. So it
+merges them without listing the directory, and deletes the merged segments itself after
+``file.delete.delay.ms``. If it ends before, the cleaner deletes them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.storage import FileInfo
 
 _MAX_MERGE_BYTES: Final = 16_777_216
-"""Merged at once, so that no append waits for longer than this takes."""
+"""Bytes merged at once. An append that makes a merge due waits for it."""
 
 _CLOCK_RESOLUTION_MS: Final = 1_000
-"""Some storages tell the time in whole seconds."""
+"""Some storages give times in whole seconds."""
 
 
 class TailMerger:
-    """One appender's merges. It can be forgotten at any time."""
+    """The merges of one appender. Its state can be lost at any time."""
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
         self._directory = directory
@@ -53,7 +53,7 @@ class TailMerger:
         self._covered: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
 
     def on_listed(self, view: LogView) -> None:
-        """Take in what a look at the log showed."""
+        """Update the tail from a listing of the log."""
         if not self._fan_in:
             return
         candidates = candidates_of_view(view)
@@ -74,13 +74,13 @@ class TailMerger:
         observed_ms: float,
         is_own: bool,
     ) -> None:
-        """Take in a segment that was appended at the log's end.
+        """Add a segment that was appended at the log's end to the tail.
 
         Args:
             base_offset: its first offset.
             end_offset: the offset after its last.
             size_bytes: of its file.
-            observed_ms: when the log's end before it was known, by the monotonic clock.
+            observed_ms: monotonic time when the log end offset before it was known.
             is_own: whether this appender put it.
         """
         if not self._fan_in:
@@ -92,19 +92,22 @@ class TailMerger:
         self._has_others = self._has_others or not is_own
 
     def _storage_time_us(self, at_ms: float) -> int:
-        """Return about what time it is by the storage's clock, which dates all other segments.
+        """Return the approximate time of the storage's clock, which dates all other segments.
 
-        The newest time that a listing showed, and what has passed since on the monotonic clock.
-        By this segments are kept apart (``segment.ms``), nothing else.
+        This is the newest time that a listing showed, plus the time since then on the monotonic
+        clock. It only decides which segments are too far apart to be merged (``segment.ms``).
+
+        Args:
+            at_ms: monotonic time.
         """
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
     def merge_if_due(self) -> list[SegmentSummary]:
-        """Merge the log's end if it is time, and return what came of it.
+        """Merge the newest segments if there are enough, and return the merged segments.
 
         Raises:
-            StorageError, CorruptRecordError, InvalidRecordError: it could not be merged, or names
-                could not be freed; the next one may.
+            StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged, or
+                merged ones could not be deleted. A later call tries again.
         """
         self._delete_covered()
         if not self._needs_listing and len(self._tail) < max(1, self._fan_in):
@@ -114,18 +117,18 @@ class TailMerger:
         if runs or len(self._tail) >= self._fan_in:
             self._tail = []
         made: list[SegmentSummary] = []
-        with suppress(NotFoundError, OffsetOutOfRangeError):  # another was first
+        with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
             made += (self._merge(view, run) for run in runs)
-        # Whether there are enough merged ones to be merged in turn, a look tells now and then.
+        # An occasional listing shows whether enough merged segments wait to be merged again.
         self._merges += len(made)
         if self._merges >= self._fan_in:
             self._merges, self._needs_listing = 0, True
         return made
 
     def _remembered_view(self) -> LogView | None:
-        """Return a view of the tail as it is remembered, None where a look is needed.
+        """Return a view of the tail as it is remembered; None if the log has to be listed.
 
-        A name that was part of the log when it was observed cannot have been freed since.
+        A segment that was part of the log when it was observed cannot have been deleted since.
         """
         if self._needs_listing or self._directory.is_outdated(self._observed_ms):
             return None
@@ -144,12 +147,12 @@ class TailMerger:
         return LogView(LiveLog(start, segments), end, self._observed_ms)
 
     def _drop_merged_by_others(self) -> None:
-        """Forget what another appender has merged already, but for the last segment.
+        """Remove segments that another appender has merged from the tail, except the last one.
 
-        Two that do the same at once do no harm; but they would do all the work twice.
+        Two appenders may merge the same segments without harm, but one of them works in vain.
         """
         start, end = self._tail[0].base_offset, self._tail[-1].end_offset
-        # Theirs may begin before ours, but is hardly longer than twice as long.
+        # A merged segment of others may begin before this tail, but is rarely twice as long.
         start_after = f"{max(0, start - (end - start)):020d}"
         listed = self._directory.store.list(self._directory.path, start_after=start_after)
         names = (SegmentName.parse(file.name) for file in listed)
@@ -175,12 +178,12 @@ class TailMerger:
         delay_ms = self._config.file_delete_delay_ms + _CLOCK_RESOLUTION_MS
         interval_bytes = self._config.index_interval_bytes
         segments = (view.live.segments[index] for index in run)
-        spent = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
-        self._covered.append((self._clock.monotonic_ms() + delay_ms, spent))
+        covered = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
+        self._covered.append((self._clock.monotonic_ms() + delay_ms, covered))
         return merged
 
     def _delete_covered(self) -> None:
-        """Free the names that own merges have covered for long enough."""
+        """Delete segments that a merge of this appender has covered for long enough."""
         while self._covered and self._covered[0][0] <= self._clock.monotonic_ms():
             _, names = self._covered.popleft()
             delete_segments(self._directory, names)
