@@ -212,7 +212,7 @@ class PartitionLog:
 
     def on_rewritten(self, summary: SegmentSummary) -> None:
         """Record the summary of a merged segment, so that the segment need not be opened."""
-        self._snapshots.on_rewritten(summary)
+        self._snapshots.summaries.on_rewritten(summary)
 
     def write_snapshot(self) -> Snapshot:
         """Write a snapshot of the log as it is now, and delete older ones.

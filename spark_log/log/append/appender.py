@@ -389,13 +389,15 @@ class Appender:
                 self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
         if winner.batch_count == 1:  # else the writer of a snapshot opens it, if there is one
             name, headers = SegmentName(winner.base_offset), winner.headers(0)
-            self._snapshots.on_appended(SegmentSummary.of_headers(name, winner, headers), headers)
+            self._snapshots.summaries.on_appended(
+                SegmentSummary.of_headers(name, winner, headers), headers
+            )
 
     def _on_own_append(self, segment: StagedSegment, base_offset: int, tail: LogTail) -> None:
         """Replay the segment that this appender put at the log's end."""
         self._derived.on_own_append(segment, base_offset, tail.observed_ms)
         summary = SegmentSummary.of_staged(segment, base_offset)
-        self._snapshots.on_appended(summary, (segment.header,))
+        self._snapshots.summaries.on_appended(summary, (segment.header,))
         if self._producers is not None and self._producers.offset == base_offset:
             self._producers.replay(base_offset, (segment.header,), NOT_LISTED_US)
 

@@ -94,7 +94,7 @@ class DerivedFiles:
                 self._directory.store.put(self._directory.file_path(name), data, sync=False)
         with suppressed.suppress("tail merge", path, SparkLogError):
             for merged in self.merger.merge_if_due():
-                self._snapshots.on_rewritten(merged)
+                self._snapshots.summaries.on_rewritten(merged)
         with (
             suppressed.suppress("snapshot", path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot

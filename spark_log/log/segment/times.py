@@ -53,7 +53,7 @@ class SegmentTimes:
         segments = self.view.live.segments
         for segment in segments[at:]:
             if at == len(self._largest_us):
-                self._add(segment, self._snapshots.summary(segment, self.view.observed_ms))
+                self._add(segment, self._snapshots.summaries.get(segment, self.view.observed_ms))
             if self._largest_us[at] >= timestamp_us:
                 yield segment
             at += 1

@@ -76,7 +76,7 @@ def test_a_header_that_tells_of_more_than_there_is_ends_in_an_error(memory_store
     log = open_log(memory_store)
     view = log.observe()
     summaries, _ = log.segments(view)
-    log._snapshots._summaries = {
+    log._snapshots.summaries._by_name = {
         each.name: type(each)(
             each.name,
             each.end_offset,
