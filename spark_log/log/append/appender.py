@@ -36,8 +36,8 @@ _MAX_RACES = 10_000
 """Names that one append tries before it fails: far more than any number of writers causes."""
 
 _RACES_PER_LISTING = 64
-"""Races that one append loses before it lists the log to find its end. To open so many segments one
-by one costs about as much as a listing of some thousand files."""
+"""Races that one append loses before it lists the log to find its end. Opening 64 segments one by
+one costs about as much as a listing of some thousand files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.record.batch_header import BatchHeader
 
 MAX_UNINDEXED_BATCHES: Final = 16
-"""In a mapped file of up to so many batches, reading all headers is as fast as opening indexes."""
+"""A mapped file of up to 16 batches is searched by all of its headers: indexes are no faster."""
 
 
 class _Batches(Protocol):

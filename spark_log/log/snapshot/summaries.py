@@ -102,4 +102,6 @@ class SegmentSummaries:
             if name.base_offset >= offset
         }
         if len(self._by_name) > 2 * segment_count:
-            self._by_name = {name: self._by_name[name] for name in self._recent_headers}
+            self._by_name = {
+                name: self._by_name[name] for name in self._recent_headers if name in self._by_name
+            }

@@ -193,6 +193,23 @@ class TestCostOfWriting:
         appended = 4 * self.INTERVAL
         assert max(read) < 2.5 * appended, "two winners an append, and little besides"
 
+    def test_of_another_process_is_no_error_after_appended_segments_were_merged(self, inner, clock):
+        log, other = (
+            open_log(inner, clock=clock, snapshot_interval_segments=999, merge_tail_segments=0)
+            for _ in range(2)
+        )
+        append(log, 4)
+        other.write_snapshot()  # before the merged segments; the appender does not list it yet
+        append(log, 4)
+        merge(other.files, other.observe(), 4, 7)
+        log.segments(log.observe())
+        append(log, 8)
+        merge(other.files, other.observe(), 5, 12)
+        merge(other.files, other.observe(), 0, 3)
+        clock.advance_ms(log.config.file_delete_delay_ms)
+        append(log)
+        assert len(values(log)) == log.write_snapshot().offset == 17
+
     def test_is_right_whoever_wrote_what_in_between(self, inner, clock):
         logs = [self.log(inner, clock=clock) for _ in range(3)]
         for sequence in range(40):
