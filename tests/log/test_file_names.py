@@ -1,4 +1,4 @@
-"""File names: what they say is part of the protocol."""
+"""File names, which are part of the format."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which files are the log: the rule, offset by offset, over every history that may be."""
+"""The live log: which files are part of it, compared with the rule offset by offset."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,7 +124,7 @@ class TestWhatIsNotLive:
         assert chain(*names, *late) == chain(*names)
 
     def test_a_late_plain_segment_that_would_stick_out_behind_the_one_that_covers_it(self):
-        """It counts only at its exact base; what it holds behind the cover is not looked for."""
+        """It is used only at its exact base, not for the records behind the rewritten segment."""
         assert chain(rewritten(0, 19), plain(15)) == [(rewritten(0, 19), 0, 20)]
 
     def test_a_late_plain_segment_does_not_cut_the_one_behind_the_cover(self):
@@ -164,7 +164,7 @@ class TestStartMarker:
         assert chain(plain(10), start(15, 10)) == [(plain(10), 15, None)]
 
     def test_a_plain_segment_that_the_marker_does_not_name_is_not_entered(self):
-        """A late put below the start might be longer than what stood there."""
+        """A late put below the start might be longer than the segment that was there."""
         assert chain(plain(5), plain(10), plain(20), start(15, 10))[0] == (plain(10), 15, 20)
         assert chain(plain(5), start(15, 10)) == []
 
@@ -208,7 +208,7 @@ class TestIndexOf:
 def histories(draw):
     """Files that appends, merges, retention, a cleaner and late puts may leave.
 
-    Returns the plain segments' true ends by base, the names that are there, and the log's start.
+    Returns the true ends of plain segments by base, the file names, and the log start offset.
     """
     lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=10))
     ends, position = {}, 0
@@ -267,7 +267,7 @@ def _rank(name):
 
 
 def counting_file(offset, names, ends, log_start):
-    """The file that counts at an offset, by the words of DESIGN.md, section 5; names and bases."""
+    """Return the file to read an offset from, by the rule of docs/protocol.md."""
     parsed = [name for name in map(SegmentName.parse, names) if name]
     covering = [
         name
@@ -314,7 +314,7 @@ class TestAnyHistory:
 
 
 def test_ten_thousand_segments_are_no_trouble():
-    """A chain that looked at all files for each of them would take minutes."""
+    """A chain that compared each file with all others would take minutes."""
     count = 10_000
     names = [plain(base) for base in range(0, 10 * count, 10)]
     assert len(live(*names, rewritten(0, 10 * count - 11)).segments) == 2

@@ -1,4 +1,4 @@
-"""Moving a log's start: what is before it is gone, whoever does what beside it."""
+"""Moving the log start offset: records before it are gone, no matter what runs beside it."""
 
 import pytest
 

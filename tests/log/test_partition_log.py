@@ -1,4 +1,4 @@
-"""One partition's log: appending and reading, alone and among others."""
+"""One partition's log: appends and reads, by one process and by several."""
 
 import multiprocessing
 import signal
@@ -65,7 +65,7 @@ def expected_values(first, last, mark="record"):
     return [(offset, f"{mark}:{offset}".encode()) for offset in range(first, last)]
 
 
-# --- alone ---------------------------------------------------------------------------------------
+# --- one process ---------------------------------------------------------------------------------
 
 
 class TestAppend:
@@ -453,12 +453,12 @@ class TestOffsetForTime:
             assert log.offset_for_time(asked) == expected
 
 
-# --- among others --------------------------------------------------------------------------------
+# --- several processes ---------------------------------------------------------------------------
 
 
 class TestManyWriters:
     def check(self, store, acknowledged):
-        """Offsets are dense, and every record lies once, at the offset that was acknowledged."""
+        """Offsets are dense, and each record is in the log once, at its acknowledged offset."""
         found = values(open_log(store))
         assert [offset for offset, _ in found] == list(range(len(found)))
         expected = {
@@ -572,7 +572,7 @@ for number in itertools.count():
 """
 
 
-# --- files that come and go ----------------------------------------------------------------------
+# --- files that appear and disappear -------------------------------------------------------------
 
 
 class TestRewrittenMeanwhile:
@@ -621,7 +621,7 @@ class TestRewrittenMeanwhile:
         opened = iter(range(3))
 
         def trim(path, call):
-            if next(opened, None) == 1:  # the end is known, and the search begins
+            if next(opened, None) == 1:  # the end is known; the search begins
                 move_start(memory_store, 7, 5)
                 free(memory_store, SegmentName(0))
             return call()
@@ -660,7 +660,7 @@ class TestRewrittenMeanwhile:
 
 
 class TestMissingSegment:
-    """A file that is lost is an error to everyone, never a gap and never a shorter log."""
+    """A lost file is an error for every reader, never a gap and never a shorter log."""
 
     @pytest.fixture
     def log(self, store):
@@ -702,7 +702,7 @@ class TestMissingSegment:
 
     @pytest.mark.parametrize("left_out", [SegmentName(0), SegmentName(5), SegmentName(0, 4, 1)])
     def test_a_file_that_only_the_listing_left_out_is_not_missing(self, memory_store, left_out):
-        """What appears during a listing may be left out of it, though what came later is not."""
+        """A listing may lack a file that appeared during it, and show a later one."""
         first = open_log(memory_store)
         for base in (0, 5, 10):
             first.append(numbered(base, 5))
@@ -723,12 +723,12 @@ class TestMissingSegment:
             assert use(open_log(store)) == expected
 
 
-# --- large ones, and full disks ------------------------------------------------------------------
+# --- large appends and full disks ----------------------------------------------------------------
 
 
 class TestConstantMemory:
     def test_appending_and_scanning_hold_a_batch_and_not_the_segment(self, local_store):
-        """200 MB through a log whose parts are of 1 MB."""
+        """200 MB through a log with batches of 1 MB."""
         log = open_log(local_store)
         batch = numbered(0, 1_000, value_bytes=1_000)
         arrow_before, arrow_most = pa.total_allocated_bytes(), 0
@@ -780,7 +780,7 @@ class TestFullDisk:
         assert self.files(disk) == [SegmentName(base).log for base in (0, 3, 4)]
 
     def test_wherever_the_space_runs_out_nothing_is_visible(self, tmp_path):
-        """In the schema, in a batch, in the footer: the limit moves through the whole file."""
+        """The limit moves through the whole file: schema, batches, footer."""
         store = LocalStore(str(tmp_path))
         segment = put_segment(store, [numbered(0, 9), numbered(9, 9)])
         size = segment.size_bytes
@@ -805,7 +805,7 @@ class TestFullDisk:
         assert log.append([numbered(0, 1), numbered(1, 1)]) == LogAppendInfo(0, 1)
 
     def files(self, disk):
-        """All but the indexes: temporary files too."""
+        """All files but the indexes, temporary ones included."""
         found = (disk.path / DIRECTORY).iterdir()
         return sorted(path.name for path in found if not path.name.endswith("index"))
 

@@ -1,4 +1,4 @@
-"""Following a log: nothing missed, nothing twice, and no hot spin."""
+"""Following a log: no record is missed or read twice, and waiting is no busy loop."""
 
 import multiprocessing
 import threading
@@ -123,7 +123,7 @@ class TestLogThatIsRewritten:
         assert fetched(reader) == ["d:0"]
 
     def test_is_listed_again_before_names_can_have_been_freed(self, inner, clock, reader, others):
-        """The next name came and went while the reader slept: nothing stands there, or a void."""
+        """The next segment was appended and deleted while the reader slept; its name is free."""
         append(others, "a")
         assert fetched(reader) == ["a:0"]
         for mark in "bc":
@@ -160,7 +160,7 @@ class TestLogThatIsRewritten:
 
 
 class SteppingClock(ManualClock):
-    """A clock on which sleeping is moving on; it keeps what was slept, and may do something."""
+    """A clock that advances by sleeping; it keeps the sleeps, and may call a function."""
 
     def __init__(self, at_ms=None, do=None):
         super().__init__()
@@ -227,7 +227,7 @@ def cumulative(durations):
 
 class TestOtherProcesses:
     def test_appends_of_four_are_all_seen_in_order(self, local_store):
-        """Real processes, a real directory: every record once, each process's in its order."""
+        """Real processes and a real directory: each record once, in the order of its process."""
         context = multiprocessing.get_context("spawn")
         processes = [
             context.Process(target=append_many, args=(local_store, f"p{number}", 50))

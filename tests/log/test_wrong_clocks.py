@@ -1,4 +1,4 @@
-"""Cleaning by a machine whose date is days off: it deletes nothing, or only what is old."""
+"""Cleaning by a machine whose date is days wrong: it deletes nothing, or only old records."""
 
 import pickle
 
@@ -26,12 +26,12 @@ def clock():
 
 
 def opened(store, clock, days, **settings):
-    """The log as a machine sees it whose clock is so many days ahead."""
+    """The log of a machine whose clock is some days ahead."""
     return open_log(store, clock=ShiftedClock(clock, days=days), merge_tail_segments=0, **settings)
 
 
 def fill(store, clock, *keys, **settings):
-    """Append one segment for each key, a day apart."""
+    """Append one segment per key, a day apart."""
     log = open_log(store, clock=clock, merge_tail_segments=0, **settings)
     for key in keys:
         log.append(record_batch([row(b"value", key=key, timestamp=clock.time_us())]))
@@ -82,7 +82,7 @@ class TestRefusal:
 
 
 class TestStoragesTime:
-    """Where the difference is meant, what is old is old by the storage's clock."""
+    """If the limit is raised, age is measured by the storage's clock."""
 
     def test_is_what_retention_goes_by(self, memory_store, clock, days):
         fill(memory_store, clock, *[b"a"] * 10, retention_ms=5 * DAY_MS)
@@ -141,13 +141,13 @@ class TestStoragesTime:
 
 
 def test_an_appender_keeps_segments_apart_by_the_storages_time(memory_store, clock, days):
-    """What it put after it looked, and what the listing showed, are told by one clock."""
+    """Its own puts and the segments of the listing are dated by one clock."""
     shifted = ShiftedClock(clock, days=days)
     log = open_log(memory_store, clock=shifted, merge_tail_segments=3, segment_ms=3_600_000)
     large = [record_batch([row(b"x" * 600_000)])]
     for _ in range(2):
         log.append(large)
-        clock.advance_ms(40_000)  # so that the next one begins with a listing
+        clock.advance_ms(40_000)  # the next append begins with a listing
     log.append(large)
     log.append(large)
     assert SegmentName(0, 2, 1) in [each.name for each in log.observe().live.segments]

@@ -1,7 +1,7 @@
-"""Appending when answers are lost, names are taken and freed, and time passes (DESIGN.md, 5).
+"""The append protocol: answers are lost, names are taken and freed, and time passes.
 
-What is acknowledged lies in the live log once, at the offsets that were told; what is refused
-does not lie there and will not come to lie there; all else is an unknown outcome.
+An acknowledged append is in the live log once, at the returned offsets. A refused append is not in
+it and never will be. Any other append has an unknown outcome (docs/protocol.md).
 """
 
 import errno
@@ -48,7 +48,7 @@ DOWN = StorageError("the storage does not answer")
 
 @pytest.fixture
 def others(inner):
-    """What other writers append goes to the same files, past the hooks."""
+    """Another writer of the same files, whose calls are not hooked."""
     return open_log(inner)
 
 
@@ -114,7 +114,7 @@ class TestLostRace:
     def test_a_winner_that_is_gone_again_leaves_an_unknown_outcome(
         self, store, inner, clock, log, others
     ):
-        """It was merged, and long after that deleted, before its headers could be read."""
+        """It was merged and later deleted before its headers could be read."""
         append(log)
 
         def come_first(path, call):
@@ -134,7 +134,7 @@ class TestLostRace:
     def test_to_a_late_file_does_not_hide_that_our_own_put_stood_there_before(
         self, store, inner, clock, log, others
     ):
-        """The first put was delivered late, merged and freed; then another's came later still."""
+        """The first put was late, merged and deleted; then another writer's put arrived."""
         delivered = []
 
         def in_flight(path, call):
@@ -168,7 +168,7 @@ class TestLostRace:
 
 
 class TestCatchingUp:
-    """A writer that is slower than others does not try each name that they took meanwhile."""
+    """A writer that is slower than others does not try each name that they have taken."""
 
     COUNT = 100
     PRODUCER = ProducerAppend(7, 0, 0)
@@ -179,7 +179,7 @@ class TestCatchingUp:
 
     @pytest.fixture
     def behind(self, log, others, producer):
-        """A log that has appended before, and does not know of what others appended since."""
+        """A log that has appended before, and does not know the later appends of others."""
         log.append(numbered(0, 2, mark="mine"), producer=producer)
         for _ in range(self.COUNT):
             append_theirs(others, 1)
@@ -220,7 +220,7 @@ class TestCatchingUp:
     def test_that_took_longer_than_listings_count_looks_at_the_log(
         self, store, inner, clock, others, behind, producer
     ):
-        """What it saw may have been freed since, and its names taken by puts that came late."""
+        """The observed files may have been deleted, and their names taken by late puts."""
 
         def take_long(path, call):
             found = call()
@@ -311,7 +311,7 @@ class TestLostAnswer:
         assert values(others) == mine(0)
 
     def test_that_says_the_name_is_taken_by_oneself_is_success(self, store, log, others):
-        """HTTP clients send a request again by themselves, and then meet the first one's work."""
+        """HTTP clients retry a request by themselves, and then find the effect of the first one."""
         store.once("put_if_absent", done_but(AlreadyExistsError("exists")))
         assert append(log) == LogAppendInfo(0, 1)
         assert values(others) == mine(0)
@@ -347,7 +347,7 @@ class TestLostAnswer:
     def test_whose_place_retention_took_before_it_was_looked_for_stays_unknown(
         self, store, inner, log, others
     ):
-        """It may have been there, and read by someone: again would be twice."""
+        """It may have been in the log and read: another put would append it twice."""
 
         def lose(path, call):
             call()
@@ -364,7 +364,7 @@ class TestLostAnswer:
     def test_is_not_unknown_because_names_that_were_surely_lost_were_merged(
         self, store, inner, log, others
     ):
-        """Whoever won a name is known from its headers; only the last answer was lost."""
+        """The winner of a name is known from its headers; only the last answer was lost."""
         races = iter([3, 4])
 
         def come_first(path, call):
@@ -388,7 +388,7 @@ class TestLostAnswer:
 
     @pytest.mark.parametrize("error", [DOWN, StorageFullError("full"), NotFoundError("gone")])
     def test_is_not_turned_into_a_failure_by_what_fails_next(self, store, log, others, error):
-        """The put that was not found when it was looked for may still be on its way."""
+        """A put that was not found may still be delivered."""
         late = []
 
         def delay(path, call):
@@ -404,7 +404,7 @@ class TestLostAnswer:
 
     @pytest.mark.parametrize("seen_by", ["the look", "the next put"])
     def test_is_forgotten_once_another_has_the_name(self, store, log, others, seen_by):
-        """The put can't take effect any more: what fails next failed, and appended nothing."""
+        """The put can have no effect any more: a later error means that nothing was appended."""
 
         def lose(path, call):
             if seen_by == "the look":
@@ -425,7 +425,7 @@ class TestLostAnswer:
         assert values(others) == theirs(0, 3)
 
     def test_of_a_taken_name_whose_winner_cannot_be_read_is_looked_for(self, store, log, others):
-        """The winner may be oneself: see the clients that send again by themselves."""
+        """The winner may be the append itself, if the client has retried the request."""
         store.once("put_if_absent", done_but(AlreadyExistsError("exists")))
         store.once("open_buffer", failing(DOWN))
         assert append(log) == LogAppendInfo(0, 1)
@@ -557,7 +557,7 @@ class TestLateSuccess:
     def test_a_winner_that_is_spent_itself_does_not_tell_which_name_is_next(
         self, store, inner, clock, log, others, producer
     ):
-        """The file that took the name is covered and waits to be freed; the next name is free."""
+        """The file that took the name is covered and not deleted yet; the next name is free."""
         append(log)
 
         def lose_slowly(path, call):
@@ -571,7 +571,7 @@ class TestLateSuccess:
         store.once("put_if_absent", lose_slowly)
         if producer is None:
             with pytest.raises(UnknownOutcomeError, match="merged or deleted"):
-                append(log)  # nobody can tell any more that the first file there was another's
+                append(log)  # that the first file there was of another writer is not known any more
             assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7)
         else:
             assert append(log, producer=producer) == LogAppendInfo(7, 8)
@@ -580,7 +580,7 @@ class TestLateSuccess:
     def test_a_taken_name_whose_winner_may_not_be_the_first_stays_unknown(
         self, store, inner, clock, log, others
     ):
-        """The client sent the put twice, and was told of its own file that the name is taken."""
+        """The client sent the put twice, and the second answer is that the name is taken."""
         append_theirs(others, 2)
 
         def stand_and_be_replaced(path, call):
@@ -597,7 +597,7 @@ class TestLateSuccess:
         assert values(others) == theirs(0, 2) + mine(2)
 
     def test_a_writer_that_was_idle_looks_before_it_puts(self, store, inner, clock, log, others):
-        """Else its file lands where others have merged, and its outcome can't be known."""
+        """Otherwise its file would get a name that was merged, and its outcome would be unknown."""
         append(log)
         append_theirs(others, 3)
         merge(inner, 0, 5)
@@ -610,7 +610,7 @@ class TestLateSuccess:
     def test_a_pause_at_any_look_at_the_clock_acknowledges_nothing_that_is_not_live(
         self, store, inner, sleeps_at
     ):
-        """The process sleeps; others append, merge and free names; it wakes up and goes on."""
+        """The process sleeps; others append, merge and delete; it wakes up and continues."""
         others = open_log(inner)
 
         def spend_every_name():
@@ -680,7 +680,7 @@ class SleepyClock(ManualClock):
 
 class TestOnDisk:
     def test_what_is_not_durable_is_not_acknowledged(self, local_store, monkeypatch):
-        """The file is there to be seen, but its name may be gone after a power failure."""
+        """The file is visible, but its name may be lost by a power cut."""
         log = open_log(local_store, flush_on_append=True)
         append(log)
         real = os.fsync

@@ -1,4 +1,4 @@
-"""Appends that may be tried again: in the log once, whatever was lost, merged or restarted."""
+"""Idempotent appends: retried ones are in the log once, after any error, merge or restart."""
 
 import pytest
 
@@ -34,7 +34,7 @@ DOWN = StorageError("the storage does not answer")
 
 @pytest.fixture
 def others(inner, clock):
-    """What other processes append goes to the same files, past the hooks."""
+    """Another process on the same files, whose calls are not hooked."""
     return open_log(inner, clock=clock)
 
 
@@ -46,7 +46,7 @@ def append(log, sequence, count=2, *, epoch=0, producer_id=7, **condition):
 
 
 def mine(offset, sequence, count=2, *, epoch=0, producer_id=7):
-    """The records of `append`, as they are read from an offset on."""
+    """The records of `append` as they are read from an offset on."""
     mark = f"{producer_id}.{epoch}"
     return [(offset + at, f"{mark}:{sequence + at}".encode()) for at in range(count)]
 
@@ -56,7 +56,7 @@ def append_theirs(others, count):
 
 
 def merge_all(log):
-    """Merge the whole log into one segment, batch headers and all."""
+    """Merge the whole log into one segment that keeps all batch headers."""
     view = log.observe()
     merge(log.files, view, 0, len(view.live.segments) - 1)
 
@@ -66,7 +66,7 @@ def theirs(first, last):
 
 
 class TestTwoHandlesOfOneProducer:
-    """A producer may move on to another process, and back again."""
+    """A producer may move to another process, and back."""
 
     def test_each_may_go_on_where_the_other_ended(self, log, others):
         for sequence in range(0, 12, 4):
@@ -163,7 +163,7 @@ class TestRefused:
         assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
 
     def test_a_producer_whose_newer_epoch_won_the_name(self, store, log, others):
-        """State before put: the winner's headers are taken in before the next name is tried."""
+        """State before put: the winner's headers are replayed before the next put."""
         append(log, 0)
 
         def come_first(path, call):
@@ -200,7 +200,7 @@ class TestLostAnswer:
         assert values(others) == mine(0, 0) + mine(2, 2)
 
     def test_of_what_was_merged_and_freed_meanwhile_is_success(self, store, inner, log, others):
-        """Without a producer this stays unknown; headers that a merge keeps tell it here."""
+        """Without a producer the outcome would be unknown; here the merged headers show it."""
 
         def lose(path, call):
             call()
@@ -227,7 +227,7 @@ class TestLostAnswer:
         assert values(others) == mine(2, 2)
 
     def test_that_an_earlier_try_in_other_bytes_has_the_name_is_success(self, store, log, others):
-        """The same records were staged again, by this process or by another one."""
+        """The same records were staged again, by this or another process."""
         late = []
 
         def delay(path, call):
@@ -252,7 +252,7 @@ class TestLostAnswer:
     def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_place(
         self, store, clock, log, others, lose
     ):
-        """The state knows the newer epoch only: that is no reason to call the append refused."""
+        """The producer state has the newer epoch alone; the append may still be in the log."""
         append(log, 0)
 
         def lose_and_be_fenced(path, call):
@@ -318,7 +318,7 @@ class TestLateSuccess:
     def test_a_lost_race_does_not_make_the_look_at_the_log_any_newer(
         self, store, inner, clock, log, others
     ):
-        """Two pauses, each shorter than half the delay, are longer than it together."""
+        """Two pauses, each shorter than half the delay, are longer together."""
         append(log, 0)
 
         def lose_slowly(path, call):
@@ -348,7 +348,7 @@ class TestForgotten:
     def test_is_a_producer_that_was_silent_for_a_day(self, clock, log, others):
         append(log, 0)
         clock.advance_ms(86_400_000)
-        append_theirs(others, 1)  # by this the storage shows what time it is
+        append_theirs(others, 1)  # shows the storage's time
         clock.advance_ms(HALF_DELAY_MS)
         assert append(log, 40) == LogAppendInfo(3, 4)
 
@@ -366,7 +366,7 @@ class TestForgotten:
         assert kept == [8]
 
     def test_is_nothing_while_an_answer_is_outstanding(self, store, inner, clock, log, others):
-        """Half a day after the append began the log may soon not know it any more."""
+        """Half a day after the append began, the log may soon forget its producer."""
 
         def lose(path, call):
             call()
@@ -382,32 +382,32 @@ class TestForgotten:
 
 @pytest.mark.parametrize("days", [2, 8, -2])
 class TestWrongClock:
-    """The clock of one machine is days off: nobody is forgotten by it, and nobody for ever."""
+    """One machine's clock is days wrong: producers expire neither early nor never."""
 
     def test_of_who_writes_a_snapshot_forgets_nobody(self, inner, clock, log, days):
         append(log, 0)
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
         wrong.write_snapshot()
-        move_log_start(wrong, 2)  # the snapshot alone is left to tell
+        move_log_start(wrong, 2)  # only the snapshot has the producer now
         again = open_log(inner, clock=clock)
         assert append(again, 0) == LogAppendInfo(0, 1)
 
     def test_of_an_appender_forgets_nobody(self, inner, clock, log, days):
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
-        append(wrong, 0, producer_id=8)  # it knows the log's end and its producers
+        append(wrong, 0, producer_id=8)  # loads the log's end and its producers
         append(log, 0)
         append_theirs(log, 1)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40)  # met as the winner of a race
+            append(wrong, 40)  # the other append won a race
         clock.advance_ms(HALF_DELAY_MS)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40)  # shown by a listing
+            append(wrong, 40)  # a listing showed the other append
         append(wrong, 0, producer_id=9)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40, producer_id=9)  # put by itself
+            append(wrong, 40, producer_id=9)  # its own append
         again = open_log(inner, clock=ShiftedClock(clock, days=days))
         with pytest.raises(OutOfOrderSequenceError):
-            append(again, 40)  # found by its first look
+            append(again, 40)  # found by the first listing
 
     def test_that_jumps_forgets_nobody(self, inner, clock, days):
         jumping = ShiftedClock(clock)

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers, replayed from headers."""
+"""The producer state of a partition, replayed from headers."""
 
 import pytest
 from hypothesis import given
@@ -72,7 +72,7 @@ class TestRepeats:
         assert state.find(ProducerAppend(7, 0, 3), 2) == 103
 
     def test_are_found_whatever_was_joined_since(self):
-        """An append is many batches, and a merge makes one of several appends."""
+        """An append may have many batches, and a merge joins several appends."""
         state = state_of(*(header(at, 1, sequence=at) for at in range(50)))
         assert runs_of(state) == (SequenceRun(0, 0, 50),)
         assert state.find(ProducerAppend(7, 0, 12), 30) == 12
@@ -140,7 +140,7 @@ class TestCheck:
         check(state, 0, epoch=1)
 
     def test_an_older_epoch_in_the_log_wrote_when_the_newer_one_was_forgotten(self):
-        """So it counts from then on, whether a snapshot came in between or not."""
+        """The state is the same with and without a snapshot in between."""
         state = state_of(header(0, 5, epoch=2), header(5, 5, epoch=1, sequence=5))
         assert state.offset == 10
         check(state, 10, epoch=1)
@@ -171,7 +171,7 @@ class TestTakeIn:
         )
     )
     def test_is_the_same_however_the_log_is_cut_into_segments(self, batches):
-        """So a merge changes no answer, and a snapshot anywhere leads to the same state."""
+        """A merge changes no answer, and a snapshot at any offset leads to the same state."""
         headers, sequences, at = [], {}, 0
         for producer_id, count, _ in batches:
             sequence = -1 if producer_id < 0 else sequences.get(producer_id, 0)

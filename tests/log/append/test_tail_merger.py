@@ -1,4 +1,4 @@
-"""Merging by those who append: the log's end stays short, at little cost, and nothing is lost."""
+"""Merges by appenders: the log's tail stays short at little cost, and no record is lost."""
 
 import pytest
 
@@ -84,7 +84,7 @@ class TestMerging:
         assert any(map(merged, store.called("put_if_absent")))
 
     def test_is_done_by_who_comes_later_too(self, store, inner, clock):
-        """A task of a Spark job appends once, with a handle of its own."""
+        """A task of a Spark job appends once, with a `PartitionLog` of its own."""
         for _ in range(TAIL + 1):
             append(open_log(store, clock=clock, merge_tail_segments=TAIL))
         assert live(inner)[0] == (0, 4, 1) or live(inner)[0] == (0, 3, 1)
@@ -114,7 +114,7 @@ class TestMerging:
         assert len(values(open_log(inner))) == 2 * TAIL
 
     def test_looks_first_where_it_knew_the_names_long_ago(self, log, inner, clock):
-        """One may have been freed since, and taken by a put that came late."""
+        """A segment may have been deleted since, and its name taken by a late put."""
         for _ in range(TAIL - 1):
             append(log)
             clock.advance_ms(20_000)

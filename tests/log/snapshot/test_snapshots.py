@@ -1,4 +1,4 @@
-"""Snapshots: written now and then, believed only when sound, and never needed for an answer."""
+"""Snapshots: written at intervals, used only if valid, and never needed for an answer."""
 
 import pyarrow as pa
 import pytest
@@ -148,14 +148,14 @@ class TestWriting:
         assert snapshots(inner) == []
 
     def test_grows_rarer_as_the_log_grows(self, store):
-        """So that it costs an append the same, however many segments there are."""
+        """The cost per append does not depend on the number of segments."""
         log = open_log(store, snapshot_interval_segments=1, merge_tail_segments=0)
         append(log, 200)
         assert 15 < len(store.called("delete")) < 25
 
 
 class TestCostOfWriting:
-    """A snapshot is written by one of those who append, from what it has seen anyway."""
+    """One of the appenders writes a snapshot, mostly from state that it has anyway."""
 
     INTERVAL = 16
 
@@ -230,7 +230,7 @@ class TestCostOfWriting:
 class TestReading:
     @pytest.fixture
     def log(self, inner):
-        """A log of ten segments, of which a snapshot knows eight."""
+        """A log of ten segments, eight of which are in a snapshot."""
         log = open_log(inner)
         append(log, 8)
         log.write_snapshot()
@@ -309,7 +309,7 @@ class TestProducersBehindTheStart:
     def test_are_known_though_a_listing_shows_the_marker_without_the_snapshot(
         self, store, inner, clock
     ):
-        """Both appeared during the listing, the snapshot first: it is listed again."""
+        """Both appeared during the listing, the snapshot first: the log is listed again."""
         log = open_log(inner, clock=clock)
         log.append(numbered(0, 2), producer=ProducerAppend(7, 0, 0))
         log.write_snapshot()
@@ -328,7 +328,7 @@ class TestProducersBehindTheStart:
     def test_are_not_taken_for_unknown_while_their_snapshot_cannot_be_read(
         self, store, inner, clock
     ):
-        """What was deleted could else be appended again (found by the simulator, seed 88853)."""
+        """Else deleted records could be appended again (found by the simulator, seed 88853)."""
         append_as = ProducerAppend(7, 0, 0)
         log = open_log(inner, clock=clock)
         first = log.append(numbered(0, 2), producer=append_as)
