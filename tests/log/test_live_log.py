@@ -37,7 +37,7 @@ class TestPlainSegments:
         assert live() == live_log([])
         assert (live().log_start_offset, live().segments) == (0, ())
 
-    def test_each_ends_where_the_next_begins_and_only_the_last_must_be_asked(self):
+    def test_each_ends_where_the_next_begins_and_only_the_last_has_to_be_opened(self):
         assert chain(plain(0), plain(10), plain(11)) == [
             (plain(0), 0, 10),
             (plain(10), 10, 11),
@@ -48,7 +48,7 @@ class TestPlainSegments:
         files = [FileInfo(f"t/{plain(0)}", 123, 456), FileInfo(f"t/{plain(5)}", 7, 8)]
         assert [segment.file for segment in live_log(files).segments] == files
 
-    def test_files_that_are_no_segments_are_passed_over(self):
+    def test_files_that_are_no_segments_are_ignored(self):
         others = [
             SegmentName(0).index,
             SegmentName(0).time_index,
@@ -66,7 +66,7 @@ class TestPlainSegments:
 
 
 class TestRewrittenSegments:
-    def test_one_that_covers_plain_segments_counts_in_their_place(self):
+    def test_one_that_covers_plain_segments_replaces_them(self):
         assert chain(plain(0), plain(10), plain(20), rewritten(0, 19)) == [
             (rewritten(0, 19), 0, 20),
             (plain(20), 20, None),
@@ -82,7 +82,7 @@ class TestRewrittenSegments:
     def test_one_at_the_end_tells_the_logs_end_by_its_name(self):
         assert chain(plain(0), plain(10), rewritten(0, 14)) == [(rewritten(0, 14), 0, 15)]
 
-    def test_what_it_covers_may_be_gone(self):
+    def test_the_segments_that_it_covers_may_be_deleted(self):
         assert chain(rewritten(0, 19), plain(20)) == [
             (rewritten(0, 19), 0, 20),
             (plain(20), 20, None),
@@ -118,7 +118,7 @@ class TestRewrittenSegments:
 
 
 class TestWhatIsNotLive:
-    def test_a_plain_segment_inside_a_rewritten_one_whoever_put_it_there(self):
+    def test_a_plain_segment_inside_a_rewritten_one(self):
         late = [plain(5), plain(12)]
         names = [rewritten(0, 19), plain(20), plain(30)]
         assert chain(*names, *late) == chain(*names)

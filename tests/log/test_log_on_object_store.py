@@ -56,13 +56,13 @@ def taking(batches, count):
 
 class TestFreedWhileItIsRead:
     @pytest.mark.parametrize("count", [1, 3, BATCHES, BATCHES + 2])
-    def test_a_scan_goes_on_in_what_replaces_it(self, inner, log, expected, count):
+    def test_a_scan_continues_in_its_replacement(self, inner, log, expected, count):
         batches = log.scan(0)
         begun = taking(batches, count)
         rewrite(inner)
         assert values_of([*begun, *batches]) == expected
 
-    def test_a_fetch_goes_on_in_what_replaces_it(self, inner, store, log, expected):
+    def test_a_fetch_continues_in_its_replacement(self, inner, store, log, expected):
         log.fetch(0, 1)  # keeps a view
         reads = iter(range(4))
 
@@ -76,7 +76,7 @@ class TestFreedWhileItIsRead:
         assert values_of(log.fetch(0)) == expected
         assert not store.hooks, "it was rewritten meanwhile"
 
-    def test_a_time_is_looked_up_in_what_replaces_it(self, inner, store, log, expected):
+    def test_a_time_is_looked_up_in_its_replacement(self, inner, store, log, expected):
         asked = open_log(inner).fetch(70, 1)[0].records.column("timestamp")[0].value
 
         def rewrite_first(path, call):
@@ -163,13 +163,13 @@ class TestOpenedAhead:
         )
         assert view.log_end_offset == self.COUNT
 
-    def test_nothing_for_those_who_read_one(self, store, log, others):
+    def test_no_segment_for_a_reader_of_one(self, store, log, others):
         view = log.observe()
         store.calls.clear()
         next(log.files.walk(view, 0, self.COUNT))
         assert self.opened(store) == [SegmentName(0).log]
 
-    def test_what_fails_ahead_fails_only_those_who_come_to_it(self, store, log, others):
+    def test_an_error_ahead_fails_only_readers_that_reach_the_segment(self, store, log, others):
         def fail(path, call):
             if path.endswith(SegmentName(10).log):
                 return failing(ValueError("damaged"))(path, call)
@@ -180,7 +180,7 @@ class TestOpenedAhead:
         with pytest.raises(Exception, match="damaged"):
             list(log.scan(0))
 
-    def test_what_is_gone_is_looked_for_in_the_log(self, store, inner, log, others):
+    def test_a_deleted_segment_is_looked_up_in_the_log_again(self, store, inner, log, others):
         view = log.observe()
         walk = log.files.walk(view, 0, self.COUNT)
         first = next(walk)[0]

@@ -112,7 +112,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.accept(batches, self.logs[handle].append(map(record_batch, batches)))
 
     def look_anew(self, handle):
-        """Let a log list its end: an answer lost under a merged name would be an unknown outcome."""
+        """Let a log list its end: an answer lost under a merged name would stay unknown."""
         with pytest.raises(LogEndOffsetMismatchError):
             self.logs[handle].append(record_batch([row()]), expected_leo=-1)
 

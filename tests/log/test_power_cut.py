@@ -161,7 +161,7 @@ LONG = [
 
 @pytest.mark.parametrize(("seed", "steps", "cuts"), [*SHORT, *LONG])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_nothing_that_was_acknowledged_is_lost(lives, policy, seed, steps, cuts):
+def test_no_acknowledged_record_is_lost(lives, policy, seed, steps, cuts):
     config = {"cleanup_policy": policy, "min_cleanable_dirty_ratio": 0}
     synced = config | {"flush_on_append": True}
     for told, moment, store in lives(seed, steps=steps, count=cuts, **synced):
@@ -193,7 +193,7 @@ def check_what_is_left_is_right(told, moment, store, **config):
 
 
 @pytest.mark.parametrize(("seed", "steps", "cuts"), [*SHORT, *LONG])
-def test_without_syncs_what_is_left_is_right_or_told_as_damage(lives, seed, steps, cuts):
+def test_without_syncs_the_rest_is_correct_or_damage_is_reported(lives, seed, steps, cuts):
     sound = [
         check_what_is_left_is_right(told, moment, store)
         for told, moment, store in lives(seed, steps=steps, count=cuts, flush_on_append=False)

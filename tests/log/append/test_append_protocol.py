@@ -111,7 +111,7 @@ class TestLostRace:
         assert append(log) == LogAppendInfo(2, 3)
         assert values(others) == mine(0) + mine(2, 2)
 
-    def test_a_winner_that_is_gone_again_leaves_an_unknown_outcome(
+    def test_a_winner_that_was_deleted_leaves_an_unknown_outcome(
         self, store, inner, clock, log, others
     ):
         """It was merged and later deleted before its headers could be read."""
@@ -199,7 +199,7 @@ class TestCatchingUp:
         assert len(store.called("list")) == 1
         assert values(others)[-2:] == mine(102)
 
-    def test_goes_on_name_by_name_where_the_listing_leaves_out_what_comes_during_it(
+    def test_continues_name_by_name_behind_segments_that_the_listing_lacks(
         self, store, others, behind, producer
     ):
         store.once("list", lambda path, call: [*call()[:70], *call()[74:80]])
@@ -207,7 +207,7 @@ class TestCatchingUp:
         assert self.go_on(behind, producer) == LogAppendInfo(102, 103)
         assert values(others)[-2:] == mine(102)
 
-    def test_knows_the_producers_of_all_that_it_went_past(self, store, log, others):
+    def test_replays_the_producers_of_all_segments_that_it_passes(self, store, log, others):
         log.append(numbered(0, 2), producer=self.PRODUCER)
         for sequence in range(30):
             others.append(numbered(0, 1), producer=ProducerAppend(8, 0, sequence))
@@ -217,7 +217,7 @@ class TestCatchingUp:
         assert log.append(numbered(0, 1), producer=repeat) == LogAppendInfo(31, 31)
         assert store.called("list") == store.called("put_if_absent") == []
 
-    def test_that_took_longer_than_listings_count_looks_at_the_log(
+    def test_that_takes_longer_than_a_listing_is_valid_lists_the_log(
         self, store, inner, clock, others, behind, producer
     ):
         """The observed files may have been deleted, and their names taken by late puts."""
@@ -235,7 +235,9 @@ class TestCatchingUp:
         assert values(others)[-2:] == mine(102)
         assert SegmentName(141).log not in file_names(inner)
 
-    def test_finds_what_it_saw_merged_and_freed(self, store, inner, others, behind, producer):
+    def test_lists_again_if_observed_segments_were_merged_and_deleted(
+        self, store, inner, others, behind, producer
+    ):
         def free_the_last(path, call):
             found = call()
             merge(inner, 0, 102)
@@ -344,7 +346,7 @@ class TestLostAnswer:
             append(log)
         assert values(others) == mine(0) + theirs(2, 5)
 
-    def test_whose_place_retention_took_before_it_was_looked_for_stays_unknown(
+    def test_whose_offset_retention_deleted_before_it_was_looked_for_stays_unknown(
         self, store, inner, log, others
     ):
         """It may have been in the log and read: another put would append it twice."""
@@ -485,7 +487,7 @@ class TestLateSuccess:
         assert len(store.called("list")) == looks
         assert values(others) == mine(0) + mine(2)
 
-    def test_counts_from_the_look_at_the_log_and_not_from_the_put(self, store, clock, log):
+    def test_counts_from_the_listing_and_not_from_the_put(self, store, clock, log):
         append(log)
         clock.advance_ms(HALF_DELAY_MS - 10)
 
@@ -538,7 +540,7 @@ class TestLateSuccess:
             assert info == LogAppendInfo(5, 6)
             assert values(others) == mine(5)
 
-    def test_a_lost_race_that_took_long_is_looked_at_afresh(self, store, inner, clock, log, others):
+    def test_a_lost_race_that_took_long_lists_the_log(self, store, inner, clock, log, others):
         append(log)
 
         def lose_slowly(path, call):
@@ -596,7 +598,7 @@ class TestLateSuccess:
             append(log)
         assert values(others) == theirs(0, 2) + mine(2)
 
-    def test_a_writer_that_was_idle_looks_before_it_puts(self, store, inner, clock, log, others):
+    def test_a_writer_that_was_idle_lists_before_it_puts(self, store, inner, clock, log, others):
         """Otherwise its file would get a name that was merged, and its outcome would be unknown."""
         append(log)
         append_theirs(others, 3)
@@ -607,7 +609,7 @@ class TestLateSuccess:
         assert values(others) == mine(0) + theirs(2, 5) + mine(5)
 
     @pytest.mark.parametrize("sleeps_at", range(1, 12))
-    def test_a_pause_at_any_look_at_the_clock_acknowledges_nothing_that_is_not_live(
+    def test_a_pause_at_any_read_of_the_clock_acknowledges_nothing_that_is_not_live(
         self, store, inner, sleeps_at
     ):
         """The process sleeps; others append, merge and delete; it wakes up and continues."""
@@ -650,7 +652,7 @@ class TestLateSuccess:
         store.hooks.clear()
         assert append(log) == LogAppendInfo(0, 1)
 
-    def test_with_no_delay_at_all_every_append_is_looked_at(self, inner, clock):
+    def test_with_no_delay_at_all_every_append_lists(self, inner, clock):
         log = open_log(inner, clock=clock, file_delete_delay_ms=0)
         for number in range(3):
             assert append(log) == LogAppendInfo(2 * number, 2 * number + 1)
@@ -679,7 +681,7 @@ class SleepyClock(ManualClock):
 
 
 class TestOnDisk:
-    def test_what_is_not_durable_is_not_acknowledged(self, local_store, monkeypatch):
+    def test_an_append_that_is_not_durable_is_not_acknowledged(self, local_store, monkeypatch):
         """The file is visible, but its name may be lost by a power cut."""
         log = open_log(local_store, flush_on_append=True)
         append(log)

@@ -68,13 +68,13 @@ def theirs(first, last):
 class TestTwoHandlesOfOneProducer:
     """A producer may move to another process, and back."""
 
-    def test_each_may_go_on_where_the_other_ended(self, log, others):
+    def test_each_may_continue_where_the_other_ended(self, log, others):
         for sequence in range(0, 12, 4):
             append(log, sequence)
             append(others, sequence + 2)
         assert values(others) == [pair for at in range(0, 12, 2) for pair in mine(at, at)]
 
-    def test_a_gap_is_refused_after_a_look_at_what_the_other_appended(self, store, log, others):
+    def test_a_gap_is_refused_after_a_listing_of_the_others_appends(self, store, log, others):
         append(log, 0)
         append(others, 2)
         store.calls.clear()
@@ -155,7 +155,7 @@ class TestRefused:
         assert file_names(inner) == before
         append(log, 2)
 
-    def test_an_old_epoch_also_by_a_writer_that_has_not_heard_of_the_new_one(self, log, others):
+    def test_an_old_epoch_also_by_a_writer_that_does_not_know_the_new_one(self, log, others):
         append(log, 0)
         append(others, 0, epoch=1)
         with pytest.raises(InvalidProducerEpochError):
@@ -178,7 +178,7 @@ class TestRefused:
 
 class TestLostAnswer:
     @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
-    def test_is_found_out_at_once(self, store, log, others, lose):
+    def test_is_resolved_at_once(self, store, log, others, lose):
         append_theirs(others, 3)
         store.once("put_if_absent", lose)
         assert append(log, 0) == LogAppendInfo(3, 4)
@@ -186,7 +186,7 @@ class TestLostAnswer:
         assert append(log, 2) == LogAppendInfo(5, 6)
 
     @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
-    def test_is_found_out_by_trying_again_when_the_store_is_back(self, store, log, others, lose):
+    def test_is_resolved_by_a_retry_when_the_store_is_back(self, store, log, others, lose):
         append(log, 0)
         store.once("put_if_absent", lose)
         store.on("list", failing(DOWN))
@@ -199,7 +199,9 @@ class TestLostAnswer:
         assert append(log, 2) == LogAppendInfo(2, 3)
         assert values(others) == mine(0, 0) + mine(2, 2)
 
-    def test_of_what_was_merged_and_freed_meanwhile_is_success(self, store, inner, log, others):
+    def test_of_an_append_that_was_merged_and_deleted_meanwhile_is_success(
+        self, store, inner, log, others
+    ):
         """Without a producer the outcome would be unknown; here the merged headers show it."""
 
         def lose(path, call):
@@ -213,7 +215,9 @@ class TestLostAnswer:
         assert append(log, 0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0, 0) + theirs(2, 5)
 
-    def test_of_what_retention_deleted_meanwhile_is_success(self, store, inner, log, others):
+    def test_of_an_append_that_retention_deleted_meanwhile_is_success(
+        self, store, inner, log, others
+    ):
         def lose(path, call):
             call()
             others.write_snapshot()
@@ -249,7 +253,7 @@ class TestLostAnswer:
         assert values(others) == mine(0, 0)
 
     @pytest.mark.parametrize("lose", [done_but(LOST), done_but(AlreadyExistsError("exists"))])
-    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_place(
+    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_offset(
         self, store, clock, log, others, lose
     ):
         """The producer state has the newer epoch alone; the append may still be in the log."""
@@ -268,7 +272,7 @@ class TestLostAnswer:
             append(log, 4)
         assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
 
-    def test_of_a_fenced_producer_that_is_not_there_is_a_refusal(self, store, log, others):
+    def test_of_a_fenced_producer_that_is_not_in_the_log_is_a_refusal(self, store, log, others):
         append(log, 0)
 
         def be_fenced_and_lose(path, call):
@@ -280,7 +284,7 @@ class TestLostAnswer:
             append(log, 2)
         assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
 
-    def test_of_a_fenced_producer_whose_place_was_rewritten_stays_unknown(
+    def test_of_a_fenced_producer_whose_segment_was_rewritten_stays_unknown(
         self, store, inner, log, others
     ):
         append(log, 0)
@@ -298,7 +302,7 @@ class TestLostAnswer:
 
 
 class TestLateSuccess:
-    def test_under_a_name_that_was_freed_is_put_again_where_it_counts(
+    def test_under_a_name_that_was_freed_is_put_again_at_the_logs_end(
         self, store, inner, clock, log, others
     ):
         append(log, 0)
@@ -315,7 +319,7 @@ class TestLateSuccess:
         assert SegmentName(2).log in file_names(inner), "void, and nobody's business"
         assert values(others) == mine(0, 0) + theirs(2, 5) + mine(5, 2)
 
-    def test_a_lost_race_does_not_make_the_look_at_the_log_any_newer(
+    def test_a_lost_race_does_not_make_the_listing_any_newer(
         self, store, inner, clock, log, others
     ):
         """Two pauses, each shorter than half the delay, are longer together."""
@@ -352,7 +356,7 @@ class TestForgotten:
         clock.advance_ms(HALF_DELAY_MS)
         assert append(log, 40) == LogAppendInfo(3, 4)
 
-    def test_is_nobody_as_long_as_the_storage_shows_nothing_newer(self, clock, log):
+    def test_is_no_producer_as_long_as_the_storage_shows_no_newer_file(self, clock, log):
         append(log, 0)
         clock.advance_ms(86_400_000)
         with pytest.raises(OutOfOrderSequenceError):
@@ -384,7 +388,7 @@ class TestForgotten:
 class TestWrongClock:
     """One machine's clock is days wrong: producers expire neither early nor never."""
 
-    def test_of_who_writes_a_snapshot_forgets_nobody(self, inner, clock, log, days):
+    def test_of_a_snapshot_writer_forgets_no_producer(self, inner, clock, log, days):
         append(log, 0)
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
         wrong.write_snapshot()
@@ -392,7 +396,7 @@ class TestWrongClock:
         again = open_log(inner, clock=clock)
         assert append(again, 0) == LogAppendInfo(0, 1)
 
-    def test_of_an_appender_forgets_nobody(self, inner, clock, log, days):
+    def test_of_an_appender_forgets_no_producer(self, inner, clock, log, days):
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
         append(wrong, 0, producer_id=8)  # loads the log's end and its producers
         append(log, 0)
@@ -409,7 +413,7 @@ class TestWrongClock:
         with pytest.raises(OutOfOrderSequenceError):
             append(again, 40)  # found by the first listing
 
-    def test_that_jumps_forgets_nobody(self, inner, clock, days):
+    def test_that_jumps_forgets_no_producer(self, inner, clock, days):
         jumping = ShiftedClock(clock)
         log = open_log(inner, clock=jumping)
         append(log, 0)
@@ -418,7 +422,7 @@ class TestWrongClock:
             append(log, 40)
         assert append(log, 0) == LogAppendInfo(0, 1)
 
-    def test_forgets_who_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
+    def test_forgets_a_producer_that_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
         log = open_log(inner, clock=ShiftedClock(clock, days=days))
         append(log, 0)
         append(log, 0, producer_id=8)
@@ -430,8 +434,8 @@ class TestWrongClock:
         assert kept == [8]
 
 
-class TestBeside:
-    def test_appends_without_a_producer_the_state_stays_right(self, log, others):
+class TestProducerState:
+    def test_is_correct_beside_appends_without_a_producer(self, log, others):
         append(log, 0)
         append_theirs(log, 3)
         append_theirs(others, 2)
@@ -439,6 +443,6 @@ class TestBeside:
         assert append(log, 2) == LogAppendInfo(8, 9)
         assert append(log, 2) == LogAppendInfo(8, 9)
 
-    def test_a_directory_of_another_topic_nothing_is_shared(self, inner, log):
+    def test_is_kept_in_the_directory_of_the_partition(self, inner, log):
         append(log, 0)
         assert all(file.path.startswith(DIRECTORY) for file in inner.list(DIRECTORY))

@@ -71,14 +71,14 @@ class TestRepeats:
         assert state.find(ProducerAppend(7, 0, 0), 3) == 100
         assert state.find(ProducerAppend(7, 0, 3), 2) == 103
 
-    def test_are_found_whatever_was_joined_since(self):
+    def test_are_found_after_runs_were_joined(self):
         """An append may have many batches, and a merge joins several appends."""
         state = state_of(*(header(at, 1, sequence=at) for at in range(50)))
         assert runs_of(state) == (SequenceRun(0, 0, 50),)
         assert state.find(ProducerAppend(7, 0, 12), 30) == 12
 
     @pytest.mark.parametrize(("sequence", "count"), [(4, 2), (5, 1), (2**31 - 1, 2)])
-    def test_are_not_what_reaches_out_of_the_known(self, sequence, count):
+    def test_are_not_appends_that_reach_beyond_known_runs(self, sequence, count):
         assert state_of(header(0, 5)).find(ProducerAppend(7, 0, sequence), count) is None
 
     def test_are_not_of_another_producer_or_epoch(self):
@@ -157,8 +157,8 @@ class TestCheck:
         assert (kept.offset, list(kept.entries())) == (5, [])
 
 
-class TestTakeIn:
-    def test_passes_over_what_it_has(self):
+class TestReplay:
+    def test_skips_headers_that_it_has(self):
         headers = [header(0, 3), header(3, 2, sequence=3)]
         once, twice = state_of(*headers), state_of(*headers)
         twice.replay(0, headers, 0)

@@ -59,7 +59,7 @@ def opened_segments(store):
 
 
 class TestFile:
-    def test_what_was_written_is_what_is_read(self):
+    def test_its_content_is_read_back(self):
         found = Snapshot.from_buffer(EXAMPLE.to_buffer(**HERE), **HERE)
         assert (found.offset, found.segments) == (12, EXAMPLE.segments)
         assert list(found.producers.entries()) == list(EXAMPLE.producers.entries())
@@ -101,7 +101,7 @@ class TestFile:
 
 
 class TestWriting:
-    def test_comes_after_so_many_segments_whoever_appended_them(self, inner):
+    def test_is_due_after_an_interval_of_segments_of_any_appenders(self, inner):
         logs = [open_log(inner, snapshot_interval_segments=4) for _ in range(2)]
         for _ in range(4):
             for log in logs:
@@ -113,7 +113,7 @@ class TestWriting:
         assert open_log(inner).write_snapshot().offset == 0
         assert read(inner, 0).segments == ()
 
-    def test_says_what_every_segment_holds(self, inner):
+    def test_has_a_summary_of_every_segment(self, inner):
         log = open_log(inner)
         log.append([numbered(5, 2), numbered(0, 3)])
         log.append(numbered(9, 1))
@@ -147,7 +147,7 @@ class TestWriting:
         assert len(values(log)) == 4
         assert snapshots(inner) == []
 
-    def test_grows_rarer_as_the_log_grows(self, store):
+    def test_is_due_less_often_as_the_log_grows(self, store):
         """The cost per append does not depend on the number of segments."""
         log = open_log(store, snapshot_interval_segments=1, merge_tail_segments=0)
         append(log, 200)
@@ -172,7 +172,7 @@ class TestCostOfWriting:
         log.write_snapshot()
         assert len(opened_segments(store)) <= 4, "the last one and what others appended after ours"
 
-    def test_takes_one_listing_and_a_look_for_others_snapshots(self, store):
+    def test_takes_one_listing_and_one_of_newer_snapshots(self, store):
         log = self.log(store)
         append(log)
         store.calls.clear()
@@ -181,7 +181,7 @@ class TestCostOfWriting:
         assert len(store.called("list")) == 2 + 1, "the third is this test's"
         assert len(opened_segments(store)) == 1
 
-    def test_is_not_paid_by_those_who_see_that_another_wrote_it(self, inner):
+    def test_is_not_paid_by_appenders_that_find_the_snapshot_of_another(self, inner):
         stores = [HookedStore(inner) for _ in range(3)]
         logs = [self.log(store) for store in stores]
         for _ in range(4 * self.INTERVAL):
@@ -210,7 +210,7 @@ class TestCostOfWriting:
         append(log)
         assert len(values(log)) == log.write_snapshot().offset == 17
 
-    def test_is_right_whoever_wrote_what_in_between(self, inner, clock):
+    def test_is_correct_with_appends_of_others_in_between(self, inner, clock):
         logs = [self.log(inner, clock=clock) for _ in range(3)]
         for sequence in range(40):
             producer = ProducerAppend(sequence % 3, 0, sequence // 3)
@@ -255,7 +255,7 @@ class TestReading:
         assert store.calls == []
 
     @pytest.mark.parametrize("damage", [b"", b"damaged", None])
-    def test_goes_without_a_snapshot_that_is_damaged_or_gone(self, store, inner, log, damage):
+    def test_does_without_a_snapshot_that_is_damaged_or_deleted(self, store, inner, log, damage):
         path = f"{DIRECTORY}/{snapshot_name(8)}"
         store.once("open_buffer", lambda *_: store.inner.open_buffer(f"{DIRECTORY}/gone"))
         if damage is None:
@@ -298,7 +298,7 @@ class TestReading:
         summaries, newer = fresh.segments(view)
         assert len(summaries) == len(newer.live.segments) == 9
 
-    def test_tells_a_segment_that_is_missing(self, inner, log):
+    def test_raises_if_a_segment_is_missing(self, inner, log):
         free(inner, SegmentName(8))
         for each in (log, open_log(inner)):
             with pytest.raises(CorruptRecordError, match="missing"):
