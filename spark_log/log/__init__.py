@@ -15,7 +15,8 @@ from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment.reader import LogBatch, SegmentReader
-from spark_log.log.segment.writer import SegmentWriter, StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.segment.writer import SegmentWriter
 
 __all__ = [
     "LogAppendInfo",

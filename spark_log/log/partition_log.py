@@ -14,7 +14,8 @@ from spark_log.log.append.validator import LogValidator
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.log_batch import LogBatch
-from spark_log.log.segment.writer import SegmentWriter, StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.segment.writer import SegmentWriter
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.witness import Witness

@@ -10,7 +10,7 @@ from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.snapshot.snapshots import Snapshots
 
 

@@ -22,7 +22,7 @@ from pyarrow import ipc
 from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.record.arrays import ints_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
 from spark_log.record.checksum import array_crc32c

@@ -36,7 +36,7 @@ from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
