@@ -1,9 +1,10 @@
-"""The live log: the files of a partition's directory that are part of the log (docs/protocol.md).
+"""The live log: the files of a partition's directory that are part of the log.
 
-One listing decides it, by pure functions over file names. Segments form a chain from the log start
-offset to the log end offset. A file that the chain does not reach is not part of the log, no matter
-who wrote it and when. Examples are a put that was delivered late, an orphan, and a segment that a
-rewritten one covers and that waits for its deletion.
+The rule is in docs/protocol.md, "The live log". One listing decides it, by pure functions over file
+names. Segments form a chain from the log start offset to the log end offset. A file that the chain
+does not reach is not part of the log, no matter who wrote it and when. Examples are a put that was
+delivered late, an orphan, and a segment that a rewritten one covers and that waits for its
+deletion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving the log start offset: the first step of delete-records and retention (docs/protocol.md).
+"""Moving the log start offset: the first step of delete-records and retention.
 
 On storage: a ``.start`` marker, created by put-if-absent. The highest marker counts, so the start
 never goes back, no matter how many processes move it at once. A snapshot is written before the

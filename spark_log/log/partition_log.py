@@ -24,7 +24,7 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
 class PartitionLog:
-    """The log of one partition, in one directory (docs/protocol.md).
+    """The log of one partition, in one directory.
 
     Appends are atomic: one append writes one segment file, which is visible whole or not at all.
     Any number of processes append and read at once without knowing each other. No cached state can

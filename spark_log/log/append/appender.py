@@ -1,7 +1,8 @@
 """The append protocol: put-if-absent gives a staged segment its place at the log's end.
 
 On storage an append is one file, whose name is the log end offset: ``<offset>.log``. It is visible
-whole or not at all, so a crash leaves either no append or a complete one (docs/protocol.md).
+whole or not at all, so a crash leaves either no append or a complete one. The steps are in
+docs/protocol.md, "Appending".
 """
 
 from __future__ import annotations

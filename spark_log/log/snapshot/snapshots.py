@@ -7,7 +7,12 @@ from contextlib import suppress
 from itertools import takewhile
 
 from spark_log.config.config import TopicConfig
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
@@ -281,7 +286,12 @@ class Snapshots:
     def _initial_state(
         self, view: LogView, state: ProducerState | None
     ) -> tuple[ProducerState, LogView]:
-        """Return a state to replay a view on: the given one, or that of the newest snapshot."""
+        """Return a state to replay a view on: the given one, or that of the newest snapshot.
+
+        If no valid snapshot covers the log start offset, the producers of deleted records are
+        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
+        new producers, so their appends are accepted, and a warning is counted and logged.
+        """
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
             snapshot = self.newest(view)
@@ -296,7 +306,21 @@ class Snapshots:
             state = ProducerState(start)
             if snapshot is not None and (covers_start or not start):
                 state = ProducerState(snapshot.offset, snapshot.producers.entries())
+            elif start:
+                self._warn_of_unknown_producers(start)
         return state, view
+
+    def _warn_of_unknown_producers(self, log_start_offset: int) -> None:
+        directory = self._directory
+        error = CorruptRecordError(
+            f"the log starts at offset {log_start_offset}, and no snapshot of this offset or a "
+            f"later one can be read. So idempotent producers are known by the remaining records "
+            f"alone: a retry of an append whose records were deleted would append them again, and "
+            f"older epochs of its producer are not refused. Restore a .snapshot file from a copy, "
+            f"if you have one",
+            path=directory.path,
+        )
+        directory.suppressed.add("reading of producers", directory.path, error)
 
     def _replay(self, state: ProducerState, view: LogView) -> LiveSegment | None:
         """Replay the segments of a view on a state, up to its end or to a segment that it lacks.

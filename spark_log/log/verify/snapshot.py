@@ -141,6 +141,11 @@ class SnapshotCheck:
 
     def _damaged(self, repair: bool) -> Finding:
         message = f"{self._damage}. Readers do without"
+        if 0 < self._log_start_offset <= self._offset:
+            message += (
+                f"; but unless another is sound, producers are forgotten whose records lie before "
+                f"the log start {self._log_start_offset}: restore it from a copy before a repair"
+            )
         finding = self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
         if not repair:
             return finding

@@ -78,6 +78,10 @@ class Actor:
 class Scheduler:
     """Runs actors in an order, and at times, that depend on nothing but the seed.
 
+    So no actor may change what belongs to the process: what one coroutine patches, another sees,
+    and two that undo their patches in the order of entering leave one of them behind for good.
+    Nor may one go through a set in whatever order it has.
+
     Attributes:
         random: the only source of chance of a simulation.
         now_ms: simulated time since the beginning.

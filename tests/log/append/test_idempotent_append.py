@@ -11,11 +11,14 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.snapshot.snapshot import Snapshot
 from tests.log.support import (
     DIRECTORY,
+    TOPIC_ID,
     ShiftedClock,
     done_but,
     failing,
@@ -382,6 +385,63 @@ class TestForgotten:
             append(log, 0)
         assert append(log, 0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0, 0)
+
+
+class TestSnapshotLost:
+    """Behind a moved log start: only the snapshot has the producers of deleted records."""
+
+    @pytest.fixture
+    def deleted(self, inner, log):
+        """A log in which one producer's append was deleted; another producer's is left."""
+        append(log, 0)
+        append(log, 0, producer_id=8)
+        move_log_start(log, 2)
+        free(inner, SegmentName(0))
+        (name,) = (name for name in file_names(inner) if name.endswith(".snapshot"))
+        return f"{DIRECTORY}/{name}"
+
+    @pytest.mark.parametrize("how", ["damaged", "gone", "too old"])
+    def test_an_unknown_producer_is_logged_and_counted(self, inner, clock, deleted, how, caplog):
+        if how == "damaged":
+            inner.put(deleted, b"damaged")
+        else:
+            inner.delete(deleted)
+        if how == "too old":
+            snapshot = Snapshot(1, (), ProducerState(1))
+            data = snapshot.to_buffer(topic_id=TOPIC_ID, partition=0)
+            inner.put(f"{DIRECTORY}/{snapshot_name(1)}", data)
+        fresh = open_log(inner, clock=clock)
+        with caplog.at_level("WARNING", "spark_log.suppressed"):
+            assert append(fresh, 0).base_offset == 4  # appended again: its producer is unknown
+            assert append(open_log(inner, clock=clock), 2).base_offset == 6
+        assert fresh.suppressed.counts()["reading of producers"] == 1
+        (line,) = (each for each in caplog.messages if "reading of producers" in each)
+        assert (
+            "starts at offset 2, and no snapshot of this offset or a later one can be read" in line
+        )
+
+    def test_a_producer_with_records_in_the_log_is_known(self, inner, clock, deleted):
+        inner.put(deleted, b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0, producer_id=8) == LogAppendInfo(2, 3)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(fresh, 6, producer_id=8)
+
+    def test_a_valid_older_one_is_used_without_a_warning(self, inner, clock, log, deleted):
+        append(log, 2)
+        newest = log.write_snapshot()
+        inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0) == LogAppendInfo(0, 1)
+        assert fresh.suppressed.counts() == {"snapshot": 1}
+
+    def test_nothing_is_said_where_nothing_was_deleted(self, inner, clock, log):
+        append(log, 0)
+        newest = log.write_snapshot()
+        inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0) == LogAppendInfo(0, 1)
+        assert fresh.suppressed.counts() == {"snapshot": 1}
 
 
 @pytest.mark.parametrize("days", [2, 8, -2])

@@ -61,6 +61,6 @@ def test_the_document_chooses_what_the_log_chooses(names):
 
 def test_the_document_speaks_of_both_measures_and_both_kinds():
     assert [measures for _, measures in rule()] == [[*MEASURES], []]
-    limit = re.search(r"Generations up to ([\d,]+) are merges'", FORMAT)
+    limit = re.search(r"A merge has a\s+generation up to ([\d,]+)", FORMAT)
     assert int(limit[1].replace(",", "")) == MAX_MERGE_GENERATION
     assert ".generation" in FORMAT

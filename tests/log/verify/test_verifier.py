@@ -157,6 +157,16 @@ def test_a_damaged_snapshot_is_made_anew(store, verify):
     assert verify() == []
 
 
+def test_a_damaged_snapshot_behind_a_moved_start_says_what_is_lost_with_it(store, verify):
+    path = path_of("00000000000000000060.snapshot")
+    store.put(path, b"damaged")
+    (before,) = verify()
+    move_start(store, 20, 20)
+    (after,) = (found for found in verify() if found.kind == "damaged-snapshot")
+    assert "are forgotten" not in before.message
+    assert "are forgotten whose records lie before the log start 20" in after.message
+
+
 def test_spent_files_are_removed_only_after_the_delay(store, clock, verify):
     expected = values(open_log(store))
     merge(store, 0, 30)

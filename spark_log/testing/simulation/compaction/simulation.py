@@ -148,7 +148,6 @@ def simulate_compaction(
         settings=_settings(profile),
     )
     with (
-        failures_told(seed, profile, scheduler),
         small_ranges(faults.range_bytes) if faults.range_bytes else nullcontext(),
         ExitStack() as stack,
     ):
@@ -163,6 +162,7 @@ def simulate_compaction(
             *variant.patches,
         ):
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(failures_told(seed, profile, scheduler))
         _spawn_all(world, profile)
         _run(world)
     return SimulationResult(scheduler.steps, len(truth.records), scheduler.trace)

@@ -23,7 +23,8 @@ from spark_log.metadata import cluster_cleaner, metadata_log
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.topics import deletion as topic_deletion
-from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
+from spark_log.metadata.topics.deletion import DeletedTopic
+from spark_log.storage import Store
 from spark_log.testing.simulation.deletion.world import (
     TOPIC_SETTINGS,
     UNKNOWN,
@@ -93,7 +94,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
     disk = RootDisk(storage_clock)
     topics = TrueTopics(disk, storage_clock)
-    store = RootStore(disk, scheduler, topics, profile)
+    store = RootStore(disk, scheduler, topics, profile, clock)
     root = Root(scheduler, clock, disk, store, topics, profile)
 
     limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
@@ -101,7 +102,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     def new_id() -> str:
         return draw_id(scheduler.random)
 
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+    with ExitStack() as stack:
         for patch in (
             (cluster_module, "open_store", lambda url, options=None, **_: store),
             (cluster_module, "random_id", new_id),
@@ -114,6 +115,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
             *variant.patches,
         ):
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(failures_told(seed, profile, scheduler))
         _spawn_all(root)
         _run(root)
     return SimulationResult(
@@ -311,14 +313,10 @@ class _RemembersTheMetadata(ClusterCleaner):
             yield from super().deleted_topics()
 
 
-def _dates_markers_by_its_own_clock(
-    cluster: cluster_module.Cluster, *, dry_run: bool
-) -> Iterator[DeletedTopic]:
-    def own_time_us(*_: object) -> int:
-        return cluster.clock.time_us()
-
-    with mock.patch.object(topic_deletion, "storage_time_us", own_time_us):
-        yield from finish_deletions(cluster, dry_run=dry_run)
+def _own_time_us(store: Store, directory: str) -> int:
+    """Return the time of whoever asks, where the storage's is asked for."""
+    assert isinstance(store, RootStore)
+    return store.clock.time_us()
 
 
 def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> list[DeletedTopic]:
@@ -338,7 +336,7 @@ DELETION_RULES: dict[str, DeletionVariant] = {
         ((sys.modules[__name__], "ClusterCleaner", _RemembersTheMetadata),)
     ),
     "a marker goes by the storage's time": DeletionVariant(
-        ((cluster_cleaner, "finish_deletions", _dates_markers_by_its_own_clock),)
+        ((topic_deletion, "storage_time_us", _own_time_us),)
     ),
     "who has the time wrong cleans nothing": DeletionVariant(
         (

@@ -84,12 +84,22 @@ class RootDisk(SimulatedDisk):
 
 
 class RootStore(SimulatedStore):
-    """A simulated store of a whole root: directories are removed file by file."""
+    """A simulated store of a whole root: directories are removed file by file.
+
+    Attributes:
+        clock: what actors read the time from; not the storage's.
+    """
 
     def __init__(
-        self, disk: RootDisk, scheduler: Scheduler, topics: TrueTopics, profile: Profile
+        self,
+        disk: RootDisk,
+        scheduler: Scheduler,
+        topics: TrueTopics,
+        profile: Profile,
+        clock: Clock,
     ) -> None:
         super().__init__(disk, scheduler, topics, profile)
+        self.clock = clock
         self._root_disk = disk
         self._topics = topics
 

@@ -154,7 +154,7 @@ class SimulatedMember:
     def _begin(self, status: GroupStatus, given: set[Place]) -> None:
         found = self._commits.begin([partition for _, partition in given])
         now = self._coordinator.status()
-        for place in self._places(now, now.assigned).keys() & given:
+        for place in sorted(self._places(now, now.assigned).keys() & given):
             # What was found is of the topic that it is about now.
             position = found.get(place[1], 0)
             self._world.truth.check_begun(place, position, now.member_id, now.generation)

@@ -62,11 +62,12 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.commits,
     )
     loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+    with ExitStack() as stack:
         for logger in loggers:  # of what goes wrong all the time here
             stack.enter_context(mock.patch.object(logger, "disabled", True))
         for target, name, value in variant.patches:
             stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(failures_told(seed, profile, scheduler))
         _run(world, _spawn_all(world))
     return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
 

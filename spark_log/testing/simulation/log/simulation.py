@@ -95,7 +95,6 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
     with (
-        failures_told(seed, profile, scheduler),
         small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
         mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
         mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
@@ -106,6 +105,7 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     ):
         for patch in variant.patches:
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(failures_told(seed, profile, scheduler))
         _spawn_all(world, variant)
         _run(world)
     return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
@@ -114,6 +114,8 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
 @contextmanager
 def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[None]:
     """Tell of whatever is raised inside with all that brings it back; end the actors.
+
+    The last context to be entered: actors end while everything is still as the simulation has it.
 
     Raises:
         SimulationFailedError: with the trace.

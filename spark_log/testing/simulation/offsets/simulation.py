@@ -57,12 +57,12 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
     with (
-        failures_told(seed, profile, scheduler),
         small_table(scheduler, profile),
         ExitStack() as stack,
     ):
         for target, name, value in variant.patches:
             stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(failures_told(seed, profile, scheduler))
         _run(world)
     return SimulationResult(scheduler.steps, truth.next_version, scheduler.trace)
 
@@ -167,7 +167,7 @@ def _check_end(world: OffsetsWorld) -> None:
             table.maintenance.run(is_forced=True)
             table = world.open_table()
         table.table.refresh()
-        groups = world.truth.history.keys() | {"g0"}
+        groups = sorted(world.truth.history.keys() | {"g0"})
         found = {group: offset for group in groups if (offset := table.read(group)) >= 0}
         if found != world.truth.positions:
             raise ViolationError(f"in the end {found} is read, and {world.truth.positions} is true")
