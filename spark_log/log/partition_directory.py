@@ -79,7 +79,7 @@ class PartitionDirectory:
         path: relative to the store's root.
         topic_id: of the topic; checked against every segment.
         partition: number of the partition; checked against every segment.
-        clock: whose monotonic time dates listings.
+        clock: its monotonic time dates listings.
         witness: the file that shows that the log has had records; None if the log has none.
         valid_ms: how long a listing is valid: half of ``file.delete.delay.ms``. A file that was
             part of the log at the listing cannot have been deleted within this time.
@@ -152,7 +152,7 @@ class PartitionDirectory:
                 last = live.segments[-1]
                 try:
                     end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
-                except NotFoundError:  # rewritten and freed since the listing: list again
+                except NotFoundError:  # rewritten and deleted since the listing: list again
                     slow_listings += self.is_outdated(observed_ms)
                     continue
             reached_offset = max(live.witnessed_offset, self._reached_offset)

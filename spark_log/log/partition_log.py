@@ -33,7 +33,7 @@ class PartitionLog:
     Attributes:
         directory: of the partition, relative to the store's root.
         config: the topic's settings.
-        clock: whose monotonic time decides how long a listing is valid.
+        clock: its monotonic time decides how long a listing is valid.
         suppressed: counts errors of indexes, snapshots and tail merges. They fail no append and no
             read, since readers and writers can do without.
     """
@@ -58,7 +58,7 @@ class PartitionLog:
             topic_id: of the topic; checked against every segment.
             partition: number of the partition; checked against every segment.
             config: the topic's settings; None for the defaults.
-            clock: whose monotonic time decides how long a listing is valid.
+            clock: its monotonic time decides how long a listing is valid.
             suppressed: owner of this log's counter; it counts the same errors.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
