@@ -254,7 +254,7 @@ class Cluster:
         directory = metadata_log.DIRECTORY
         return next(iter(self.store.list(directory)), None) is not None or Witness(
             directory
-        ).is_there(self.store)
+        ).exists(self.store)
 
     def _read_beside_metadata(self) -> str:
         """Read again: another process may just have made the root.

@@ -144,7 +144,7 @@ class PartitionAppender:
             raise TopicGoneError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
-        log.files.on_end(queue.acknowledged_offset)
+        log.files.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
             queue.log = None  # its settings were changed meanwhile

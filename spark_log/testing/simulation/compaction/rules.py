@@ -27,7 +27,7 @@ def _widest_first(name: SegmentName) -> tuple[int, int]:
 
 def _takes_any(directory: PartitionDirectory, view: LogView) -> int:
     """Takes whatever generation is free, however many others have looked since."""
-    generation = view.live.compaction
+    generation = view.live.compaction_generation
     while True:
         generation += 1
         try:

@@ -156,7 +156,7 @@ def simulate_compaction(
             (cleaner, "FAN_IN", faults.fan_in),
             (file_deletion, "COARSE_US", 0),
             (log_to_clean, "COARSE_US", 0),
-            (tail_merger, "_COARSE_MS", 0),
+            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
             (writers, "record_batch", keyed_batch),
             (true_log, "_records", _all_records),
             *variant.patches,

@@ -110,7 +110,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
             (topic_deletion._log, "disabled", True),
             (cleaner, "FAN_IN", 2),
             (file_deletion, "COARSE_US", 0),
-            (tail_merger, "_COARSE_MS", 0),
+            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
             (MetadataImage, "cluster_config", lambda image: limits),
             *variant.patches,
         ):

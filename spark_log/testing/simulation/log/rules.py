@@ -25,7 +25,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
-from spark_log.log.append.appender import Appender, _Put, _Tail
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.clean import merger
@@ -33,8 +34,9 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
@@ -94,33 +96,33 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
 
 
 class _NeverLate(Appender):
-    def _is_recent(self, tail: _Tail) -> bool:
+    def _is_recent(self, tail: LogTail) -> bool:
         return True
 
 
 class _TakesExistsForAnothers(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         put = super()._try_put(segment, base_offset)
         return put and replace(put, is_ours=put.winner is None)
 
 
 class _TakesExistsForItsOwn(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         put = super()._try_put(segment, base_offset)
         return put and replace(put, is_ours=True)
 
 
 class _PutsAgainWithoutLooking(Appender):
-    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
-        return None, self._look(segment)
+    def _find_lost(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, LogTail]:
+        return None, self._observe(segment)
 
 
 class _TakesSilenceForSuccess(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         try:
             return super()._try_put(segment, base_offset)
         except UnknownOutcomeError:
-            return _Put(True, base_offset + segment.record_count, None)
+            return PutResult(True, base_offset + segment.record_count, None)
 
 
 class _TakesSilenceForFailure(Appender):
@@ -137,13 +139,13 @@ class _MovesOn(Appender):
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None
     ) -> LogAppendInfo:
-        if expected_leo is not None and self._look(segment).log_end_offset == expected_leo:
+        if expected_leo is not None and self._observe(segment).log_end_offset == expected_leo:
             expected_leo = None
         return super().append_segment(segment, expected_leo)
 
 
 class _IgnoresWinners(Appender):
-    def _take_in_winner(self, winner: SegmentReader, tail: _Tail) -> None:
+    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
@@ -151,38 +153,38 @@ class _IgnoresWinners(Appender):
 class _CatchesUpBlindly(Appender):
     """Goes behind the last segment that is listed, whoever wrote what is before it."""
 
-    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         directory = self._directory
         listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
         plain = [name for file in listed if (name := _plain(file))]
         try:
             winner = directory.open(plain[-1]) if plain else None
         except NotFoundError:
-            return self._look(segment)
+            return self._observe(segment)
         if winner is None or not self._may_go_past(tail):
-            return self._look(segment)
+            return self._observe(segment)
         if self._producers is not None:
             self._producers.offset = winner.end_offset
-        self._tail = _Tail(winner.end_offset, tail.observed_ms)
+        self._tail = LogTail(winner.end_offset, tail.observed_ms)
         return self._tail
 
-    def _may_go_past(self, tail: _Tail) -> bool:
+    def _may_go_past(self, tail: LogTail) -> bool:
         return self._is_recent(tail)
 
 
 class _CatchesUpLate(_CatchesUpBlindly):
     """Does so for a producer of nobody, however long ago the log was looked at."""
 
-    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         self._producers = None
         return super()._catch_up(segment, tail)
 
-    def _may_go_past(self, tail: _Tail) -> bool:
+    def _may_go_past(self, tail: LogTail) -> bool:
         return True
 
 
 class _ForgetsRepeats(Appender):
-    def _find(self, segment: StagedSegment) -> int | None:
+    def _duplicate_offset(self, segment: StagedSegment) -> int | None:
         return None
 
 
@@ -254,7 +256,7 @@ class _CrossesHoles(PartitionDirectory):
     """Takes what one listing shows for the log."""
 
     def live_log(self) -> LiveLog:
-        return replace(super().live_log(), beyond=None)
+        return replace(super().live_log(), base_after_gap=None)
 
     def walk(
         self, view: LogView, start_offset: int, end_offset: int
@@ -276,13 +278,19 @@ class _TrustsSlowListings(PartitionDirectory):
         return False
 
 
-class _NeverListsAgain(PartitionLog):
+class _ListsOnce(LogReader):
     """Takes its first listing to count for ever."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, TailView):
             value._valid_ms = math.inf
         super().__setattr__(name, value)
+
+
+class _NeverListsAgain(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._reader.__class__ = _ListsOnce
 
 
 def _plain(file: FileInfo) -> SegmentName | None:
@@ -349,16 +357,16 @@ class _MergesPartsOfWider(Merger):
 class _RemembersForEver(TailMerger):
     """Takes what it once knew to be the log's end for it, however long ago."""
 
-    def _known(self) -> LogView | None:
+    def _remembered_view(self) -> LogView | None:
         self._observed_ms = self._clock.monotonic_ms()
-        return super()._known()
+        return super()._remembered_view()
 
 
 class _FreesItsOwnAtOnce(TailMerger):
     def _merge(self, view: LogView, run: range) -> SegmentSummary:
         merged = super()._merge(view, run)
-        _, names = self._spent.pop()
-        self._spent.append((self._clock.monotonic_ms(), names))
+        _, names = self._covered.pop()
+        self._covered.append((self._clock.monotonic_ms(), names))
         return merged
 
 
@@ -366,7 +374,7 @@ def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._merger.__class__ = merger_class
+            self._derived.merger.__class__ = merger_class
 
     return _appending(Merging)
 

@@ -100,7 +100,7 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
         mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
         # This storage tells the time exactly: nobody may need more than the delay.
         mock.patch.object(file_deletion, "COARSE_US", 0),
-        mock.patch.object(tail_merger, "_COARSE_MS", 0),
+        mock.patch.object(tail_merger, "_CLOCK_RESOLUTION_MS", 0),
         ExitStack() as stack,
     ):
         for patch in variant.patches:

@@ -226,7 +226,7 @@ class TrueLog:
             if segment.start_offset != position or segment.end_offset not in (None, end):
                 raise ViolationError(f"{segment.file.name} does not end where the next one begins")
             position = end
-        if position != self.end or live.beyond is not None:
+        if position != self.end or live.base_after_gap is not None:
             raise ViolationError(f"the log ends at {self.end}, but a listing shows {position}")
 
     # --- what actors are told --------------------------------------------------------------------
