@@ -151,9 +151,9 @@ class AIOConsumer:
         self._consumer.forget_wakeup()
         if future.exception() is not None:
             return
-        for named, offset in _first_offsets(future.result()):
-            if named in self._consumer.assignment():
-                self._consumer.seek(named, offset)
+        for tp, offset in _first_offsets(future.result()):
+            if tp in self._consumer.assignment():
+                self._consumer.seek(tp, offset)
 
 
 class _Call:
@@ -177,7 +177,7 @@ def _first_offsets(result: object) -> Iterable[tuple[TopicPartition, int]]:
         for row in grouped.to_pylist():
             yield TopicPartition(row["topic"], row["partition"]), row["offset_min"]
     elif isinstance(result, dict):
-        for named, found in result.items():
+        for tp, found in result.items():
             with suppress(TypeError, IndexError):  # of other calls' answers nothing is to be undone
                 if isinstance(found[0], ConsumerRecord):
-                    yield named, found[0].offset
+                    yield tp, found[0].offset

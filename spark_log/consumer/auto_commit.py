@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from spark_log.clock import Clock
 from spark_log.consumer.committer import Committer
-from spark_log.consumer.subscription import Subscription
+from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import SparkLogError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -25,7 +25,7 @@ class AutoCommit:
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: SubscriptionState,
         committer: Committer | None,
         interval_ms: float,
         clock: Clock,
@@ -70,7 +70,7 @@ class AutoCommit:
         except FutureTimeoutError:
             _log.warning("the last commit was not done within %s ms", timeout_ms)
 
-    def note(self, partitions: Collection[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what is known of these: they are committed by hand, or by others of the group."""
         for key in [key for key in list(self._committed) if key[0] in partitions]:
             self._committed.pop(key, None)
@@ -78,14 +78,14 @@ class AutoCommit:
     def _begin(self) -> Future[None] | None:
         assert self._committer is not None
         moved: dict[tuple[TopicPartition, str], int] = {}
-        for named, state in list(self._subscription.partitions.items()):
-            key = named, state.topic.topic_id
+        for tp, state in list(self._subscription.partitions.items()):
+            key = tp, state.topic.topic_id
             if state.position is not None and self._committed.get(key) != state.position:
                 moved[key] = state.position
         if not moved:
             return None
-        offsets = {named: OffsetAndMetadata(at) for (named, _), at in moved.items()}
-        topic_ids = {named.topic: topic_id for named, topic_id in moved}
+        offsets = {tp: OffsetAndMetadata(at) for (tp, _), at in moved.items()}
+        topic_ids = {tp.topic: topic_id for tp, topic_id in moved}
         self._committed.update(moved)
         self._pending = self._committer.commit(offsets, topic_ids)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.membership import Membership
-from spark_log.consumer.subscription import Subscription
+from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -29,7 +29,7 @@ class Committer:
         cluster: Cluster,
         group_id: str,
         membership: Membership,
-        subscription: Subscription,
+        subscription: SubscriptionState,
         latency: Latency,
     ) -> None:
         """Commit for a consumer.
@@ -60,8 +60,8 @@ class Committer:
             StorageError: the table cannot be read.
         """
         return {
-            named: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            for named, each in self._table().fetch(self._group_id).items()
+            tp: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+            for tp, each in self._table().fetch(self._group_id).items()
         }
 
     def commit(
@@ -98,7 +98,7 @@ class Committer:
             self._thread = None
 
     def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
-        with self._latency.timed():
+        with self._latency.measure():
             if not offsets:
                 return
             if is_member:

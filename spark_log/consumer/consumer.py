@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer.assignment import Assignment
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
+from spark_log.consumer.completed_fetch import FetchedRows
+from spark_log.consumer.consumer_coordinator import ConsumerCoordinator
 from spark_log.consumer.consumer_records import (
     AnyDeserializer,
     RecordFactory,
@@ -29,14 +30,17 @@ from spark_log.consumer.consumer_records import (
     checked_deserializers,
 )
 from spark_log.consumer.coordinator_metrics import CoordinatorMetrics
-from spark_log.consumer.fetched_batch import FetchedRows
-from spark_log.consumer.fetcher import Fetcher, Taken
+from spark_log.consumer.fetcher import Fetch, Fetcher
 from spark_log.consumer.group_membership import GroupMembership
-from spark_log.consumer.log_lookup import LogLookup
-from spark_log.consumer.membership import ConsumerRebalanceListener, LoneMember, Membership
+from spark_log.consumer.membership import (
+    ConsumerRebalanceListener,
+    Membership,
+    StandaloneMembership,
+)
+from spark_log.consumer.offset_fetcher import OffsetFetcher
 from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_calls import StorageCall, StorageCalls
-from spark_log.consumer.subscription import Subscription, checked_partitions
+from spark_log.consumer.subscription_state import SubscriptionState, checked_partitions
 from spark_log.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -154,15 +158,15 @@ class Consumer:
         # Of what the operating system reads it decides how long that takes.
         self._calls = None if self._cluster.store.is_mapped else StorageCalls()
         self._update: StorageCall | None = None
-        self._lookup = LogLookup(self._cluster)
+        self._offset_fetcher = OffsetFetcher(self._cluster)
         self._fetcher = Fetcher(
             self._cluster.store,
             self.config,
             also_watched=METADATA_DIRECTORY,
             now_ms=clock.monotonic_ms,
         )
-        subscription = Subscription()
-        self._membership: Membership = LoneMember()
+        subscription = SubscriptionState()
+        self._membership: Membership = StandaloneMembership()
         self._group_metrics = CoordinatorMetrics(clock.monotonic_ms)
         self._committer = None
         if group_id is not None:
@@ -182,17 +186,17 @@ class Consumer:
             self.config.auto_commit_interval_ms,
             clock,
         )
-        self._assignment = Assignment(
+        self._coordinator = ConsumerCoordinator(
             self._cluster,
             self.config,
             self._fetcher,
-            self._lookup,
+            self._offset_fetcher,
             subscription,
             self._membership,
             self._committer,
             self._auto_commit,
             self._group_metrics,
-            **({} if self._calls is None else {"in_caller": self._calls.in_caller}),
+            **({} if self._calls is None else {"run_in_caller": self._calls.run_in_caller}),
         )
         self._records = RecordFactory(*deserializers)
         self._tables = TableFactory()
@@ -218,19 +222,19 @@ class Consumer:
             UnknownTopicOrPartitionError: one of them does not exist; nothing is changed.
         """
         wanted = checked_partitions(partitions)
-        with self._use():
+        with self._acquire():
             if not wanted:
                 self.unsubscribe()
                 return
             self._finish_update("assign")
-            self._give_back()
+            self._discard_iterator()
             self._auto_commit.commit_now(self.config.default_api_timeout_ms)
-            self._within("assign", lambda: self._assignment.assign(wanted))
+            self._within("assign", lambda: self._coordinator.assign(wanted))
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are read now; of a subscription, after the first poll."""
-        with self._use():
-            return set(self._assignment.subscription.partitions)
+        with self._acquire():
+            return set(self._coordinator.subscription.partitions)
 
     def subscribe(
         self,
@@ -258,17 +262,17 @@ class Consumer:
             ValueError, TypeError: neither is given; they are not what they should be.
             InvalidTopicError: no topic can have such a name.
         """
-        with self._use():
+        with self._acquire():
             self._finish_update("subscribe")
-            self._give_back()
+            self._discard_iterator()
             self._auto_commit.commit_now(self.config.default_api_timeout_ms)
-            self._assignment.subscription.subscribe(topics, pattern, listener)
-            self._assignment.request_update()
+            self._coordinator.subscription.subscribe(topics, pattern, listener)
+            self._coordinator.request_update()
 
     def subscription(self) -> set[str] | None:
         """Return the topics that are subscribed to, None without a subscription."""
-        with self._use():
-            subscription = self._assignment.subscription
+        with self._acquire():
+            subscription = self._coordinator.subscription
             if not subscription.is_subscribed:
                 return None
             exclude = self.config.exclude_internal_topics
@@ -279,11 +283,11 @@ class Consumer:
 
         A listener is told, then the group; a static member's place waits for it.
         """
-        with self._use():
+        with self._acquire():
             self._finish_update("unsubscribe")
-            self._give_back()
+            self._discard_iterator()
             self._auto_commit.commit_now(self.config.default_api_timeout_ms)
-            self._within("unsubscribe", self._assignment.clear)
+            self._within("unsubscribe", self._coordinator.clear)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -317,7 +321,7 @@ class Consumer:
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records is {max_records}; give at least 1")
-        with self._use():
+        with self._acquire():
             return self._poll(timeout_ms, limit)
 
     def poll_table(self, timeout_ms: float = 0, max_records: int | None = None) -> pa.Table:
@@ -342,10 +346,10 @@ class Consumer:
         _warn_of_seconds(timeout_ms)
         if max_records is not None and max_records < 1:
             raise ValueError(f"max_records is {max_records}; give at least 1")
-        with self._use():
+        with self._acquire():
             taken = self._take(timeout_ms, max_records)
             table = self._tables.table(taken.rows)
-            self._assignment.advance(taken.positions)
+            self._coordinator.advance(taken.positions)
             self._count(taken.rows)
             return table
 
@@ -356,10 +360,10 @@ class Consumer:
         """Return the next record; ends when none came for ``consumer.timeout.ms``, or closed."""
         if self._is_closed:
             raise StopIteration
-        with self._use():
+        with self._acquire():
             while True:
                 if self._iterated is not None:
-                    record = self._iterated.next(self._assignment)
+                    record = self._iterated.next(self._coordinator)
                     if record is not None:
                         return record
                     self._iterated = None
@@ -381,53 +385,55 @@ class Consumer:
                     refused[rows.partition] = error
                 if made:
                     records.setdefault(rows.partition, []).extend(made)
-        for named, error in refused.items():  # stay in front of it
-            taken.positions[named] = error.offset
-            self._fetcher.seek(named, error.offset)
+        for tp, error in refused.items():  # stay in front of it
+            taken.positions[tp] = error.offset
+            self._fetcher.seek(tp, error.offset)
         if refused and not records:
             raise next(iter(refused.values()))
         self._count(taken.rows)
         if self._interceptors:
             records = self._intercepted(records)
         if not iterates:
-            self._assignment.advance(taken.positions)
+            self._coordinator.advance(taken.positions)
         elif taken.rows:
             self._iterated = _Iterated(records, taken.positions)
         return records
 
-    def _take(self, timeout_ms: float, max_records: int | None) -> Taken:
+    def _take(self, timeout_ms: float, max_records: int | None) -> Fetch:
         """Return fetched rows; positions stay where they are until those are handed out."""
-        if self._assignment.subscription.is_empty:
+        if self._coordinator.subscription.is_empty:
             raise IllegalStateError(
                 "the consumer reads nothing: call subscribe() or assign() before poll()"
             )
         self._counts["polls"] += 1
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         if not self._is_up_to_date(deadline_ms):
-            return Taken([], {})
-        self._give_back()
+            return Fetch([], {})
+        self._discard_iterator()
         self._auto_commit.commit_if_due()
         while True:
             self._check_wakeup()
-            if not self._does(self._assignment.update, deadline_ms, self._assignment.needs_update):
-                return Taken([], {})
+            if not self._run_until(
+                self._coordinator.update, deadline_ms, self._coordinator.needs_update
+            ):
+                return Fetch([], {})
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            wait_ms = min(max(0.0, left_ms), self._assignment.next_update_ms())
-            taken = self._assignment.take(max_records, wait_ms)
+            wait_ms = min(max(0.0, left_ms), self._coordinator.next_update_ms())
+            taken = self._coordinator.collect_fetch(max_records, wait_ms)
             if taken.rows:
                 return taken
-            self._assignment.advance(taken.positions)  # behind what is not shown
+            self._coordinator.advance(taken.positions)  # behind what is not shown
             if taken.failure is not None:
-                recover = partial(self._assignment.recover, *taken.failure)
-                if not self._does(recover, deadline_ms):
-                    return Taken([], {})
+                recover = partial(self._coordinator.recover, *taken.failure)
+                if not self._run_until(recover, deadline_ms):
+                    return Fetch([], {})
             if left_ms <= 0:
                 self._check_wakeup()
-                return Taken([], taken.positions)
+                return Fetch([], taken.positions)
 
     # --- what waits for the storage --------------------------------------------------------------
 
-    def _does(
+    def _run_until(
         self,
         call: Callable[[], object],
         deadline_ms: float,
@@ -440,12 +446,12 @@ class Consumer:
             deadline_ms: until when to wait for it.
             is_needed: asked first, where it would be done beside.
         """
-        if self._calls is None or self._calls.is_serving:
+        if self._calls is None or self._calls.is_in_callback:
             call()
             return True
         if not is_needed():
             return True
-        self._update = self._calls.begin(call)
+        self._update = self._calls.start(call)
         return self._is_up_to_date(deadline_ms)
 
     def _is_up_to_date(self, deadline_ms: float) -> bool:
@@ -455,7 +461,7 @@ class Consumer:
             WakeupError: `wakeup` was called.
             SparkLogError: what came of it.
         """
-        if self._calls is None or self._calls.is_serving:
+        if self._calls is None or self._calls.is_in_callback:
             return True
         # Another call, too, may have been given up by who waited for it.
         while self._calls.current() is not None:
@@ -481,15 +487,15 @@ class Consumer:
             UnknownOutcomeError: likewise, and it may have changed something.
         """
         calls = self._calls
-        if calls is None or calls.is_serving:
+        if calls is None or calls.is_in_callback:
             return call()  # in a listener: the poll that called it is waiting
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = Deadline(what, _API_TIMEOUT, limit_ms)
-        if not calls.wait_until_still(deadline.left_s()):
+        if not calls.wait_until_idle(deadline.left_s()):
             raise self._busy_error(deadline)
-        if calls.is_standing_still:  # for a listener that only a poll runs
+        if calls.is_suspended:  # for a listener that only a poll runs
             return call_within(limit_ms, call, what=what, setting=_API_TIMEOUT)
-        running = calls.begin(call, deadline)
+        running = calls.start(call, deadline)
         while not calls.wait(running, deadline.left_s()):
             if not deadline.left_s():
                 raise deadline.error()
@@ -505,16 +511,16 @@ class Consumer:
     def _image(self, what: str) -> MetadataImage:
         return self._beside(what, self._cluster.image)
 
-    def _wait_until_still(self, what: str) -> None:
+    def _wait_until_idle(self, what: str) -> None:
         """Wait until nobody else changes what the consumer knows.
 
         Raises:
             KafkaTimeoutError: what a poll began waits for a storage that does not answer.
         """
-        if self._calls is None or self._calls.is_serving:
+        if self._calls is None or self._calls.is_in_callback:
             return
         deadline = Deadline(what, _API_TIMEOUT, self.config.default_api_timeout_ms)
-        if not self._calls.wait_until_still(deadline.left_s()):
+        if not self._calls.wait_until_idle(deadline.left_s()):
             raise self._busy_error(deadline)
 
     def _busy_error(self, deadline: Deadline) -> Exception:
@@ -530,7 +536,7 @@ class Consumer:
         Raises:
             KafkaTimeoutError: it does not, in the time that there is.
         """
-        if self._calls is None or self._calls.is_serving:
+        if self._calls is None or self._calls.is_in_callback:
             return
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = Deadline(what, _API_TIMEOUT, limit_ms)
@@ -549,13 +555,13 @@ class Consumer:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")
 
-    def _give_back(self) -> None:
+    def _discard_iterator(self) -> None:
         """Fetch again what an iteration has not handed out, so that it is not left out."""
         if self._iterated is not None:
-            for named in self._iterated.partitions():
-                state = self._assignment.subscription.partitions.get(named)
+            for tp in self._iterated.partitions():
+                state = self._coordinator.subscription.partitions.get(tp)
                 if state is not None and state.position is not None:
-                    self._assignment.seek(named, state.position)
+                    self._coordinator.seek(tp, state.position)
             self._iterated = None
 
     def _intercepted(self, records: Records) -> Records:
@@ -580,11 +586,11 @@ class Consumer:
             raise TypeError(f"offset {offset!r} is a {type(offset).__name__}; give an int")
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; offsets begin at 0")
-        with self._use():
-            self._wait_until_still("seek")
-            self._give_back()
-            self._assignment.seek(partition, offset)
-            self._assignment.subscription.state(partition).is_sought = True
+        with self._acquire():
+            self._wait_until_idle("seek")
+            self._discard_iterator()
+            self._coordinator.seek(partition, offset)
+            self._coordinator.subscription.state(partition).is_sought = True
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset of these partitions, or of all; found by the next poll.
@@ -610,11 +616,11 @@ class Consumer:
             NoOffsetForPartitionError: nothing says where to begin.
         """
         checked_partitions([partition])
-        with self._use():
-            known = self._assignment.subscription.state(partition).position
+        with self._acquire():
+            known = self._coordinator.subscription.state(partition).position
             if known is not None:
                 return known
-            return self._within("position", lambda: self._assignment.position(partition))
+            return self._within("position", lambda: self._coordinator.position(partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions until `resume`. They stay assigned.
@@ -622,7 +628,7 @@ class Consumer:
         Raises:
             IllegalStateError: one is not assigned.
         """
-        self._for_each(partitions, self._assignment.pause)
+        self._for_each(partitions, self._coordinator.pause)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions.
@@ -630,37 +636,37 @@ class Consumer:
         Raises:
             IllegalStateError: one is not assigned.
         """
-        self._for_each(partitions, self._assignment.resume)
+        self._for_each(partitions, self._coordinator.resume)
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        with self._use():
-            return self._assignment.subscription.paused()
+        with self._acquire():
+            return self._coordinator.subscription.paused()
 
     def _seek_to(self, policy: str, partitions: Sequence[TopicPartition]) -> None:
         checked = checked_partitions(partitions)
-        with self._use():
-            self._wait_until_still("seek")
-            self._give_back()
-            chosen = checked or list(self._assignment.subscription.partitions)
+        with self._acquire():
+            self._wait_until_idle("seek")
+            self._discard_iterator()
+            chosen = checked or list(self._coordinator.subscription.partitions)
             if not chosen:
                 raise IllegalStateError("no partitions are assigned to this consumer")
-            for named in chosen:
-                self._assignment.subscription.state(named)
-            for named in chosen:
-                self._assignment.reset(named, "earliest" if policy == "earliest" else "latest")
+            for tp in chosen:
+                self._coordinator.subscription.state(tp)
+            for tp in chosen:
+                self._coordinator.reset(tp, "earliest" if policy == "earliest" else "latest")
 
     def _for_each(
         self, partitions: Sequence[TopicPartition], call: Callable[[TopicPartition], None]
     ) -> None:
         checked = checked_partitions(partitions)
-        with self._use():
-            self._wait_until_still("pause or resume")
-            self._give_back()
-            for named in checked:
-                self._assignment.subscription.state(named)
-            for named in checked:
-                call(named)
+        with self._acquire():
+            self._wait_until_idle("pause or resume")
+            self._discard_iterator()
+            for tp in checked:
+                self._coordinator.subscription.state(tp)
+            for tp in checked:
+                call(tp)
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -671,9 +677,9 @@ class Consumer:
             UnknownTopicOrPartitionError: there is no such topic or partition.
         """
         checked = checked_partitions(partitions)
-        with self._use():
-            ends = self._within("beginning_offsets", lambda: self._lookup.ends(checked))
-            return {named: view.log_start_offset for named, view in ends.items()}
+        with self._acquire():
+            ends = self._within("beginning_offsets", lambda: self._offset_fetcher.views(checked))
+            return {tp: view.log_start_offset for tp, view in ends.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the next offset to be written in each partition; they need not be assigned.
@@ -682,9 +688,9 @@ class Consumer:
             UnknownTopicOrPartitionError: there is no such topic or partition.
         """
         checked = checked_partitions(partitions)
-        with self._use():
-            ends = self._within("end_offsets", lambda: self._lookup.ends(checked))
-            return {named: view.log_end_offset for named, view in ends.items()}
+        with self._acquire():
+            ends = self._within("end_offsets", lambda: self._offset_fetcher.views(checked))
+            return {tp: view.log_end_offset for tp, view in ends.items()}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -699,14 +705,14 @@ class Consumer:
             UnknownTopicOrPartitionError: there is no such topic or partition.
         """
         times_us = {}
-        for named, timestamp_ms in timestamps.items():
-            checked_partitions([named])
+        for tp, timestamp_ms in timestamps.items():
+            checked_partitions([tp])
             if timestamp_ms < 0:
-                raise ValueError(f"{named}: time {timestamp_ms} is negative; give ms since 1970")
-            times_us[named] = int(timestamp_ms) * 1000
-        with self._use():
+                raise ValueError(f"{tp}: time {timestamp_ms} is negative; give ms since 1970")
+            times_us[tp] = int(timestamp_ms) * 1000
+        with self._acquire():
             return self._within(
-                "offsets_for_times", lambda: self._lookup.offsets_for_times(times_us)
+                "offsets_for_times", lambda: self._offset_fetcher.offsets_for_times(times_us)
             )
 
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
@@ -716,14 +722,14 @@ class Consumer:
             IllegalStateError: one is not assigned.
         """
         checked = checked_partitions(partitions)
-        with self._use():
+        with self._acquire():
             return self._within("lag", lambda: self._lag(checked))
 
     def _lag(self, checked: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        chosen = checked or list(self._assignment.subscription.partitions)
-        positions = {named: self._assignment.position(named) for named in chosen}
-        ends = self._lookup.ends(chosen)
-        return {named: max(0, ends[named].log_end_offset - positions[named]) for named in chosen}
+        chosen = checked or list(self._coordinator.subscription.partitions)
+        positions = {tp: self._coordinator.position(tp) for tp in chosen}
+        ends = self._offset_fetcher.views(chosen)
+        return {tp: max(0, ends[tp].log_end_offset - positions[tp]) for tp in chosen}
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the partition's end as the fetcher saw it last, None before it did.
@@ -732,19 +738,19 @@ class Consumer:
             IllegalStateError: it is not assigned.
         """
         checked_partitions([partition])
-        with self._use():
-            self._assignment.subscription.state(partition)
+        with self._acquire():
+            self._coordinator.subscription.state(partition)
             return self._fetcher.end_offset(partition)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions, None where there is no such topic."""
-        with self._use():
+        with self._acquire():
             found = self._image("partitions_for_topic").find(topic)
             return None if found is None else set(found.partitions)
 
     def topics(self) -> set[str]:
         """Return the names of all topics."""
-        with self._use():
+        with self._acquire():
             return {topic.name for topic in self._image("topics").topics()}
 
     # --- committing ------------------------------------------------------------------------------
@@ -763,7 +769,7 @@ class Consumer:
             StorageError: the table of offsets cannot be read.
         """
         checked_partitions([partition])
-        with self._use():
+        with self._acquire():
             committer = self._required_committer()
             found = self._beside("committed", committer.committed).get(partition)
             return found if found is None or metadata else found.offset
@@ -791,7 +797,7 @@ class Consumer:
             KafkaTimeoutError: the topics could not be looked up; nothing was committed.
         """
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        with self._use():
+        with self._acquire():
             future = self._submit_commit(offsets, None)
         try:
             future.result(limit_ms / 1000)
@@ -821,7 +827,7 @@ class Consumer:
         Raises:
             InvalidGroupIdError: the consumer has no group.
         """
-        with self._use():
+        with self._acquire():
             return self._submit_commit(offsets, callback)
 
     def _submit_commit(
@@ -830,18 +836,16 @@ class Consumer:
         callback: CommitCallback | None,
     ) -> Future[None]:
         committer = self._required_committer()
-        subscription = self._assignment.subscription
+        subscription = self._coordinator.subscription
         if offsets is None:
-            chosen = {
-                named: OffsetAndMetadata(at) for named, at in subscription.positions().items()
-            }
+            chosen = {tp: OffsetAndMetadata(at) for tp, at in subscription.positions().items()}
         else:
             chosen = dict(offsets)
             self._check_offsets(chosen)
         topic_ids = {
-            named.topic: subscription.partitions[named].topic.topic_id
-            for named in chosen
-            if named in subscription.partitions
+            tp.topic: subscription.partitions[tp].topic.topic_id
+            for tp in chosen
+            if tp in subscription.partitions
         }
         future = committer.commit(chosen, topic_ids)
 
@@ -854,7 +858,7 @@ class Consumer:
 
         if callback is not None or self._interceptors:
             future.add_done_callback(tell)
-        self._auto_commit.note(chosen)
+        self._auto_commit.forget(chosen)
         return future
 
     def _tell_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
@@ -869,16 +873,16 @@ class Consumer:
 
         checked_partitions(offsets)
         image = self._image("commit")
-        for named, position in offsets.items():
+        for tp, position in offsets.items():
             if not isinstance(position, OffsetAndMetadata):
                 raise TypeError(
-                    f"{named}: {position!r} is a {type(position).__name__}; give "
+                    f"{tp}: {position!r} is a {type(position).__name__}; give "
                     f"OffsetAndMetadata(offset)"
                 )
             if position.offset < 0:
-                raise ValueError(f"{named}: offset {position.offset} is negative")
-            check_metadata(named, position)
-            self._cluster.partition_log(image.topic(named.topic), named.partition)
+                raise ValueError(f"{tp}: offset {position.offset} is negative")
+            check_metadata(tp, position)
+            self._cluster.partition_log(image.topic(tp.topic), tp.partition)
 
     def _required_committer(self) -> Committer:
         if self._committer is None:
@@ -909,25 +913,25 @@ class Consumer:
         nothing from being done, such as of an index: all of them, and by what failed, what ever
         did. Each cause was logged once.
         """
-        with self._use():
-            positions = self._assignment.subscription.positions()
+        with self._acquire():
+            positions = self._coordinator.subscription.positions()
             lags = [
                 max(0, end - at)
-                for named, at in positions.items()
-                if (end := self._fetcher.end_offset(named)) is not None
+                for tp, at in positions.items()
+                if (end := self._fetcher.end_offset(tp)) is not None
             ]
             return {
                 "consumer-metrics": {"poll-total": self._counts["polls"]},
                 "consumer-fetch-manager-metrics": {
                     "records-consumed-total": self._counts["records"],
                     "bytes-consumed-total": self._counts["bytes"],
-                    **self._fetcher.figures(),
+                    **self._fetcher.metrics(),
                     "records-lag-max": max(lags, default=0),
                 },
                 "consumer-coordinator-metrics": {
-                    "assigned-partitions": len(self._assignment.subscription.partitions),
-                    **self._group_metrics.figures(),
-                    **self._membership.figures(),
+                    "assigned-partitions": len(self._coordinator.subscription.partitions),
+                    **self._group_metrics.metrics(),
+                    **self._membership.metrics(),
                 },
                 "suppressed-errors": self._cluster.suppressed.figures(),
             }
@@ -949,13 +953,13 @@ class Consumer:
         if timeout_ms is None and self._calls is not None:
             timeout_ms = self.config.default_api_timeout_ms
         due_ms = math.inf if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
-        with self._use():
+        with self._acquire():
             try:
                 self._end(autocommit, due_ms)
             finally:
                 self._is_closed = True
                 self._finalizer()
-                self._assignment.subscription.partitions.clear()
+                self._coordinator.subscription.partitions.clear()
                 if self._committer is not None:
                     self._committer.close(waits=timeout_ms is None)
                 for each in (*self._deserializers, *self._interceptors):
@@ -978,16 +982,16 @@ class Consumer:
             assert calls is not None
             LimitedCall(partial(_leave_later, calls, self._membership))
             return
-        self._give_back()
+        self._discard_iterator()
         try:
             if autocommit:
                 self._auto_commit.commit_now(left_ms())
         finally:
-            leave = partial(self._assignment.leave, left_ms())
-            if calls is None or calls.is_serving:
+            leave = partial(self._coordinator.leave, left_ms())
+            if calls is None or calls.is_in_callback:
                 leave()
             else:
-                leaving = calls.begin(leave)
+                leaving = calls.start(leave)
                 while not calls.wait(leaving, (left_ms() or 0.0) / 1000) and left_ms():
                     pass  # it was only woken up
                 if leaving.is_done:
@@ -1009,7 +1013,7 @@ class Consumer:
         """Close. After an exception nothing is committed: the record in hand may not be done."""
         self.close(autocommit=kind is None)
 
-    def _use(self) -> SingleThread:
+    def _acquire(self) -> SingleThread:
         if self._is_closed:
             raise IllegalStateError("the consumer is closed; make another one")
         return self._thread
@@ -1041,7 +1045,7 @@ def _end_threads(fetcher: Fetcher, calls: StorageCalls | None) -> None:
 
 def _leave_later(calls: StorageCalls, membership: Membership) -> None:
     """Leave the group once the storage has answered what was asked of it."""
-    if calls.wait_until_still(math.inf):
+    if calls.wait_until_idle(math.inf):
         membership.leave()
 
 
@@ -1049,20 +1053,20 @@ class _Iterated:
     """Records that an iteration hands out one by one."""
 
     def __init__(self, records: Records, behind: Mapping[TopicPartition, int]) -> None:
-        self._records = [(named, record) for named, found in records.items() for record in found]
-        self._last = {named: found[-1].offset for named, found in records.items() if found}
+        self._records = [(tp, record) for tp, found in records.items() for record in found]
+        self._last = {tp: found[-1].offset for tp, found in records.items() if found}
         self._behind = behind
         self._at = 0
 
-    def next(self, assignment: Assignment) -> ConsumerRecord | None:
+    def next(self, assignment: ConsumerCoordinator) -> ConsumerRecord | None:
         """Return the next record, and go on behind it; None: that was all."""
         if self._at >= len(self._records):
             assignment.advance(self._behind)  # also behind what an interceptor left out
             return None
-        named, record = self._records[self._at]
+        tp, record = self._records[self._at]
         self._at += 1
-        is_last = record.offset == self._last[named]
-        assignment.advance({named: self._behind[named] if is_last else record.offset + 1})
+        is_last = record.offset == self._last[tp]
+        assignment.advance({tp: self._behind[tp] if is_last else record.offset + 1})
         return record
 
     def partitions(self) -> set[TopicPartition]:

@@ -10,7 +10,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.consumer.fetched_batch import FetchedRows
+from spark_log.consumer.completed_fetch import FetchedRows
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
 from spark_log.record.arrays import int_array, ints_of, text_scalar
 from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE
@@ -117,20 +117,20 @@ class RecordFactory:
             All of them and None; or those before the first one that a deserializer refused, and
             the error that names it.
         """
-        named = rows.partition
+        tp = rows.partition
         # As lists of bytes as fast as by way of numpy, which imports pandas: see `record.arrays`.
         keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
         offsets = rows.offsets().tolist()
         times_ms = _times_ms(rows).tolist()
         headers = _headers(rows.column("headers"))
-        made_keys, key_error = _deserialized(self._key_deserializer, named.topic, keys)
-        made_values, value_error = _deserialized(self._value_deserializer, named.topic, values)
+        made_keys, key_error = _deserialized(self._key_deserializer, tp.topic, keys)
+        made_values, value_error = _deserialized(self._value_deserializer, tp.topic, values)
         records = list(
             map(
                 _new_record,
                 zip(
-                    repeat(named.topic),
-                    repeat(named.partition),
+                    repeat(tp.topic),
+                    repeat(tp.partition),
                     offsets,
                     times_ms,
                     repeat(rows.batch.timestamp_type),
@@ -149,11 +149,11 @@ class RecordFactory:
         reason = key_error if is_key else value_error
         origin = "KEY" if is_key else "VALUE"
         error = RecordDeserializationError(
-            f"the {origin.lower()} of the record at offset {offsets[at]} of {named} cannot be "
+            f"the {origin.lower()} of the record at offset {offsets[at]} of {tp} cannot be "
             f"deserialized ({type(reason).__name__}: {reason}); seek to offset {offsets[at] + 1} "
             f"to leave it out",
-            topic=named.topic,
-            partition=named.partition,
+            topic=tp.topic,
+            partition=tp.partition,
             offset=offsets[at],
             origin=origin,
             key=keys[at],
@@ -179,13 +179,13 @@ class TableFactory:
         return pa.Table.from_batches([self._batch(rows) for rows in taken], TABLE_SCHEMA)
 
     def _batch(self, rows: FetchedRows) -> pa.RecordBatch:
-        named = rows.partition
+        tp = rows.partition
         return pa.RecordBatch.from_arrays(
             [
                 rows.column("key"),
                 rows.column("value"),
-                self._topics.repeated(named.topic, rows.count),
-                self._partitions.repeated(named.partition, rows.count),
+                self._topics.repeated(tp.topic, rows.count),
+                self._partitions.repeated(tp.partition, rows.count),
                 int_array(rows.offsets(), pa.int64()),
                 rows.column("timestamp"),
                 self._types.repeated(rows.batch.timestamp_type, rows.count),

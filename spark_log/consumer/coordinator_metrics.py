@@ -18,28 +18,28 @@ class Latency:
         self._now_ms = now_ms
         self.count = 0
         self.total_ms = 0.0
-        self.most_ms = 0.0
+        self.max_ms = 0.0
         self.last_ms: float | None = None
 
-    def note(self, took_ms: float) -> None:
+    def record(self, took_ms: float) -> None:
         """It was done once more, just now."""
         self.count += 1
         self.total_ms += took_ms
-        self.most_ms = max(self.most_ms, took_ms)
+        self.max_ms = max(self.max_ms, took_ms)
         self.last_ms = self._now_ms()
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """Measure what is done inside; what fails is left out."""
         began_ms = self._now_ms()
         yield
-        self.note(self._now_ms() - began_ms)
+        self.record(self._now_ms() - began_ms)
 
-    def figures(self, name: str) -> dict[str, float]:
+    def metrics(self, name: str) -> dict[str, float]:
         """Return average and maximum under Kafka's names, in milliseconds."""
         return {
             f"{name}-avg": self.total_ms / self.count if self.count else 0.0,
-            f"{name}-max": self.most_ms,
+            f"{name}-max": self.max_ms,
         }
 
     def seconds_ago(self) -> float:
@@ -88,25 +88,25 @@ class CoordinatorMetrics:
             if not is_settled:
                 return
             if self._began_ms is not None:
-                self.rebalances.note(self._now_ms() - self._began_ms)
+                self.rebalances.record(self._now_ms() - self._began_ms)
         self._generation = generation
         self._began_ms = None
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return all of it, under Kafka's names."""
         found: dict[str, float] = {
             "commit-total": self.commits.count,
-            **self.commits.figures("commit-latency"),
+            **self.commits.metrics("commit-latency"),
             "join-total": self.joins.count,
-            **self.joins.figures("join-time"),
+            **self.joins.metrics("join-time"),
             "rebalance-total": self.rebalances.count,
-            **self.rebalances.figures("rebalance-latency"),
+            **self.rebalances.metrics("rebalance-latency"),
             "rebalance-latency-total": self.rebalances.total_ms,
             "failed-rebalance-total": self.failed_rebalances,
             "last-rebalance-seconds-ago": self.rebalances.seconds_ago(),
         }
         for what, latency in self.callbacks.items():
-            found |= latency.figures(f"partition-{what}-latency")
+            found |= latency.metrics(f"partition-{what}-latency")
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from spark_log.consumer.fetched_batch import FetchedBatch
+from spark_log.consumer.completed_fetch import CompletedFetch
 from spark_log.log import LogBatch, PartitionLog
 from spark_log.types import TopicPartition
 
@@ -61,7 +61,7 @@ class FetchCursor:
         self.is_paused = False
         self.offset = offset
         self.version = 0
-        self.waiting: deque[FetchedBatch] = deque()
+        self.waiting: deque[CompletedFetch] = deque()
         self.waiting_bytes = 0
         self.error: Exception | None = None
         self.due_ms = 0.0

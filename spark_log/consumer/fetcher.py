@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.config.config import ConsumerConfig
+from spark_log.consumer.completed_fetch import CompletedFetch, FetchedRows
 from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.fetch_cursor import FetchCursor
-from spark_log.consumer.fetched_batch import FetchedBatch, FetchedRows
-from spark_log.consumer.look_interval import look_interval_ms
+from spark_log.consumer.tail_probe_interval import tail_probe_interval_ms
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.tail_reader import ProbeInterval
@@ -39,7 +39,7 @@ _JOIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Fetch:
     """What the fetcher hands over.
 
     Attributes:
@@ -78,7 +78,7 @@ class Fetcher:
             store: where the logs lie.
             config: the consumer's.
             watch: gives hints; None for what the store has.
-            also_watched: one more directory: see `take_notice`.
+            also_watched: one more directory: see `consume_metadata_hint`.
             now_ms: monotonic time.
         """
         self._config = config
@@ -142,7 +142,7 @@ class Fetcher:
             self._forget(cursor, offset)
             self._enqueue(cursor)
 
-    def renew(self, partition: TopicPartition, log: PartitionLog) -> None:
+    def update_log(self, partition: TopicPartition, log: PartitionLog) -> None:
         """Go on with a handle that knows the topic's settings as they are now."""
         with self._changed:
             cursor = self._cursors.get(partition)
@@ -170,16 +170,16 @@ class Fetcher:
                 self._make_ready(cursor)
                 self._enqueue(cursor)
 
-    def keep_quota(self, bytes_per_second: int) -> None:
+    def set_quota(self, bytes_per_second: int) -> None:
         """Fetch no more than so many bytes a second from now on, on average."""
         with self._changed:
             if bytes_per_second != self._quota.bytes_per_second:
                 self._quota.change(bytes_per_second)
                 self._wake_thread()
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return how often was fetched, and the pauses after it, under Kafka's names."""
-        return {"fetch-total": self.fetches, **self._throttle_times.figures("fetch-throttle-time")}
+        return {"fetch-total": self.fetches, **self._throttle_times.metrics("fetch-throttle-time")}
 
     def end_offset(self, partition: TopicPartition) -> int | None:
         """Return the log's end as it was seen last, None where it was not."""
@@ -189,7 +189,7 @@ class Fetcher:
 
     # --- handing out -----------------------------------------------------------------------------
 
-    def take(self, max_records: int | None, timeout_ms: float) -> Taken:
+    def collect_fetch(self, max_records: int | None, timeout_ms: float) -> Fetch:
         """Return rows that were fetched, waiting for them if there are none.
 
         A partition is handed out batch by batch in turns with the others. Records before an error
@@ -217,17 +217,17 @@ class Fetcher:
                         return taken
                 if self._is_closed or self._is_woken or self._is_noticed or now_ms >= deadline_ms:
                     self._is_woken = False
-                    return Taken([], {})
+                    return Fetch([], {})
                 wait_ms = deadline_ms - now_ms
                 self._changed.wait((min(wait_ms, held_ms) if held_ms > 0 else wait_ms) / 1000)
 
     def wake(self) -> None:
-        """End a `take` that waits, or the next one that would."""
+        """End a `collect_fetch` that waits, or the next one that would."""
         with self._changed:
             self._is_woken = True
             self._changed.notify_all()
 
-    def take_notice(self) -> bool:
+    def consume_metadata_hint(self) -> bool:
         """Return whether something appeared in ``also_watched`` since the last call."""
         with self._changed:  # what is noticed between looking and clearing must not be lost
             noticed, self._is_noticed = self._is_noticed, False
@@ -252,7 +252,7 @@ class Fetcher:
             return 0.0
         return self._waiting_since_ms + self._config.fetch_max_wait_ms - now_ms
 
-    def _take(self, max_records: int | None) -> Taken:
+    def _take(self, max_records: int | None) -> Fetch:
         rows: list[FetchedRows] = []
         positions: dict[TopicPartition, int] = {}
         left = max_records if max_records is not None else 2**62
@@ -277,8 +277,8 @@ class Fetcher:
                 break  # what came before the error first
             else:
                 self._ready.rotate(-1)  # it stays, until a seek
-                return Taken([], positions, (cursor.partition, cursor.error))
-        return Taken(rows, positions)
+                return Fetch([], positions, (cursor.partition, cursor.error))
+        return Fetch(rows, positions)
 
     def _make_ready(self, cursor: FetchCursor) -> None:
         if not cursor.is_ready and (cursor.waiting or cursor.error is not None):
@@ -419,7 +419,7 @@ class Fetcher:
             left_bytes = self._config.max_partition_fetch_bytes - cursor.waiting_bytes
             left_bytes = most_bytes = min(left_bytes, self._quota.most_bytes)
         self.fetches += 1
-        fetched: list[FetchedBatch] = []
+        fetched: list[CompletedFetch] = []
         try:
             if not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
@@ -428,7 +428,7 @@ class Fetcher:
                 cursor.stream = version, batches
             for batch, next_offset in cursor.stream[1]:
                 shown = None if batch is None or batch.is_control else batch
-                fetched.append(FetchedBatch(cursor.partition, shown, next_offset))
+                fetched.append(CompletedFetch(cursor.partition, shown, next_offset))
                 left_bytes -= fetched[-1].size_bytes
                 if at_once or left_bytes <= 0:
                     goes_on = self._publish(cursor, version, fetched)
@@ -454,9 +454,9 @@ class Fetcher:
         if fetched_bytes:
             with self._changed:
                 throttle_ms = self._quota.record(fetched_bytes, self._now_ms())
-                self._throttle_times.note(throttle_ms)
+                self._throttle_times.record(throttle_ms)
 
-    def _publish(self, cursor: FetchCursor, version: int, fetched: list[FetchedBatch]) -> bool:
+    def _publish(self, cursor: FetchCursor, version: int, fetched: list[CompletedFetch]) -> bool:
         """Hand batches over; returns whether the partition's turn goes on."""
         if not fetched:
             return True
@@ -490,7 +490,7 @@ class Fetcher:
                 now_ms = self._now_ms()
                 cursor.is_at_end = True
                 cursor.end_offset = cursor.offset
-                cursor.due_ms = now_ms + look_interval_ms(
+                cursor.due_ms = now_ms + tail_probe_interval_ms(
                     self._probes,
                     waited_ms=now_ms - self._news_ms,
                     looks=len(self._cursors),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.config.config import ConsumerConfig
 from spark_log.consumer.coordinator_metrics import CoordinatorMetrics, seconds_since
-from spark_log.consumer.membership import Share
+from spark_log.consumer.membership import GroupAssignment
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
 from spark_log.metadata import Cluster
 from spark_log.metadata.image import MetadataImage
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from spark_log.coordinator.group.member import GroupMember
 
 _POLLS_PER_INTERVAL = 3
-_MOST_BEGINS = 3
+_MAX_TRIES = 3
 
 
 class GroupMembership:
     """See `Membership`. Joins when it is asked for its share the first time.
 
-    What it is asked for between two calls of `share` is of the newest generation, what it has told
+    What it is asked for between two calls of `current_assignment` is of the newest generation, what it has told
     is not: so nothing is released before the consumer has heard of it.
     """
 
@@ -45,7 +45,7 @@ class GroupMembership:
             cluster: the opened root.
             group_id: the group.
             config: the consumer's.
-            on_change: called on another thread when `has_news`.
+            on_change: called on another thread when `poll`.
             metrics: told of joins.
         """
         self._cluster = cluster
@@ -53,19 +53,19 @@ class GroupMembership:
         self._config = config
         self._on_change = on_change
         self._metrics = metrics or CoordinatorMetrics(cluster.clock.monotonic_ms)
-        self._beats_before = 0
+        self._past_heartbeats = 0
         self._member: GroupMember | None = None
         self._topics: frozenset[str] = frozenset()
-        self._told: GroupStatus | None = None
+        self._known_status: GroupStatus | None = None
         self._fenced: FencedInstanceIdError | None = None
         self._finalizer: weakref.finalize[..., GroupMembership] | None = None
 
-    def has_news(self) -> bool:
-        """See `Membership.has_news`."""
+    def poll(self) -> bool:
+        """See `Membership.poll`."""
         if self._member is None:
             return False
         try:
-            return self._member.poll() != self._told
+            return self._member.poll() != self._known_status
         except UnknownMemberIdError:
             return True
 
@@ -83,49 +83,51 @@ class GroupMembership:
         """See `Membership.next_poll_ms`."""
         return self._config.max_poll_interval_ms / _POLLS_PER_INTERVAL
 
-    def share(self, topics: Set[str], image: MetadataImage) -> Share:
-        """See `Membership.share`."""
+    def current_assignment(self, topics: Set[str], image: MetadataImage) -> GroupAssignment:
+        """See `Membership.current_assignment`."""
         if self._fenced is not None:
             raise self._fenced
         try:
-            member = self._opened()
-            if self._told is None or self._topics != topics:
-                with self._metrics.joins.timed():
+            member = self._open_member()
+            if self._known_status is None or self._topics != topics:
+                with self._metrics.joins.measure():
                     member.join(topics)
                 self._topics = frozenset(topics)
-            status = self._told = member.poll()
+            status = self._known_status = member.poll()
         except FencedInstanceIdError as error:
             self._fenced = error
             raise
         ids = {name: topic.topic_id for name, topic in status.topics.items()}
-        return Share(status.assigned, status.revoking, ids, status.generation, status.is_settled)
+        return GroupAssignment(
+            status.assigned, status.revoking, ids, status.generation, status.is_settled
+        )
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """See `Membership.release`."""
         try:
-            self._opened().release(partitions)
+            self._open_member().release(partitions)
         except FencedInstanceIdError as error:
             self._fenced = error
             raise
 
-    def begin(
+    def initial_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None] | None:
-        """See `Membership.begin`."""
+        """See `Membership.initial_offsets`."""
         member = self._member
         if member is None:
             return None
         begun: dict[TopicPartition, int | None] = {}
         try:
-            for _ in range(_MOST_BEGINS):
+            for _ in range(_MAX_TRIES):
                 before = member.poll()
                 found = member.begin(partitions)
-                begun = {named: each.offset for named, each in found.items()}
+                begun = {tp: each.offset for tp, each in found.items()}
                 # What has no position and what was taken away look alike, but in one generation.
                 if member.poll().generation == before.generation:
                     mine = before.assigned.intersection(partitions)
-                    return {named: begun.get(named) for named in mine}
-        except UnknownMemberIdError:  # which `share` will tell
+                    return {tp: begun.get(tp) for tp in mine}
+        except UnknownMemberIdError:  # which `current_assignment` will tell
             return {}
         return begun
 
@@ -134,38 +136,38 @@ class GroupMembership:
     ) -> None:
         """See `Membership.commit`."""
         member = self._member
-        if member is None or self._told is None:
+        if member is None or self._known_status is None:
             raise CommitFailedError(
                 f"nothing was committed: this consumer is not in group {self._group_id!r} yet, or "
                 f"not any more, and has no partitions; poll first"
             )
         image = self._cluster.image()
-        unknown = {named.topic for named in offsets} - topic_ids.keys()
+        unknown = {tp.topic for tp in offsets} - topic_ids.keys()
         ids = {name: image.topic(name).topic_id for name in unknown}
         member.commit(offsets, {**ids, **topic_ids})
 
     def leave(self) -> None:
         """See `Membership.leave`."""
         member, self._member = self._member, None
-        self._told, self._fenced = None, None
+        self._known_status, self._fenced = None, None
         if self._finalizer is not None:
             self._finalizer.detach()
         if member is not None:
             member.close()
-            self._beats_before += member.heartbeats.total
+            self._past_heartbeats += member.heartbeats.total
 
-    def figures(self) -> dict[str, float]:
-        """See `Membership.figures`."""
+    def metrics(self) -> dict[str, float]:
+        """See `Membership.metrics`."""
         counts = None if self._member is None else self._member.heartbeats
         last_ms = None if counts is None or not counts.total else counts.last_ms
         return {
-            "heartbeat-total": self._beats_before + (counts.total if counts else 0),
+            "heartbeat-total": self._past_heartbeats + (counts.total if counts else 0),
             "last-heartbeat-seconds-ago": seconds_since(
                 last_ms, self._cluster.clock.monotonic_ms()
             ),
         }
 
-    def _opened(self) -> GroupMember:
+    def _open_member(self) -> GroupMember:
         if self._member is None:
             # Only here: deltalake takes a while to import, and many consumers have no group.
             from spark_log.coordinator import OffsetsTable

@@ -1,7 +1,7 @@
 """Who decides what a subscribed consumer reads, and in whose name it commits.
 
 `Consumer` asks a `Membership` at every poll whether there is news. `GroupMembership` is a place in
-a group that shares partitions; `LoneMember` is for who has no group, and owns every partition of
+a group that shares partitions; `StandaloneMembership` is for who has no group, and owns every partition of
 what it subscribes to.
 """
 
@@ -41,7 +41,7 @@ class ConsumerRebalanceListener:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class GroupAssignment:
     """What a member has.
 
     Attributes:
@@ -62,16 +62,16 @@ class Share:
 class Membership(Protocol):
     """A consumer's place in its group. For the consumer's thread; `commit` for one more."""
 
-    def has_news(self) -> bool:
-        """Return whether `share` has something else to say; shows that the consumer is alive."""
+    def poll(self) -> bool:
+        """Return whether `current_assignment` has something else to say; shows that the consumer is alive."""
 
     def is_lost(self) -> bool:
         """Return whether the place is lost, and all that it had."""
 
     def next_poll_ms(self) -> float:
-        """Return how long `has_news` need not be called."""
+        """Return how long `poll` need not be called."""
 
-    def share(self, topics: Set[str], image: MetadataImage) -> Share:
+    def current_assignment(self, topics: Set[str], image: MetadataImage) -> GroupAssignment:
         """Return what this member has now; join, or subscribe to something else, where need be.
 
         Args:
@@ -89,16 +89,16 @@ class Membership(Protocol):
         """Give up what is revoked: it is not read any more, and committed.
 
         Raises:
-            UnknownMemberIdError, FencedInstanceIdError, StorageError: see `share`.
+            UnknownMemberIdError, FencedInstanceIdError, StorageError: see `current_assignment`.
         """
 
-    def begin(
+    def initial_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None] | None:
         """Return where to begin in what was just given to it, None in what nobody committed.
 
         Returns:
-            Without what may have been taken away again: ask `share`. None where positions are not
+            Without what may have been taken away again: ask `current_assignment`. None where positions are not
             this membership's business.
 
         Raises:
@@ -117,18 +117,18 @@ class Membership(Protocol):
     def leave(self) -> None:
         """Give up the place; harmless when done twice. A static member's waits for it (KIP-345)."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return what it counts, by Kafka's names of metrics."""
 
 
-class LoneMember:
+class StandaloneMembership:
     """Has everything, and commits nothing."""
 
     def __init__(self) -> None:
         self._held: set[TopicPartition] = set()
 
-    def has_news(self) -> bool:
-        """See `Membership.has_news`: only the metadata has."""
+    def poll(self) -> bool:
+        """See `Membership.poll`: only the metadata has."""
         return False
 
     def is_lost(self) -> bool:
@@ -139,8 +139,8 @@ class LoneMember:
         """See `Membership.next_poll_ms`."""
         return math.inf
 
-    def share(self, topics: Set[str], image: MetadataImage) -> Share:
-        """See `Membership.share`."""
+    def current_assignment(self, topics: Set[str], image: MetadataImage) -> GroupAssignment:
+        """See `Membership.current_assignment`."""
         found = [topic for topic in image.topics() if topic.name in topics]
         assigned = frozenset(
             TopicPartition(topic.name, number) for topic in found for number in topic.partitions
@@ -148,14 +148,14 @@ class LoneMember:
         revoking = frozenset(self._held - assigned)
         self._held |= assigned
         ids = {topic.name: topic.topic_id for topic in image.topics()}
-        return Share(assigned, revoking, ids)
+        return GroupAssignment(assigned, revoking, ids)
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """See `Membership.release`."""
         self._held.difference_update(partitions)
 
-    def begin(self, partitions: Collection[TopicPartition]) -> None:
-        """See `Membership.begin`: nowhere."""
+    def initial_offsets(self, partitions: Collection[TopicPartition]) -> None:
+        """See `Membership.initial_offsets`: nowhere."""
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
@@ -167,6 +167,6 @@ class LoneMember:
         """See `Membership.leave`."""
         self._held.clear()
 
-    def figures(self) -> dict[str, float]:
-        """See `Membership.figures`: nothing."""
+    def metrics(self) -> dict[str, float]:
+        """See `Membership.metrics`: nothing."""
         return {}

@@ -58,7 +58,7 @@ class StorageCalls:
         self._changed = threading.Condition()
         self._current: StorageCall | None = None
         self._callback: _Callback | None = None
-        self._is_serving = False
+        self._is_in_callback = False
         self._is_woken = False
         self._is_closed = False
 
@@ -69,17 +69,17 @@ class StorageCalls:
             return self._is_busy and self._callback is None
 
     @property
-    def is_standing_still(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether a call is under way that waits for a listener, or for what the listener does."""
         with self._changed:
             return self._is_busy and self._callback is not None
 
     @property
-    def is_serving(self) -> bool:
+    def is_in_callback(self) -> bool:
         """Whether a listener is being run: the caller is what it calls."""
-        return self._is_serving
+        return self._is_in_callback
 
-    def begin(self, call: Callable[[], object], deadline: Deadline | None = None) -> StorageCall:
+    def start(self, call: Callable[[], object], deadline: Deadline | None = None) -> StorageCall:
         """Begin a call; none may be under way.
 
         Args:
@@ -119,9 +119,9 @@ class StorageCalls:
                 if callback is None or self._is_woken:
                     self._is_woken = False
                     return False
-            self._serve(callback)
+            self._run_callback(callback)
 
-    def wait_until_still(self, timeout_s: float) -> bool:
+    def wait_until_idle(self, timeout_s: float) -> bool:
         """Return whether no call is running, after waiting for that."""
         due_s = time.monotonic() + timeout_s
         with self._changed:
@@ -143,7 +143,7 @@ class StorageCalls:
             self._is_woken = True
             self._changed.notify_all()
 
-    def in_caller(self, function: Callable[[], object]) -> None:
+    def run_in_caller(self, function: Callable[[], object]) -> None:
         """Run a function in the thread that waits for the call that this is part of.
 
         Outside of a call it is run at once.
@@ -178,14 +178,14 @@ class StorageCalls:
     def _is_busy(self) -> bool:
         return self._current is not None and not self._current.is_done
 
-    def _serve(self, callback: _Callback) -> None:
-        self._is_serving = True
+    def _run_callback(self, callback: _Callback) -> None:
+        self._is_in_callback = True
         try:
             callback.function()
         except BaseException as error:
             callback.error = error
         finally:
-            self._is_serving = False
+            self._is_in_callback = False
             with self._changed:
                 callback.is_done = True
                 # Whoever waits sees that the call runs again, and not this one a second time.

@@ -9,7 +9,7 @@ from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config.config import ConsumerConfig
 from spark_log.consumer import fetcher as fetcher_module
 from spark_log.consumer.fetcher import Fetcher
-from spark_log.consumer.look_interval import look_interval_ms
+from spark_log.consumer.tail_probe_interval import tail_probe_interval_ms
 from spark_log.errors import StorageError
 from spark_log.log.tail_reader import LOCAL_PROBES
 from spark_log.metadata import Cluster
@@ -73,7 +73,7 @@ class TestHints:
 
     def test_a_hint_is_followed_at_once(self, root, open_consumer, monkeypatch):
         """Without it the next look would come in an hour."""
-        monkeypatch.setattr(fetcher_module, "look_interval_ms", lambda *_, **__: 3_600_000.0)
+        monkeypatch.setattr(fetcher_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0)
         consumer = open_consumer("t")
         for start in range(0, 6, 2):  # the first one also makes the directory
             append(root, numbered(start, start + 2))
@@ -81,7 +81,7 @@ class TestHints:
 
     def test_looking_takes_as_little_of_a_core_for_many_partitions_as_for_few(self):
         def looks_a_second(partitions):
-            interval_ms = look_interval_ms(
+            interval_ms = tail_probe_interval_ms(
                 LOCAL_PROBES, waited_ms=60_000, looks=partitions, gives_hints=True
             )
             return partitions * 1000 / interval_ms
@@ -102,7 +102,7 @@ class TestMemory:
         assert 25_000 <= cursor.waiting_bytes < 25_000 + 11_000
         seen = 0
         while seen < 200:
-            taken = fetcher.take(7, PATIENCE_MS)
+            taken = fetcher.collect_fetch(7, PATIENCE_MS)
             assert cursor.waiting_bytes < 25_000 + 11_000
             seen += sum(rows.count for rows in taken.rows)
 
@@ -115,7 +115,7 @@ class TestMemory:
             fetcher.add(partition, log_of(root, partition), 0)
         seen, most = 0, 0
         while seen < 300:
-            taken = fetcher.take(10, PATIENCE_MS)
+            taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
             most = max(most, fetcher._waiting_bytes)
         # A turn that has begun may fetch one partition's share.
@@ -127,7 +127,10 @@ class TestMemory:
         append(root, [b"y"])
         fetcher = open_fetcher(fetch_max_bytes=0, max_partition_fetch_bytes=0)
         fetcher.add(T0, log_of(root), 0)
-        assert sum(rows.count for _ in range(2) for rows in fetcher.take(1, PATIENCE_MS).rows) == 2
+        assert (
+            sum(rows.count for _ in range(2) for rows in fetcher.collect_fetch(1, PATIENCE_MS).rows)
+            == 2
+        )
 
 
 class TestSeeking:
@@ -153,7 +156,7 @@ class TestSeeking:
         assert reading.wait(PATIENCE_MS / 1000)
         fetcher.seek(T0, 5)
         sought.set()
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert [rows.offsets().tolist() for rows in taken.rows] == [[5, 6, 7]]
 
 
@@ -172,7 +175,7 @@ class TestFaults:
         monkeypatch.setattr(log, "read_on", failing)
         fetcher = open_fetcher(retry_backoff_ms=1)
         fetcher.add(T0, log, 0)
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken.rows[0].count == 5
         assert len([each for each in caplog.records if "trying again" in each.message]) == 1
 
@@ -185,18 +188,18 @@ class TestFaults:
         monkeypatch.setattr(log, "read_on", refused)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
-        named, error = fetcher.take(None, PATIENCE_MS).failure
-        assert (named, str(error)) == (T0, "no")
+        tp, error = fetcher.collect_fetch(None, PATIENCE_MS).failure
+        assert (tp, str(error)) == (T0, "no")
 
     def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
         fetcher = open_fetcher()
         monkeypatch.setattr(fetcher, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            fetcher.take(None, PATIENCE_MS)
+            fetcher.collect_fetch(None, PATIENCE_MS)
 
 
 class NoticedInBetween(Fetcher):
-    """The fetching thread notices something just after `take_notice` looked.
+    """The fetching thread notices something just after `consume_metadata_hint` looked.
 
     A thread that needs the lock for it comes at once where the lock is free, and else as soon as it
     is: that moment is chosen here, where the scheduler would choose it once in many thousand times.
@@ -229,10 +232,12 @@ def test_what_is_noticed_while_one_looks_is_not_lost(root):
     )
     try:
         fetcher.is_near = True
-        fetcher.take_notice()
+        fetcher.consume_metadata_hint()
         if fetcher.has_to_wait:
             fetcher.notice()
-        assert fetcher.take_notice(), "new partitions would stay unread for metadata.max.age.ms"
-        assert not fetcher.take_notice()
+        assert fetcher.consume_metadata_hint(), (
+            "new partitions would stay unread for metadata.max.age.ms"
+        )
+        assert not fetcher.consume_metadata_hint()
     finally:
         fetcher.close()

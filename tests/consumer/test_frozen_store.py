@@ -155,15 +155,15 @@ class Listener(ConsumerRebalanceListener):
         self.threads.add(threading.get_ident())
         self.told.append(("assigned", sorted(assigned)))
         if self.consumer is not None:
-            for named in assigned:
-                assert self.consumer.position(named) == 0
+            for tp in assigned:
+                assert self.consumer.position(tp) == 0
             assert self.consumer.end_offsets([T0]) == {T0: 5}
 
     def on_partitions_revoked(self, revoked):
         self.threads.add(threading.get_ident())
         self.told.append(("revoked", sorted(revoked)))
         if self.consumer is not None:
-            self.consumer.commit({named: OffsetAndMetadata(3) for named in revoked})
+            self.consumer.commit({tp: OffsetAndMetadata(3) for tp in revoked})
 
 
 class TestListeners:

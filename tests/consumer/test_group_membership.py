@@ -32,7 +32,7 @@ class Members:
     def ask(self, member, *topics):
         """Return what it is to read; it stops reading what is revoked, and loses what is lost."""
         try:
-            share = member.share(set(topics or ("t",)), self.cluster.image())
+            share = member.current_assignment(set(topics or ("t",)), self.cluster.image())
             if share.revoking:
                 member.release(share.revoking)
         except UnknownMemberIdError:
@@ -79,7 +79,7 @@ def test_who_was_expired_reads_nothing_and_then_is_a_new_member(members):
     members.ask(a)
     (before,) = members.coordinator.describe().members
     members.coordinator.remove([before])
-    members.wait(a.has_news)
+    members.wait(a.poll)
     assert members.ask(a) == set(), "its positions count no more: all is to be begun again"
     assert members.ask(a) == ALL
     assert members.coordinator.describe().members.keys() != {before}

@@ -77,7 +77,7 @@ def committed(root):
 
 def expire(root, consumer):
     """Let the others take a consumer for dead."""
-    member_id = consumer._assignment._membership._member.poll().member_id
+    member_id = consumer._coordinator._membership._member.poll().member_id
     GroupCoordinator(Cluster(root), "g").remove([member_id])
 
 
@@ -248,7 +248,7 @@ class TestPositions:
         a, b = join(), join()
         share = settle({a: 2, b: 1})[1]
         with pytest.raises(CommitFailedError, match="another"):
-            a.commit({named: OffsetAndMetadata(1) for named in share})
+            a.commit({tp: OffsetAndMetadata(1) for tp in share})
         assert committed(root) == {}
 
     def test_a_zombies_commit_fails_and_the_next_one_goes_on_at_the_right_place(self, root, join):

@@ -79,7 +79,7 @@ def fetch_all(fetcher, count):
     """Take so many rows; the offsets by partition, and how many bytes they hold."""
     offsets, size_bytes, seen = {}, 0, 0
     while seen < count:
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken, f"only {offsets} came"
         for rows in taken.rows:
             offsets.setdefault(rows.partition, []).extend(rows.offsets().tolist())
@@ -176,7 +176,7 @@ class TestChanges:
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
         wait_until(lambda: fetcher._is_sleeping)
-        assert not fetcher.take(None, 0)
+        assert not fetcher.collect_fetch(None, 0)
         fetcher.keep_quota(1)
         assert fetcher._is_sleeping
         fetcher.keep_quota(changed)

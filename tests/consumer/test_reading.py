@@ -272,8 +272,8 @@ class TestDeserializers:
                 consumer.poll(PATIENCE_MS)
             assert consumer.position(T0) == 2
         error = caught.value
-        named = (error.topic, error.partition, error.offset, error.origin, error.key, error.value)
-        assert named == ("t", 0, 2, "VALUE", b"k", b"two")
+        fields = (error.topic, error.partition, error.offset, error.origin, error.key, error.value)
+        assert fields == ("t", 0, 2, "VALUE", b"k", b"two")
         assert error.headers == (("h", b"x"),)
         assert isinstance(error.__cause__, ValueError)
         consumer.seek(T0, error.offset + 1)
@@ -324,7 +324,7 @@ class TestInterceptors:
     def test_see_what_is_handed_out_and_may_change_it(self, root, open_consumer):
         class Doubling:
             def on_consume(self, records):
-                return {named: found * 2 for named, found in records.items()}
+                return {tp: found * 2 for tp, found in records.items()}
 
             def on_commit(self, offsets):
                 pass
@@ -344,8 +344,8 @@ class TestInterceptors:
         class OnlyEven:
             def on_consume(self, records):
                 return {
-                    named: [each for each in found if each.offset % 2 == 0]
-                    for named, found in records.items()
+                    tp: [each for each in found if each.offset % 2 == 0]
+                    for tp, found in records.items()
                 }
 
             def on_commit(self, offsets):

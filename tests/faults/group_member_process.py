@@ -176,7 +176,7 @@ class GroupProcess(ConsumerRebalanceListener):
 
     def _place(self):
         """Return generation and member id that the poll was made with: what no client is told."""
-        told = self._consumer._assignment._membership._told
+        told = self._consumer._coordinator._membership._known_status
         return (told.generation, told.member_id)
 
     def _handle(self, records):
@@ -266,7 +266,7 @@ class NeverRejoins(GroupProcess):
     """Takes for granted that it is a member for ever."""
 
     def step(self):
-        member = self._consumer._assignment._membership
+        member = self._consumer._coordinator._membership
         try:
             if member._member is not None:
                 member._member.poll()

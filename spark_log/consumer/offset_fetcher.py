@@ -13,7 +13,7 @@ from spark_log.metadata.image import TopicImage
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 
-class LogLookup:
+class OffsetFetcher:
     """Looks offsets up, for one thread."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -21,14 +21,14 @@ class LogLookup:
         self._cluster = cluster
         self._logs: dict[str, PartitionLog] = {}
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
+    def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
         """Return what each partition holds now: one listing each.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic or partition.
         """
         image = self._cluster.image()
-        return {named: self.view(image.topic(named.topic), named.partition) for named in partitions}
+        return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return what a partition holds now.
@@ -49,16 +49,16 @@ class LogLookup:
         """
         image = self._cluster.image()
         answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for named, time_us in times_us.items():
-            topic = image.topic(named.topic)
-            log = self._log(topic, named.partition)
+        for tp, time_us in times_us.items():
+            topic = image.topic(tp.topic)
+            log = self._log(topic, tp.partition)
             with self._cluster.telling_deletion(topic):
                 found = log.offset_for_time(time_us)
-            epoch = topic.partitions[named.partition].leader_epoch
-            answer[named] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
+            epoch = topic.partitions[tp.partition].leader_epoch
+            answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
         return answer
 
-    def reset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
+    def reset_offset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
         """Return the offset that a reset policy means in a partition now.
 
         Raises:

@@ -11,7 +11,7 @@ _HINTED_EACH_MS: Final = 15.0
 """A look costs some 0.08 ms: so looking takes half a percent of a core, whatever their number."""
 
 
-def look_interval_ms(
+def tail_probe_interval_ms(
     probes: ProbeInterval, *, waited_ms: float, looks: int, gives_hints: bool
 ) -> float:
     """Return the time between two looks at one partition.

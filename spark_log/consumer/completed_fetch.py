@@ -11,7 +11,7 @@ from spark_log.record.schema import OFFSET_DELTA_FIELD
 from spark_log.types import TopicPartition
 
 
-class FetchedBatch:
+class CompletedFetch:
     """Records of one partition between the fetcher and the user.
 
     Attributes:

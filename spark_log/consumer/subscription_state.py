@@ -15,7 +15,7 @@ from spark_log.types import TopicPartition
 
 
 @dataclass(slots=True)
-class AssignedPartition:
+class TopicPartitionState:
     """An assigned partition.
 
     Attributes:
@@ -33,12 +33,12 @@ class AssignedPartition:
     is_sought: bool = False
 
 
-class Subscription:
+class SubscriptionState:
     """Topics, a pattern, or partitions: one of them at a time."""
 
     def __init__(self) -> None:
         self.listener: ConsumerRebalanceListener | None = None
-        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.partitions: dict[TopicPartition, TopicPartitionState] = {}
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._is_assigned = False
@@ -129,7 +129,7 @@ class Subscription:
         """Return the topics that were named."""
         return self._topics
 
-    def state(self, partition: TopicPartition) -> AssignedPartition:
+    def state(self, partition: TopicPartition) -> TopicPartitionState:
         """Return an assigned partition.
 
         Raises:
@@ -145,13 +145,13 @@ class Subscription:
 
     def paused(self) -> set[TopicPartition]:
         """Return what is paused."""
-        return {named for named, state in list(self.partitions.items()) if state.is_paused}
+        return {tp for tp, state in list(self.partitions.items()) if state.is_paused}
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the positions that are known."""
         return {
-            named: state.position
-            for named, state in list(self.partitions.items())
+            tp: state.position
+            for tp, state in list(self.partitions.items())
             if state.position is not None
         }
 
@@ -170,6 +170,6 @@ def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
 
 
 def _some(partitions: Collection[TopicPartition], most: int = 5) -> str:
-    named = ", ".join(str(each) for each in sorted(partitions)[:most])
+    names = ", ".join(str(each) for each in sorted(partitions)[:most])
     more = len(partitions) - most
-    return (named + (f" and {more} more" if more > 0 else "")) or "none"
+    return (names + (f" and {more} more" if more > 0 else "")) or "none"
