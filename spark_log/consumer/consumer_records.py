@@ -10,7 +10,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.consumer.completed_fetch import FetchedRows
+from spark_log.consumer.fetch import FetchedRows
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
 from spark_log.record.arrays import int_array, ints_of, text_scalar
 from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE

@@ -1,4 +1,4 @@
-"""Questions about partitions' ends and times, with logs of its own."""
+"""Looks up log start and end offsets, and offsets of timestamps (Kafka's OffsetFetcher)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 
 class OffsetFetcher:
-    """Looks offsets up, for one thread."""
+    """Looks up offsets, with log handles that the fetching thread does not use. For one thread."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Args: cluster: the opened root."""
+        """Prepare for a cluster.
+
+        Args:
+            cluster: the opened root.
+        """
         self._cluster = cluster
         self._logs: dict[str, PartitionLog] = {}
 
     def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
-        """Return what each partition holds now: one listing each.
+        """Return the current log start and end offsets, by one listing for each partition.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic or partition.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         image = self._cluster.image()
         return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
-        """Return what a partition holds now.
+        """Return the current log start and end offset of one partition.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -42,10 +46,13 @@ class OffsetFetcher:
     def offsets_for_times(
         self, times_us: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in each partition, None where there is none.
+        """Return the first record at or after a time, by partition; None if there is none.
+
+        Args:
+            times_us: microseconds since the epoch, by partition.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic or partition.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         image = self._cluster.image()
         answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
@@ -59,7 +66,7 @@ class OffsetFetcher:
         return answer
 
     def reset_offset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
-        """Return the offset that a reset policy means in a partition now.
+        """Return the current offset of a reset policy in a partition.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -70,20 +77,20 @@ class OffsetFetcher:
             return reset_offset(log, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:
-        """Let go of what is known of a partition."""
+        """Drop the log handle of a partition."""
         self._logs.pop(topic.partition_directory(partition), None)
 
     def check_root(self) -> None:
-        """Check that the root is there: one that is unmounted looks like one without records.
+        """Check that the root exists, because an unmounted root looks like one without records.
 
         Raises:
-            StorageError: it is not, or cannot be reached.
+            StorageError: the root does not exist or cannot be reached.
         """
         try:
             self._cluster.store.head(META_PROPERTIES)
         except StorageError as error:
             raise RootNotFoundError(
-                f"the root {self._cluster.root} is not there just now: {error}",
+                f"the root {self._cluster.root} cannot be found: {error}",
                 path=self._cluster.root,
             ) from error
 

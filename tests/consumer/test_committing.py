@@ -130,7 +130,7 @@ class TestByHand:
             other.commit()
         clock.advance_ms(5000)
         other.poll()
-        wait_until(lambda: "were not committed, trying again: group 'g' has members" in caplog.text)
+        wait_until(lambda: "commit of offsets failed, retrying: group 'g' has members" in caplog.text)
         assert committed(root) == {}
         member.close()
         other.commit()
@@ -215,7 +215,7 @@ class TestByItself:
             clock.advance_ms(5000)
             consumer.poll()
         consumer.close()
-        assert consumer._group_metrics.commits.count == 1
+        assert consumer._coordinator._metrics.commits.count == 1
 
     @pytest.mark.parametrize("end", ["close", "unsubscribe", "assign"])
     def test_commits_when_it_ends(self, root, open_consumer, end):

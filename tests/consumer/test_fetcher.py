@@ -7,9 +7,10 @@ import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer import fetcher as fetcher_module
-from spark_log.consumer.fetcher import Fetcher
-from spark_log.consumer.tail_probe_interval import tail_probe_interval_ms
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
+from spark_log.consumer.fetch import fetcher as fetcher_module
+from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
 from spark_log.errors import StorageError
 from spark_log.log.tail_reader import LOCAL_PROBES
 from spark_log.metadata import Cluster
@@ -73,7 +74,9 @@ class TestHints:
 
     def test_a_hint_is_followed_at_once(self, root, open_consumer, monkeypatch):
         """Without it the next look would come in an hour."""
-        monkeypatch.setattr(fetcher_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0)
+        monkeypatch.setattr(
+            fetch_loop_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0
+        )
         consumer = open_consumer("t")
         for start in range(0, 6, 2):  # the first one also makes the directory
             append(root, numbered(start, start + 2))
@@ -82,7 +85,7 @@ class TestHints:
     def test_looking_takes_as_little_of_a_core_for_many_partitions_as_for_few(self):
         def looks_a_second(partitions):
             interval_ms = tail_probe_interval_ms(
-                LOCAL_PROBES, waited_ms=60_000, looks=partitions, gives_hints=True
+                LOCAL_PROBES, waited_ms=60_000, partitions=partitions, gives_hints=True
             )
             return partitions * 1000 / interval_ms
 
@@ -97,13 +100,13 @@ class TestMemory:
         fetcher = open_fetcher(max_partition_fetch_bytes=25_000)
         fetcher.add(T0, log_of(root), 0)
         fetcher._begin()
-        wait_until(lambda: fetcher._is_sleeping)
+        wait_until(lambda: fetcher._loop._is_sleeping)
         (cursor,) = fetcher._cursors.values()
-        assert 25_000 <= cursor.waiting_bytes < 25_000 + 11_000
+        assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
         seen = 0
         while seen < 200:
             taken = fetcher.collect_fetch(7, PATIENCE_MS)
-            assert cursor.waiting_bytes < 25_000 + 11_000
+            assert cursor.completed_bytes < 25_000 + 11_000
             seen += sum(rows.count for rows in taken.rows)
 
     def test_nor_of_all_together(self, root, open_fetcher):
@@ -117,10 +120,10 @@ class TestMemory:
         while seen < 300:
             taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
-            most = max(most, fetcher._waiting_bytes)
+            most = max(most, fetcher._buffer.waiting_bytes)
         # A turn that has begun may fetch one partition's share.
         assert most < 30_000 + 1_048_576
-        assert fetcher._waiting_bytes == 0
+        assert fetcher._buffer.waiting_bytes == 0
 
     def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
         append(root, [b"x" * 100_000])
@@ -177,7 +180,7 @@ class TestFaults:
         fetcher.add(T0, log, 0)
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken.rows[0].count == 5
-        assert len([each for each in caplog.records if "trying again" in each.message]) == 1
+        assert len([each for each in caplog.records if "retrying" in each.message]) == 1
 
     def test_a_refusal_is_told(self, root, open_fetcher, monkeypatch):
         log = log_of(root)
@@ -193,7 +196,7 @@ class TestFaults:
 
     def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
         fetcher = open_fetcher()
-        monkeypatch.setattr(fetcher, "_pick", lambda: 1 / 0)
+        monkeypatch.setattr(fetcher._loop, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fetcher.collect_fetch(None, PATIENCE_MS)
 

@@ -240,7 +240,7 @@ class TestPositions:
 
     def test_a_commit_before_the_first_poll_fails(self, root, join):
         a = join()
-        with pytest.raises(CommitFailedError, match="poll first"):
+        with pytest.raises(CommitFailedError, match="call poll"):
             a.commit({THREE[0]: OffsetAndMetadata(1)})
         assert committed(root) == {}
 
@@ -384,7 +384,7 @@ class TestListener:
         a = join(listener=notes)
         settle({a: 3})
         expire(root, a)
-        wait_until(a._assignment._membership.is_lost)
+        wait_until(a._coordinator._membership.is_lost)
         a.close()
         assert notes.told == [("assigned", ALL), ("lost", ALL)]
 
@@ -404,7 +404,7 @@ class TestMembership:
         a = join("t", listener=notes, clock=clock, max_poll_interval_ms=60_000)
         read_values(a, 5)
         clock.advance_ms(61_000)
-        wait_until(a._assignment._membership._member.is_changed)
+        wait_until(a._coordinator._membership._member.is_changed)
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
             a.commit()
         settle({a: 1})

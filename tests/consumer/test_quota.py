@@ -7,8 +7,8 @@ import pytest
 from spark_log import Admin
 from spark_log.clock import ManualClock
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer import fetcher as fetcher_module
-from spark_log.consumer.fetcher import Fetcher
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
@@ -62,7 +62,7 @@ def open_fetcher(root, clock):
     def open_fetcher(watch, bytes_per_second, **settings):
         config = ConsumerConfig.parse(settings)
         fetcher = Fetcher(Cluster(root).store, config, watch=watch, now_ms=clock.monotonic_ms)
-        fetcher.keep_quota(bytes_per_second)
+        fetcher.set_quota(bytes_per_second)
         opened.append(fetcher)
         return fetcher
 
@@ -90,19 +90,19 @@ def fetch_all(fetcher, count):
 
 def noted_fetches(fetcher):
     """Whether each turn of a partition began while the client was to pause."""
-    begun, fetch = [], fetcher._fetch
+    begun, fetch = [], fetcher._loop._fetch
 
     def noted(cursor):
-        begun.append(fetcher._is_throttled())
+        begun.append(fetcher._loop._is_throttled())
         fetch(cursor)
 
-    fetcher._fetch = noted
+    fetcher._loop._fetch = noted
     return begun
 
 
 def throttle_ms(source):
-    figures = source.figures() if isinstance(source, Fetcher) else fetched(source)
-    return figures["fetch-throttle-time-avg"], figures["fetch-throttle-time-max"]
+    metrics = source.metrics() if isinstance(source, Fetcher) else fetched(source)
+    return metrics["fetch-throttle-time-avg"], metrics["fetch-throttle-time-max"]
 
 
 def fetched(consumer):
@@ -159,8 +159,8 @@ class TestPauses:
         begun = noted_fetches(fetcher)
         for partition in THREE:
             fetcher.add(partition, log_of(root, partition), 0)
-        due = fetcher._due
-        fetcher._due = lambda: [*due(), *fetcher._cursors.values()]
+        due = fetcher._loop._due
+        fetcher._loop._due = lambda: [*due(), *fetcher._cursors.values()]
         fetch_all(fetcher, 60)
         fetcher.close()
         assert not any(begun)
@@ -175,11 +175,11 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._is_sleeping)
+        wait_until(lambda: fetcher._loop._is_sleeping)
         assert not fetcher.collect_fetch(None, 0)
-        fetcher.keep_quota(1)
-        assert fetcher._is_sleeping
-        fetcher.keep_quota(changed)
+        fetcher.set_quota(1)
+        assert fetcher._loop._is_sleeping
+        fetcher.set_quota(changed)
         assert fetch_all(fetcher, 5)[0] == {T0: list(range(100, 105))}
 
     def test_it_can_be_closed_while_it_waits(self, root, open_fetcher):
@@ -188,7 +188,7 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._is_sleeping)
+        wait_until(lambda: fetcher._loop._is_sleeping)
         closing = threading.Thread(target=fetcher.close)
         closing.start()
         closing.join(PATIENCE_MS / 2_000)

@@ -25,7 +25,7 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.clock import ManualClock
-from spark_log.consumer import fetcher
+from spark_log.consumer.fetch import fetcher
 from spark_log.storage.directory_watch import SilentWatch
 from tests.consumer.support import (
     PATIENCE_MS,
@@ -312,7 +312,7 @@ class TestARootThatGoesAway:
         away = tmp_path / "away"
         shutil.move(root, away)
         assert consumer.poll(timeout_ms=5) == {}
-        with pytest.raises(RootNotFoundError, match="not there just now"):
+        with pytest.raises(RootNotFoundError, match="cannot be found"):
             consumer.position(T0)
         shutil.move(away, root)
         assert consumer.position(T0) == 5
