@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from spark_log.consumer.group import AutoCommit, Committer
+from spark_log.consumer.group import AutoCommit, CommitCallback, Committer
 from spark_log.consumer.interceptors import ConsumerInterceptors
 from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState, checked_partitions
 from spark_log.errors import InvalidGroupIdError, UnknownOutcomeError
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
-
-CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object]
 
 
 class CommitRequestManager:

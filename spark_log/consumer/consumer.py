@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer.commit_request_manager import CommitCallback, CommitRequestManager
+from spark_log.consumer.commit_request_manager import CommitRequestManager
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import (
     AnyDeserializer,
@@ -28,6 +28,7 @@ from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group import (
     AutoCommit,
+    CommitCallback,
     Committer,
     ConsumerCoordinator,
     CoordinatorMetrics,
@@ -44,7 +45,11 @@ from spark_log.consumer.rebalance_listener import (
 from spark_log.consumer.record_poller import RecordPoller
 from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_executor import API_TIMEOUT, StorageExecutor
-from spark_log.consumer.subscription_state import SubscriptionState, checked_partitions
+from spark_log.consumer.subscription_state import (
+    SubscriptionState,
+    checked_partitions,
+    shown_partitions,
+)
 from spark_log.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -57,6 +62,7 @@ from spark_log.metadata.cluster import open_cluster
 from spark_log.metadata.metadata_log import DIRECTORY as METADATA_DIRECTORY
 from spark_log.storage import StorageOptions
 from spark_log.types import (
+    ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -100,6 +106,7 @@ class Consumer:
         key_deserializer: AnyDeserializer | None = None,
         value_deserializer: AnyDeserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        default_offset_commit_callback: CommitCallback | None = None,
         **config: object,
     ) -> None:
         """Open a root, and subscribe to topics if any are given.
@@ -118,6 +125,9 @@ class Consumer:
                 it.
             interceptors: called in this order; the errors that they raise are logged. `poll_table`
                 does not call them.
+            default_offset_commit_callback: called for each automatic commit, and for each
+                `commit_async` without a callback, with the offsets, and with None or the error, on
+                another thread.
             config: keys of `ConsumerConfig`, in snake_case.
 
         Raises:
@@ -150,6 +160,7 @@ class Consumer:
         self._is_closed = False
         self._deserializers = deserializers
         self._interceptors = ConsumerInterceptors(interceptors)
+        self._commit_callback = default_offset_commit_callback
         self._connect_parts()
         # A consumer that is garbage-collected without `close` leaves no thread.
         self._finalizer = weakref.finalize(self, _end_threads, self._fetcher, self._executor)
@@ -186,6 +197,7 @@ class Consumer:
             self._committer if config.enable_auto_commit else None,
             config.auto_commit_interval_ms,
             clock,
+            self._commit_callback,
         )
         self._positions = FetchPositions(
             cluster,
@@ -446,20 +458,27 @@ class Consumer:
         """
         self._seek_to("latest", partitions)
 
-    def position(self, partition: TopicPartition) -> int:
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that is returned.
+
+        Args:
+            partition: an assigned partition.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             IllegalStateError: the partition is not assigned.
             NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
                 ``none``.
+            KafkaTimeoutError: an object store did not answer within the timeout.
         """
         checked_partitions([partition])
         with self._acquire():
             known = self._subscription.state(partition).position
             if known is not None:
                 return known
-            return self._executor.run("position", lambda: self._positions.position(partition))
+            return self._executor.run(
+                "position", lambda: self._positions.position(partition), timeout_ms
+            )
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. They stay assigned.
@@ -513,48 +532,60 @@ class Consumer:
 
     # --- topics and logs -------------------------------------------------------------------------
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition.
 
         Args:
             partitions: need not be assigned.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
+            KafkaTimeoutError: an object store did not answer within the timeout.
         """
         checked = checked_partitions(partitions)
         with self._acquire():
             views = self._executor.run(
-                "beginning_offsets", lambda: self._offset_fetcher.views(checked)
+                "beginning_offsets", lambda: self._offset_fetcher.views(checked), timeout_ms
             )
             return {tp: view.log_start_offset for tp, view in views.items()}
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the offset of the next record that is appended to each partition.
 
         Args:
             partitions: need not be assigned.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
+            KafkaTimeoutError: an object store did not answer within the timeout.
         """
         checked = checked_partitions(partitions)
         with self._acquire():
-            views = self._executor.run("end_offsets", lambda: self._offset_fetcher.views(checked))
+            views = self._executor.run(
+                "end_offsets", lambda: self._offset_fetcher.views(checked), timeout_ms
+            )
             return {tp: view.log_end_offset for tp, view in views.items()}
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after a time, by partition; None if there is none.
 
         Args:
             timestamps: milliseconds since the epoch, by partition. The partitions need not be
                 assigned.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             ValueError: a time is negative.
             UnknownTopicOrPartitionError: a topic or partition does not exist.
+            KafkaTimeoutError: an object store did not answer within the timeout.
         """
         times_us = {}
         for tp, timestamp_ms in timestamps.items():
@@ -564,7 +595,9 @@ class Consumer:
             times_us[tp] = int(timestamp_ms) * 1000
         with self._acquire():
             return self._executor.run(
-                "offsets_for_times", lambda: self._offset_fetcher.offsets_for_times(times_us)
+                "offsets_for_times",
+                lambda: self._offset_fetcher.offsets_for_times(times_us),
+                timeout_ms,
             )
 
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
@@ -597,35 +630,55 @@ class Consumer:
             self._subscription.state(partition)
             return self._fetcher.end_offset(partition)
 
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition numbers of a topic, None if the topic does not exist."""
+    def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int] | None:
+        """Return the partition numbers of a topic, None if the topic does not exist.
+
+        Args:
+            topic: name of the topic.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+
+        Raises:
+            KafkaTimeoutError: an object store did not answer within the timeout.
+        """
         with self._acquire():
-            found = self._image("partitions_for_topic").find(topic)
+            found = self._image("partitions_for_topic", timeout_ms).find(topic)
             return None if found is None else set(found.partitions)
 
-    def topics(self) -> set[str]:
-        """Return the names of all topics."""
+    def topics(self, timeout_ms: float | None = None) -> set[str]:
+        """Return the names of all topics.
+
+        Args:
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+
+        Raises:
+            KafkaTimeoutError: an object store did not answer within the timeout.
+        """
         with self._acquire():
-            return {topic.name for topic in self._image("topics").topics()}
+            return {topic.name for topic in self._image("topics", timeout_ms).topics()}
 
     # --- committed offsets -----------------------------------------------------------------------
 
     def committed(
-        self, partition: TopicPartition, metadata: bool = False
+        self,
+        partition: TopicPartition,
+        metadata: bool = False,
+        timeout_ms: float | None = None,
     ) -> int | OffsetAndMetadata | None:
         """Return the group's committed offset of a partition, None if there is none.
 
         Args:
             partition: need not be assigned.
             metadata: whether to return an `OffsetAndMetadata` instead of the offset.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             InvalidGroupIdError: the consumer has no group.
             StorageError: the table of offsets cannot be read.
+            KafkaTimeoutError: an object store did not answer within the timeout.
         """
         checked_partitions([partition])
         with self._acquire():
-            found = self._commits.committed(partition, None)
+            found = self._commits.committed(partition, timeout_ms)
             return found if found is None or metadata else found.offset
 
     def commit(
@@ -667,7 +720,8 @@ class Consumer:
         Args:
             offsets: by partition, the offset of the next record to read; None: the positions of
                 all assigned partitions.
-            callback: called with the offsets, and with None or the error, on another thread.
+            callback: called with the offsets, and with None or the error, on another thread. None:
+                the ``default_offset_commit_callback``.
 
         Returns:
             A future that is done when the offsets are durable; its errors are those of `commit`.
@@ -677,7 +731,17 @@ class Consumer:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         with self._acquire():
-            return self._commits.submit(offsets, callback)
+            return self._commits.submit(offsets, callback or self._commit_callback)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return this consumer's membership in its group (KIP-447).
+
+        It is of the generation whose assignment the last `poll` applied, so it changes only inside
+        of `poll`. Before the first `poll`, and for assigned partitions, it has no member id. Reads
+        nothing from the storage.
+        """
+        with self._acquire():
+            return self._membership.group_metadata()
 
     # --- wakeup, metrics, end --------------------------------------------------------------------
 
@@ -732,6 +796,13 @@ class Consumer:
                         close()
                 self._interceptors.close()
 
+    def __repr__(self) -> str:
+        group = "" if self.group_id is None else f" group_id={self.group_id!r}"
+        held = list(self._subscription.partitions)
+        assignment = f"assignment=[{shown_partitions(held) if held else ''}]"
+        state = "closed" if self._is_closed else assignment
+        return f"<Consumer root={self._cluster.root!r}{group} {state}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -751,8 +822,8 @@ class Consumer:
             raise IllegalStateError("the consumer is closed; create another one")
         return self._thread
 
-    def _image(self, name: str) -> MetadataImage:
-        return self._executor.run_stateless(name, self._cluster.image)
+    def _image(self, name: str, timeout_ms: float | None = None) -> MetadataImage:
+        return self._executor.run_stateless(name, self._cluster.image, timeout_ms)
 
     def _stop_polling(self, name: str) -> None:
         """Wait until no call changes the positions, and drop records of an iteration."""

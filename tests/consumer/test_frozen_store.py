@@ -212,7 +212,29 @@ CALLS = {
 }
 
 
+TIMED_CALLS = {
+    "beginning_offsets": lambda consumer, **timeout: consumer.beginning_offsets([T0], **timeout),
+    "end_offsets": lambda consumer, **timeout: consumer.end_offsets([T0], **timeout),
+    "offsets_for_times": lambda consumer, **timeout: consumer.offsets_for_times({T0: 0}, **timeout),
+    "position": lambda consumer, **timeout: consumer.position(T1, **timeout),
+    "committed": lambda consumer, **timeout: consumer.committed(T0, **timeout),
+    "topics": lambda consumer, **timeout: consumer.topics(**timeout),
+    "partitions_for_topic": lambda consumer, **timeout: consumer.partitions_for_topic(
+        "t", **timeout
+    ),
+}
+
+
 class TestOtherCalls:
+    @pytest.mark.parametrize("name", TIMED_CALLS)
+    def test_end_by_the_timeout_that_they_are_given(self, server, open_consumer, name):
+        consumer = open_consumer(group_id="g", default_api_timeout_ms=60_000)
+        consumer.assign([T0])
+        read(consumer, 5)
+        consumer.assign([T0, T1])
+        with server.frozen(), takes_at_most(200), pytest.raises(KafkaTimeoutError, match="200"):
+            TIMED_CALLS[name](consumer, timeout_ms=200)
+
     @pytest.mark.parametrize("name", CALLS)
     def test_end_by_default_api_timeout_ms(self, server, open_consumer, name):
         consumer = open_consumer(group_id="g")

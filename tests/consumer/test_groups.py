@@ -10,6 +10,7 @@ from spark_log import (
     Admin,
     CommitFailedError,
     Consumer,
+    ConsumerGroupMetadata,
     ConsumerRebalanceListener,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -77,7 +78,7 @@ def committed(root):
 
 def expire(root, consumer):
     """Let the others take a consumer for dead."""
-    member_id = consumer._coordinator._membership._member.poll().member_id
+    member_id = consumer.group_metadata().member_id
     GroupCoordinator(Cluster(root), "g").remove([member_id])
 
 
@@ -536,3 +537,40 @@ class TestMetrics:
         metrics = self.metrics(a)
         assert (metrics["failed-rebalance-total"], metrics["join-total"]) == (1, 2)
         assert metrics["heartbeat-total"] >= 2
+
+
+class TestGroupMetadata:
+    def test_of_a_consumer_without_a_group_is_empty(self, open_consumer):
+        consumer = open_consumer("three")
+        consumer.poll()
+        assert consumer.group_metadata() == ConsumerGroupMetadata(None, -1, "", None)
+
+    def test_has_a_member_id_once_the_consumer_joined_and_until_it_leaves(self, root, join):
+        a = join()
+        assert a.group_metadata() == ConsumerGroupMetadata("g")
+        settle({a: 3})
+        group = GroupCoordinator(Cluster(root), "g").describe()
+        (member_id,) = group.members
+        assert a.group_metadata() == ConsumerGroupMetadata("g", group.generation, member_id)
+        a.unsubscribe()
+        assert a.group_metadata() == ConsumerGroupMetadata("g")
+
+    def test_is_of_the_generation_that_the_last_poll_applied(self, root, join):
+        a = join()
+        settle({a: 3})
+        before = a.group_metadata()
+        b = join()
+        b.poll(PATIENCE_MS / 1000)
+        wait_until(a._coordinator._membership._member.is_changed)
+        assert a.group_metadata() == before, "its commits are to be fenced as of this generation"
+        settle({a: 2, b: 1})
+        after = a.group_metadata()
+        assert after.generation_id > before.generation_id
+        assert after.generation_id == b.group_metadata().generation_id
+        assert after.member_id == before.member_id != b.group_metadata().member_id
+
+    def test_has_a_static_members_instance_id(self, join):
+        a = join(group_instance_id="i")
+        assert a.group_metadata() == ConsumerGroupMetadata("g", group_instance_id="i")
+        settle({a: 3})
+        assert a.group_metadata().group_instance_id == "i"

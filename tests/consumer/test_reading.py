@@ -2,14 +2,17 @@
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pyarrow as pa
 import pytest
 
 from spark_log import (
+    Admin,
     CorruptRecordError,
     IllegalStateError,
+    NewTopic,
     RecordDeserializationError,
     StorageError,
     TopicPartition,
@@ -315,7 +318,7 @@ class TestHeaders:
         append(root, [b"0"])
         headers = poll_until(open_consumer("t"), 1)[T0][0].headers
         assert headers == []
-        with pytest.raises(TypeError, match="make your own"):
+        with pytest.raises(TypeError, match="create a new list"):
             headers.append(("a", b"1"))
         assert [*headers, ("a", b"1")] == [("a", b"1")]
 
@@ -447,3 +450,33 @@ def test_partitions_and_topics_are_told(open_consumer):
     assert consumer.partitions_for_topic("three") == {0, 1, 2}
     assert consumer.partitions_for_topic("nothing") is None
     assert consumer.end_offsets([TopicPartition("three", 2)]) == {TopicPartition("three", 2): 0}
+
+
+class TestRepr:
+    def test_tells_root_group_and_assignment(self, root, open_consumer):
+        consumer = open_consumer("three", group_id="g")
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' assignment=[]>"
+        consumer.poll()
+        assigned = "three-0, three-1, three-2"
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' assignment=[{assigned}]>"
+        consumer.close()
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' closed>"
+
+    def test_leaves_out_what_there_is_not_and_stays_short(self, root, open_consumer):
+        Admin(root).create_topics([NewTopic("many", num_partitions=9)])
+        consumer = open_consumer("many")
+        consumer.poll()
+        shown = ", ".join(f"many-{number}" for number in range(5))
+        assert repr(consumer) == f"<Consumer root={root!r} assignment=[{shown} and 4 more]>"
+
+    def test_may_be_asked_for_by_another_thread_while_the_consumer_polls(self, root, open_consumer):
+        consumer = open_consumer("t")
+        consumer.poll()
+        told = []
+        with ThreadPoolExecutor(1) as other:
+            poll = other.submit(consumer.poll, PATIENCE_MS)
+            while not poll.done():
+                told.append(repr(consumer))
+                if len(told) == 100:
+                    append(root, [b"0"])
+        assert set(told) == {f"<Consumer root={root!r} assignment=[t-0]>"}

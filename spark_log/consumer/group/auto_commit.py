@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from spark_log.clock import Clock
-from spark_log.consumer.group.committer import Committer
+from spark_log.consumer.group.committer import CommitCallback, Committer
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import SparkLogError
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -29,6 +29,7 @@ class AutoCommit:
         committer: Committer | None,
         interval_ms: float,
         clock: Clock,
+        callback: CommitCallback | None = None,
     ) -> None:
         """Start the first interval.
 
@@ -37,11 +38,13 @@ class AutoCommit:
             committer: writes the commits; None: nothing is committed.
             interval_ms: minimum time between two commits of `commit_if_due`.
             clock: measures the interval.
+            callback: called for each commit, on another thread.
         """
         self._subscription = subscription
         self._committer = committer
         self._interval_ms = interval_ms
         self._clock = clock
+        self._callback = callback
         self._due_ms = clock.monotonic_ms() + interval_ms
         self._committed: dict[tuple[TopicPartition, str], int] = {}
         self._pending: Future[None] | None = None
@@ -98,6 +101,8 @@ class AutoCommit:
                 for key in moved:
                     self._committed.pop(key, None)
                 _log.warning("the automatic commit of offsets failed, retrying: %s", error)
+            if self._callback is not None:
+                self._callback(offsets, error if isinstance(error, Exception) else None)
 
         self._pending.add_done_callback(on_done)
         return self._pending
