@@ -234,6 +234,7 @@ class Consumer:
         )
         self._poller = RecordPoller(
             clock,
+            config,
             self._subscription,
             self._fetcher,
             self._positions,
@@ -413,11 +414,7 @@ class Consumer:
         if self._is_closed:
             raise StopIteration
         with self._acquire():
-            config = self.config
-            timeout_ms = config.consumer_timeout_ms
-            record = self._poller.next_record(
-                math.inf if timeout_ms < 0 else timeout_ms, config.max_poll_records
-            )
+            record = self._poller.next_record()
             if record is None:
                 raise StopIteration
             return record

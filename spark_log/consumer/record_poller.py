@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
 import pyarrow as pa
 
 from spark_log.clock import Clock
+from spark_log.config.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import RecordFactory, TableFactory
 from spark_log.consumer.fetch import Fetch, Fetcher
@@ -30,6 +32,7 @@ class RecordPoller:
     def __init__(
         self,
         clock: Clock,
+        config: ConsumerConfig,
         subscription: SubscriptionState,
         fetcher: Fetcher,
         positions: FetchPositions,
@@ -42,6 +45,9 @@ class RecordPoller:
     ) -> None:
         """Connect the parts of one consumer."""
         self._clock = clock
+        timeout_ms = config.consumer_timeout_ms
+        self._iterator_timeout_ms = math.inf if timeout_ms < 0 else timeout_ms
+        self._max_poll_records = config.max_poll_records
         self._subscription = subscription
         self._fetcher = fetcher
         self._positions = positions
@@ -69,12 +75,11 @@ class RecordPoller:
         self._metrics.record_rows(fetch.rows)
         return table
 
-    def next_record(self, timeout_ms: float, max_records: int) -> ConsumerRecord | None:
-        """Return the next record and move the position behind it; None after ``timeout_ms``.
+    def next_record(self) -> ConsumerRecord | None:
+        """Return the next record and move the position behind it.
 
-        Args:
-            timeout_ms: how long to wait for records.
-            max_records: maximum number of records of one poll.
+        Returns:
+            None if there is no record for ``consumer.timeout.ms``.
         """
         while True:
             if self._iterator is not None:
@@ -82,7 +87,7 @@ class RecordPoller:
                 if record is not None:
                     return record
                 self._iterator = None
-            fetch = self._fetch(timeout_ms, max_records)
+            fetch = self._fetch(self._iterator_timeout_ms, self._max_poll_records)
             records = self._make_records(fetch)
             if not fetch.rows:
                 return None

@@ -1,4 +1,4 @@
-"""What a group has consumed: committed by hand, by itself, and gone on from."""
+"""Committed offsets: explicit commits, automatic commits, and where a consumer continues."""
 
 import threading
 
@@ -30,7 +30,7 @@ from tests.consumer.support import (
 
 
 def committed(root, group="g"):
-    """What the table says, read past the consumer."""
+    """Return the group's offsets, read from the table without a consumer."""
     found = OffsetsTable(Cluster(root)).fetch(group)
     return {partition: each.offset for partition, each in found.items()}
 
@@ -163,7 +163,7 @@ class TestByHand:
         with pytest.raises(InvalidConfigurationError, match="metadata of a position"):
             Admin(root).alter_group_offsets("g", offsets)
         assert committed(root) == {}
-        consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # nothing of the refused ones is left
+        consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # the refused commits left nothing
         assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(1, "ü\0")
 
     def test_no_metadata_may_be_none_as_in_kafka_python(self, root, open_consumer):

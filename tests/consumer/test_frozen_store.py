@@ -1,4 +1,4 @@
-"""A consumer whose object store accepts what is asked of it, and does not answer."""
+"""A consumer whose object store accepts requests and does not answer."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ from spark_log.testing.servers.s3_server import run_s3_server
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SLACK_S = 5.0
-"""More than a loaded machine takes to notice that a time is over, less than any default timeout."""
+"""Longer than a loaded machine needs to notice a timeout, shorter than any default timeout."""
 
 QUICK = {"default_api_timeout_ms": 300}
 
@@ -70,7 +70,7 @@ def takes_at_most(limit_ms):
 
 
 def read(consumer, count, within_s=60):
-    """Poll until so many records came."""
+    """Poll until ``count`` records were returned; return their numbers in order."""
     values, until = [], time.monotonic() + within_s
     while len(values) < count and time.monotonic() < until:
         for records in consumer.poll(500).values():
@@ -106,7 +106,7 @@ class TestPoll:
         assert read(consumer, 10) == list(range(10))
 
     def test_a_join_needs_more_polls_than_one_where_they_are_short(self, open_consumer):
-        """What a poll began is not begun anew by the next one, which would never come to an end."""
+        """The next poll waits for what the last one began; to begin anew would never end."""
         consumer = open_consumer("t", group_id="g")
         for _ in range(20_000):
             if consumer.poll(1):

@@ -1,4 +1,4 @@
-"""Consumers of one group: who reads what, and where the next one goes on."""
+"""Consumers of one group share partitions, and continue at committed offsets."""
 
 import gc
 import threading
@@ -43,7 +43,7 @@ ALL = set(THREE)
 
 @pytest.fixture
 def join(open_consumer):
-    """Makes members of the group ``g`` that read ``three``; range assigns in order of their ids."""
+    """Creates members of group ``g`` that read ``three``; range assigns in order of their ids."""
     names = iter("abcdefgh")
 
     def join(*topics, listener=None, pattern=None, **settings):
@@ -57,7 +57,7 @@ def join(open_consumer):
 
 
 def settle(shares):
-    """Let all poll until each has so many partitions; returns what each has."""
+    """Let all poll until each has its number of partitions; return the partitions of each."""
     consumers = list(shares)
 
     def are_settled():
@@ -77,7 +77,7 @@ def committed(root):
 
 
 def expire(root, consumer):
-    """Let the others take a consumer for dead."""
+    """Remove a consumer from its group, as other members expire it."""
     member_id = consumer.group_metadata().member_id
     GroupCoordinator(Cluster(root), "g").remove([member_id])
 
@@ -289,7 +289,7 @@ class TestPositions:
     def test_what_is_taken_away_while_it_begins_does_not_begin_by_policy(
         self, root, join, monkeypatch
     ):
-        """No position of it was found since it is another's, not since there is none."""
+        """Its position is missing because another member has it, not because none is committed."""
         append(root, numbered(0, 5))
         a = join("t")
         a.poll(PATIENCE_MS)
@@ -413,7 +413,7 @@ class TestMembership:
         assert committed(root) == {}
 
     def test_who_only_waits_keeps_its_place(self, join):
-        """A poll that waits is a sign of life, and so is each that finds nothing."""
+        """A poll that waits, or that finds no records, keeps the member alive."""
         clock, notes = ManualClock(), Notes()
         a = join(listener=notes, clock=clock, max_poll_interval_ms=60_000)
         settle({a: 3})

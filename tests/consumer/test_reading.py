@@ -1,4 +1,4 @@
-"""Records come out as they went in: by poll, as tables, by iterating."""
+"""Records are read as they were written: by poll, as tables, by iteration."""
 
 import re
 import threading
@@ -270,7 +270,7 @@ class TestDeserializers:
         append(root, [b"0", b"1", b"two", b"3"], keys=[b"k"] * 4, headers=headers)
         consumer = open_consumer("t", value_deserializer=int)
         assert read_values(consumer, 2) == [0, 1]
-        for _ in range(2):  # until one seeks
+        for _ in range(2):  # until a seek
             with pytest.raises(RecordDeserializationError, match="seek to offset 3") as caught:
                 consumer.poll(PATIENCE_MS)
             assert consumer.position(T0) == 2

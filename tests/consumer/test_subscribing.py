@@ -1,4 +1,4 @@
-"""What a consumer reads: topics, patterns, partitions; and what becomes of them meanwhile."""
+"""Subscribed topics, patterns and assigned partitions, and topics that change meanwhile."""
 
 import gc
 import multiprocessing
@@ -226,7 +226,7 @@ class TestTopicsThatChange:
 
 
 class TestSettingsThatChange:
-    """For how long a reader relies on what it listed is half of ``file.delete.delay.ms``."""
+    """A reader may use a listing for half of ``file.delete.delay.ms``."""
 
     @pytest.mark.parametrize("is_assigned", [True, False])
     def test_count_from_the_next_look_at_the_metadata_on(
@@ -293,7 +293,7 @@ class TestARootThatGoesAway:
             each.message.split()[1] for each in caplog.records
         }:
             assert consumer.poll() == {}
-            clock.advance_ms(31_000)  # what was observed counts no longer
+            clock.advance_ms(31_000)  # the last listing is too old to be used
         append(str(away), numbered(5, 8))
         shutil.move(away, root)
         found = []

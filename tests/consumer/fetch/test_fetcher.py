@@ -1,4 +1,4 @@
-"""The fetcher: bounded memory, fair turns, hints that may get lost."""
+"""The fetcher: bounded memory, fair turns, and hints that may be lost."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ from tests.consumer.support import (
 
 
 class LostHints(InotifyWatch):
-    """Promises hints and gives none."""
+    """A watch that promises hints and gives none."""
 
     def wait(self, timeout_ms):
         deadline = time.monotonic() + timeout_ms / 1000
@@ -73,12 +73,12 @@ class TestHints:
             assert [each.offset for each in found[T0]] == [start, start + 1]
 
     def test_a_hint_is_followed_at_once(self, root, open_consumer, monkeypatch):
-        """Without it the next look would come in an hour."""
+        """Without the hint the next read would be in an hour."""
         monkeypatch.setattr(
             fetch_loop_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0
         )
         consumer = open_consumer("t")
-        for start in range(0, 6, 2):  # the first one also makes the directory
+        for start in range(0, 6, 2):  # the first append also creates the directory
             append(root, numbered(start, start + 2))
             assert read_values(consumer, 2) == numbered(start, start + 2)
 
@@ -121,7 +121,7 @@ class TestMemory:
             taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
             most = max(most, fetcher._buffer.waiting_bytes)
-        # A turn that has begun may fetch one partition's share.
+        # A turn that has begun may fetch max.partition.fetch.bytes.
         assert most < 30_000 + 1_048_576
         assert fetcher._buffer.waiting_bytes == 0
 
@@ -202,10 +202,10 @@ class TestFaults:
 
 
 class NoticedInBetween(Fetcher):
-    """The fetching thread notices something just after `consume_metadata_hint` looked.
+    """The fetching thread sets the hint just after `consume_metadata_hint` read it.
 
-    A thread that needs the lock for it comes at once where the lock is free, and else as soon as it
-    is: that moment is chosen here, where the scheduler would choose it once in many thousand times.
+    If the lock is free, the thread sets the hint at once; otherwise as soon as the lock is free.
+    The scheduler would choose this moment once in many thousand times.
     """
 
     is_near = False

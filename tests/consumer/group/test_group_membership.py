@@ -1,4 +1,4 @@
-"""What a consumer asks of its place in a group, at every poll."""
+"""The calls of a polling consumer to its membership in a group."""
 
 import threading
 
@@ -16,7 +16,7 @@ LONG_S = 30
 
 
 class Members:
-    """Makes memberships, and waits for what they are to see."""
+    """Creates memberships, and waits until they see a change."""
 
     def __init__(self, root):
         self.cluster = Cluster(root)
@@ -30,7 +30,7 @@ class Members:
         return self.made[-1]
 
     def ask(self, member, *topics):
-        """Return what it is to read; it stops reading what is revoked, and loses what is lost."""
+        """Return the assigned partitions and release revoked ones; nothing if it was expired."""
         try:
             share = member.current_assignment(set(topics or ("t",)), self.cluster.image())
             if share.revoking:

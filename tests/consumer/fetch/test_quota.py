@@ -1,4 +1,4 @@
-"""A consumer whose client id has a quota: it pauses, and loses and reorders nothing."""
+"""A consumer whose client id has a quota pauses, without losing or reordering records."""
 
 import threading
 
@@ -26,7 +26,7 @@ from tests.consumer.support import (
 
 
 class ClockWatch(SilentWatch):
-    """Waits by moving the clock; ``hints`` are given one by one before it waits."""
+    """A watch that waits by advancing the clock; it first returns ``hints`` one by one."""
 
     def __init__(self, clock):
         super().__init__()
@@ -42,7 +42,7 @@ class ClockWatch(SilentWatch):
 
 
 class HeldWatch(SilentWatch):
-    """Waits until it is woken, for however short a time it is asked to."""
+    """A watch that waits until it is woken, whatever its timeout."""
 
     def wait(self, timeout_ms):
         if timeout_ms > 0:
@@ -76,7 +76,7 @@ def limit(root, bytes_per_second, client_id="reader"):
 
 
 def fetch_all(fetcher, count):
-    """Take so many rows; the offsets by partition, and how many bytes they hold."""
+    """Collect ``count`` rows; return their offsets by partition, and their size in bytes."""
     offsets, size_bytes, seen = {}, 0, 0
     while seen < count:
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
@@ -89,7 +89,7 @@ def fetch_all(fetcher, count):
 
 
 def noted_fetches(fetcher):
-    """Whether each turn of a partition began while the client was to pause."""
+    """Return a list that gets, for each turn, whether the client was throttled when it began."""
     begun, fetch = [], fetcher._loop._fetch
 
     def noted(cursor):
@@ -127,7 +127,7 @@ class TestPauses:
         seconds = size_bytes / 10_000 - 11
         assert seconds > 40
         passed_ms = clock.monotonic_ms() - began_ms
-        assert passed_ms >= (seconds - 1.6) * 1_000  # a turn is a second's share, or one batch
+        assert passed_ms >= (seconds - 1.6) * 1_000  # a turn: one second's bytes, or one batch
         average_ms, most_ms = throttle_ms(fetcher)
         assert 0 < average_ms <= most_ms <= 2_000
 
