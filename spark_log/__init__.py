@@ -64,6 +64,7 @@ from spark_log.types import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
+    ConsumerGroupMetadata,
     ConsumerRecord,
     DeletedRecords,
     LogDirDescription,
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
     from spark_log.admin.admin import Admin
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
-    from spark_log.consumer.membership import ConsumerRebalanceListener
+    from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
     from spark_log.datasource.session import spark_session
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
@@ -94,7 +95,7 @@ _MODULES = {
     "AIOProducer": "spark_log.producer.aio_producer",
     "Admin": "spark_log.admin.admin",
     "Consumer": "spark_log.consumer.consumer",
-    "ConsumerRebalanceListener": "spark_log.consumer.membership",
+    "ConsumerRebalanceListener": "spark_log.consumer.rebalance_listener",
     "Producer": "spark_log.producer.producer",
     "spark_session": "spark_log.datasource.session",
 }
@@ -114,6 +115,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",

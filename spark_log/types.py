@@ -65,6 +65,22 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's membership in its group, as `Consumer.group_metadata` returns it (KIP-447).
+
+    Attributes:
+        group_id: the group; None for a consumer without a group.
+        generation_id: the group's generation that the consumer knows; -1 if it has not joined.
+        member_id: the member's id; empty if the consumer has not joined.
+        group_instance_id: the ``group.instance.id`` of a static member, or None.
+    """
+
+    group_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The result of an offset lookup, with kafka-python's field names.
 

@@ -98,7 +98,7 @@ class TestDeserializers:
     def test_what_cannot_be_called_is_refused_before_anything_is_read(self, root, name):
         with pytest.raises(InvalidConfigurationError) as caught:
             Consumer("t", root=root, **{name: "utf-8"})
-        assert caught.value.message.startswith(f"{name} is 'utf-8', which cannot be called")
+        assert caught.value.message.startswith(f"{name} is 'utf-8', which is not callable")
         assert "lambda data: data.decode('utf-8')" in caught.value.message
 
     def test_functions_and_kafka_pythons_objects_are_taken(self, root):

@@ -1,4 +1,4 @@
-"""`AIOConsumer`: a `Consumer` for asyncio. The same code on a thread of its own, and no logic."""
+"""`AIOConsumer`: a `Consumer` for asyncio, which runs on a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END: Final = object()
 def _on_thread(
     method: Callable[Concatenate[Consumer, P], R],
 ) -> Callable[Concatenate[AIOConsumer, P], Coroutine[Any, Any, R]]:
-    """Return the method as a coroutine."""
+    """Return a coroutine function that calls the method on the consumer's thread."""
 
     @wraps(method)
     async def call(self: AIOConsumer, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -35,17 +35,17 @@ def _on_thread(
 
 
 class AIOConsumer:
-    """Every method is that of `Consumer`, awaited; ``async for`` iterates.
+    """The methods of `Consumer` as coroutines; ``async for`` iterates over records.
 
-    A poll that is cancelled has handed out nothing: its records come with the next one.
+    A cancelled poll returned no records: the next poll returns them.
     """
 
     def __init__(self, *topics: str, **settings: Any) -> None:
-        """Touches nothing yet: the consumer is opened by the first call.
+        """Prepare; the first call of a method, or `start`, opens the `Consumer`.
 
         Args:
-            topics: see `Consumer`.
-            settings: likewise.
+            topics: names of topics to subscribe to.
+            settings: the keyword arguments of `Consumer`: ``root``, ``group_id``, settings, …
         """
         self._open: Callable[[], Consumer] = lambda: Consumer(*topics, **settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-aio-consumer")
@@ -59,6 +59,7 @@ class AIOConsumer:
     commit = _on_thread(Consumer.commit)
     committed = _on_thread(Consumer.committed)
     end_offsets = _on_thread(Consumer.end_offsets)
+    group_metadata = _on_thread(Consumer.group_metadata)
     highwater = _on_thread(Consumer.highwater)
     lag = _on_thread(Consumer.lag)
     metrics = _on_thread(Consumer.metrics)
@@ -79,23 +80,34 @@ class AIOConsumer:
     unsubscribe = _on_thread(Consumer.unsubscribe)
 
     async def start(self) -> Self:
-        """Open the consumer; what `Consumer` raises is raised here."""
+        """Open the consumer, and raise the errors of its constructor."""
         await self._call(lambda consumer: None)
         return self
 
     def wakeup(self) -> None:
-        """See `Consumer.wakeup`."""
+        """Let the current poll, or the next one, raise `WakeupError`."""
         if self._consumer is not None:
             self._consumer.wakeup()
 
     async def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """See `Consumer.close`."""
+        """Commit positions if auto-commit is enabled, leave the group, and release all resources.
+
+        Args:
+            autocommit: False: do not commit.
+            timeout_ms: how long to wait for the commit and for leaving. None: without limit on a
+                local root, ``default.api.timeout.ms`` on an object store.
+        """
         if self._is_closed:
             return
         if self._consumer is not None:
             await self._call(lambda consumer: consumer.close(autocommit, timeout_ms))
         self._is_closed = True
         self._thread.shutdown(wait=False)
+
+    def __repr__(self) -> str:
+        if self._consumer is None:
+            return "<AIOConsumer, not started>"
+        return f"<AIO{repr(self._consumer).removeprefix('<')}"
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -121,7 +133,7 @@ class AIOConsumer:
 
     async def _call(self, function: Callable[[Consumer], R]) -> R:
         if self._is_closed:
-            raise IllegalStateError("the consumer is closed; make another one")
+            raise IllegalStateError("the consumer is closed; create another one")
         call = _Call()
         future = self._thread.submit(self._run, function, call)
         awaited = asyncio.wrap_future(future)
@@ -135,41 +147,45 @@ class AIOConsumer:
             raise
 
     def _run(self, function: Callable[[Consumer], R], call: _Call) -> R:
-        """Call a function of the consumer, on the thread."""
+        """Call a function with the consumer, on the consumer's thread."""
         if self._consumer is None:
             self._consumer = self._open()
         while self._cancelled and self._cancelled[0].done():
             self._take_back(self._cancelled[0])
             self._cancelled.pop(0)
-        if call.is_cancelled:  # its wakeup may have been forgotten with that of another call
+        if call.is_cancelled:  # its wakeup may have been undone with that of another call
             raise asyncio.CancelledError
         return function(self._consumer)
 
     def _take_back(self, future: Future[Any]) -> None:
-        """Go back before what a cancelled call was to hand out; it has ended by now."""
+        """Seek back to the first record that a cancelled call returned; the call has ended."""
         assert self._consumer is not None
         self._consumer.forget_wakeup()
         if future.exception() is not None:
             return
-        for named, offset in _first_offsets(future.result()):
-            if named in self._consumer.assignment():
-                self._consumer.seek(named, offset)
+        for tp, offset in _first_offsets(future.result()):
+            if tp in self._consumer.assignment():
+                self._consumer.seek(tp, offset)
 
 
 class _Call:
-    """Whether the caller still waits."""
+    """One call of a method.
+
+    Attributes:
+        is_cancelled: the caller does not wait for the result any more.
+    """
 
     is_cancelled = False
 
 
 def _ignore(ended: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for."""
+    """Retrieve the error of a cancelled call, so that asyncio does not log it."""
     if not ended.cancelled():
         ended.exception()
 
 
 def _first_offsets(result: object) -> Iterable[tuple[TopicPartition, int]]:
-    """Return where what was handed out begins, in each partition."""
+    """Return the offset of the first returned record, by partition."""
     if isinstance(result, ConsumerRecord):
         yield TopicPartition(result.topic, result.partition), result.offset
     elif isinstance(result, pa.Table):
@@ -177,7 +193,7 @@ def _first_offsets(result: object) -> Iterable[tuple[TopicPartition, int]]:
         for row in grouped.to_pylist():
             yield TopicPartition(row["topic"], row["partition"]), row["offset_min"]
     elif isinstance(result, dict):
-        for named, found in result.items():
-            with suppress(TypeError, IndexError):  # of other calls' answers nothing is to be undone
+        for tp, found in result.items():
+            with suppress(TypeError, IndexError):  # a result of another method has no records
                 if isinstance(found[0], ConsumerRecord):
-                    yield named, found[0].offset
+                    yield tp, found[0].offset

@@ -175,9 +175,9 @@ class GroupProcess(ConsumerRebalanceListener):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _place(self):
-        """Return generation and member id that the poll was made with: what no client is told."""
-        told = self._consumer._assignment._membership._told
-        return (told.generation, told.member_id)
+        """Return generation and member id that the poll was made with."""
+        metadata = self._consumer.group_metadata()
+        return (metadata.generation_id, metadata.member_id)
 
     def _handle(self, records):
         for named, those in records.items():
@@ -266,7 +266,7 @@ class NeverRejoins(GroupProcess):
     """Takes for granted that it is a member for ever."""
 
     def step(self):
-        member = self._consumer._assignment._membership
+        member = self._consumer._coordinator._membership
         try:
             if member._member is not None:
                 member._member.poll()

@@ -1,4 +1,4 @@
-"""The fetcher: bounded memory, fair turns, hints that may get lost."""
+"""The fetcher: bounded memory, fair turns, and hints that may be lost."""
 
 import threading
 import time
@@ -7,9 +7,10 @@ import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer import fetcher as fetcher_module
-from spark_log.consumer.fetcher import Fetcher
-from spark_log.consumer.look_interval import look_interval_ms
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
+from spark_log.consumer.fetch import fetcher as fetcher_module
+from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
 from spark_log.errors import StorageError
 from spark_log.log.tail_reader import LOCAL_PROBES
 from spark_log.metadata import Cluster
@@ -28,7 +29,7 @@ from tests.consumer.support import (
 
 
 class LostHints(InotifyWatch):
-    """Promises hints and gives none."""
+    """A watch that promises hints and gives none."""
 
     def wait(self, timeout_ms):
         deadline = time.monotonic() + timeout_ms / 1000
@@ -72,17 +73,19 @@ class TestHints:
             assert [each.offset for each in found[T0]] == [start, start + 1]
 
     def test_a_hint_is_followed_at_once(self, root, open_consumer, monkeypatch):
-        """Without it the next look would come in an hour."""
-        monkeypatch.setattr(fetcher_module, "look_interval_ms", lambda *_, **__: 3_600_000.0)
+        """Without the hint the next read would be in an hour."""
+        monkeypatch.setattr(
+            fetch_loop_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0
+        )
         consumer = open_consumer("t")
-        for start in range(0, 6, 2):  # the first one also makes the directory
+        for start in range(0, 6, 2):  # the first append also creates the directory
             append(root, numbered(start, start + 2))
             assert read_values(consumer, 2) == numbered(start, start + 2)
 
     def test_looking_takes_as_little_of_a_core_for_many_partitions_as_for_few(self):
         def looks_a_second(partitions):
-            interval_ms = look_interval_ms(
-                LOCAL_PROBES, waited_ms=60_000, looks=partitions, gives_hints=True
+            interval_ms = tail_probe_interval_ms(
+                LOCAL_PROBES, waited_ms=60_000, partitions=partitions, gives_hints=True
             )
             return partitions * 1000 / interval_ms
 
@@ -97,13 +100,13 @@ class TestMemory:
         fetcher = open_fetcher(max_partition_fetch_bytes=25_000)
         fetcher.add(T0, log_of(root), 0)
         fetcher._begin()
-        wait_until(lambda: fetcher._is_sleeping)
+        wait_until(lambda: fetcher._loop._is_sleeping)
         (cursor,) = fetcher._cursors.values()
-        assert 25_000 <= cursor.waiting_bytes < 25_000 + 11_000
+        assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
         seen = 0
         while seen < 200:
-            taken = fetcher.take(7, PATIENCE_MS)
-            assert cursor.waiting_bytes < 25_000 + 11_000
+            taken = fetcher.collect_fetch(7, PATIENCE_MS)
+            assert cursor.completed_bytes < 25_000 + 11_000
             seen += sum(rows.count for rows in taken.rows)
 
     def test_nor_of_all_together(self, root, open_fetcher):
@@ -115,19 +118,22 @@ class TestMemory:
             fetcher.add(partition, log_of(root, partition), 0)
         seen, most = 0, 0
         while seen < 300:
-            taken = fetcher.take(10, PATIENCE_MS)
+            taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
-            most = max(most, fetcher._waiting_bytes)
-        # A turn that has begun may fetch one partition's share.
+            most = max(most, fetcher._buffer.waiting_bytes)
+        # A turn that has begun may fetch max.partition.fetch.bytes.
         assert most < 30_000 + 1_048_576
-        assert fetcher._waiting_bytes == 0
+        assert fetcher._buffer.waiting_bytes == 0
 
     def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
         append(root, [b"x" * 100_000])
         append(root, [b"y"])
         fetcher = open_fetcher(fetch_max_bytes=0, max_partition_fetch_bytes=0)
         fetcher.add(T0, log_of(root), 0)
-        assert sum(rows.count for _ in range(2) for rows in fetcher.take(1, PATIENCE_MS).rows) == 2
+        assert (
+            sum(rows.count for _ in range(2) for rows in fetcher.collect_fetch(1, PATIENCE_MS).rows)
+            == 2
+        )
 
 
 class TestSeeking:
@@ -153,7 +159,7 @@ class TestSeeking:
         assert reading.wait(PATIENCE_MS / 1000)
         fetcher.seek(T0, 5)
         sought.set()
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert [rows.offsets().tolist() for rows in taken.rows] == [[5, 6, 7]]
 
 
@@ -172,9 +178,9 @@ class TestFaults:
         monkeypatch.setattr(log, "read_on", failing)
         fetcher = open_fetcher(retry_backoff_ms=1)
         fetcher.add(T0, log, 0)
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken.rows[0].count == 5
-        assert len([each for each in caplog.records if "trying again" in each.message]) == 1
+        assert len([each for each in caplog.records if "retrying" in each.message]) == 1
 
     def test_a_refusal_is_told(self, root, open_fetcher, monkeypatch):
         log = log_of(root)
@@ -185,21 +191,21 @@ class TestFaults:
         monkeypatch.setattr(log, "read_on", refused)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
-        named, error = fetcher.take(None, PATIENCE_MS).failure
-        assert (named, str(error)) == (T0, "no")
+        tp, error = fetcher.collect_fetch(None, PATIENCE_MS).failure
+        assert (tp, str(error)) == (T0, "no")
 
     def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
         fetcher = open_fetcher()
-        monkeypatch.setattr(fetcher, "_pick", lambda: 1 / 0)
+        monkeypatch.setattr(fetcher._loop, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            fetcher.take(None, PATIENCE_MS)
+            fetcher.collect_fetch(None, PATIENCE_MS)
 
 
 class NoticedInBetween(Fetcher):
-    """The fetching thread notices something just after `take_notice` looked.
+    """The fetching thread sets the hint just after `consume_metadata_hint` read it.
 
-    A thread that needs the lock for it comes at once where the lock is free, and else as soon as it
-    is: that moment is chosen here, where the scheduler would choose it once in many thousand times.
+    If the lock is free, the thread sets the hint at once; otherwise as soon as the lock is free.
+    The scheduler would choose this moment once in many thousand times.
     """
 
     is_near = False
@@ -229,10 +235,12 @@ def test_what_is_noticed_while_one_looks_is_not_lost(root):
     )
     try:
         fetcher.is_near = True
-        fetcher.take_notice()
+        fetcher.consume_metadata_hint()
         if fetcher.has_to_wait:
             fetcher.notice()
-        assert fetcher.take_notice(), "new partitions would stay unread for metadata.max.age.ms"
-        assert not fetcher.take_notice()
+        assert fetcher.consume_metadata_hint(), (
+            "new partitions would stay unread for metadata.max.age.ms"
+        )
+        assert not fetcher.consume_metadata_hint()
     finally:
         fetcher.close()

@@ -1,6 +1,8 @@
-"""A batch that was fetched, and how far it has been handed out."""
+"""Batches that were fetched, and the rows of them that the consumer takes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +13,15 @@ from spark_log.record.schema import OFFSET_DELTA_FIELD
 from spark_log.types import TopicPartition
 
 
-class FetchedBatch:
-    """Records of one partition between the fetcher and the user.
+class CompletedFetch:
+    """One batch of one partition, and how many of its rows were handed out.
 
     Attributes:
-        partition: where they are from.
-        batch: as it was read; None where there was nothing to show: control batches, a gap.
-        next_offset: where reading goes on behind it.
-        size_bytes: what it holds in memory, of what is not mapped the decoded size.
+        partition: the partition of the batch.
+        batch: the batch as it was read; None if no row is visible (a control batch, or a gap).
+        next_offset: the offset after the batch, where reading continues.
+        size_bytes: memory that the batch holds. For data that is not memory-mapped this is the
+            decoded size.
     """
 
     __slots__ = ("_row", "batch", "next_offset", "partition", "size_bytes")
@@ -32,28 +35,28 @@ class FetchedBatch:
 
     @property
     def rows_left(self) -> int:
-        """How many records were not handed out yet."""
+        """Number of rows that were not handed out yet."""
         return 0 if self.batch is None else int(self.batch.records.num_rows) - self._row
 
-    def take(self, count: int) -> FetchedRows:
-        """Hand out the next ``count`` records, or all that are left."""
+    def take(self, max_rows: int) -> FetchedRows:
+        """Hand out the next ``max_rows`` rows, or all rows that are left if they are fewer."""
         assert self.batch is not None
-        start, count = self._row, min(count, self.rows_left)
+        start, count = self._row, min(max_rows, self.rows_left)
         self._row += count
         size_bytes = self.size_bytes * count // int(self.batch.records.num_rows)
         return FetchedRows(self.partition, self.batch, start, count, self.next_offset, size_bytes)
 
 
 class FetchedRows:
-    """Some consecutive rows of a fetched batch.
+    """Consecutive rows of one fetched batch.
 
     Attributes:
-        partition: where they are from.
-        batch: in which they are.
-        start: the first row.
-        count: how many rows, at least one.
-        next_offset: where reading goes on behind them.
-        size_bytes: about what they hold in memory.
+        partition: the partition of the rows.
+        batch: the batch that contains them.
+        start: index of the first row in the batch.
+        count: number of rows, at least one.
+        next_offset: the offset after the rows, where reading continues.
+        size_bytes: approximate memory that the rows hold.
     """
 
     __slots__ = ("batch", "count", "next_offset", "partition", "size_bytes", "start")
@@ -64,7 +67,7 @@ class FetchedRows:
         batch: LogBatch,
         start: int,
         count: int,
-        behind: int,
+        next_batch_offset: int,
         size_bytes: int,
     ) -> None:
         self.partition = partition
@@ -73,14 +76,14 @@ class FetchedRows:
         self.count = count
         self.size_bytes = size_bytes
         is_last = start + count == batch.records.num_rows
-        self.next_offset = behind if is_last else int(self.offsets()[-1]) + 1
+        self.next_offset = next_batch_offset if is_last else int(self.offsets()[-1]) + 1
 
     def column(self, name: str) -> pa.Array:
-        """Return a column of the log's schema."""
+        """Return one column of the log's schema, without copying."""
         return self.batch.records.column(name).slice(self.start, self.count)
 
     def offsets(self) -> np.ndarray:
-        """Return the offset of every row, int64."""
+        """Return the offset of each row, int64."""
         batch = self.batch
         if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
             offsets: np.ndarray = ints_of(self.column(OFFSET_DELTA_FIELD.name), np.int32).astype(
@@ -90,3 +93,23 @@ class FetchedRows:
             return offsets
         first = batch.base_offset + self.start
         return np.arange(first, first + self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Result of one `Fetcher.collect_fetch`.
+
+    Attributes:
+        rows: fetched rows, in offset order within a partition.
+        positions: by partition, the offset at which reading continues after ``rows``. Contains
+            also partitions in which only invisible batches were read.
+        failure: a partition that cannot be read further, and the reason. Only set if ``rows`` is
+            empty.
+    """
+
+    rows: list[FetchedRows]
+    positions: dict[TopicPartition, int]
+    failure: tuple[TopicPartition, Exception] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.failure)

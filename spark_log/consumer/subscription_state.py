@@ -1,4 +1,4 @@
-"""What a consumer is to read, and where it stands (Kafka's SubscriptionState)."""
+"""What a consumer reads, and its positions (Kafka's SubscriptionState)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from spark_log.consumer.membership import ConsumerRebalanceListener
 from spark_log.consumer.offset_reset import ResetPolicy
+from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.errors import IllegalStateError
 from spark_log.metadata.image import MetadataImage, TopicImage
 from spark_log.metadata.topics.names import INTERNAL_TOPICS, validate_topic_name
@@ -15,15 +15,16 @@ from spark_log.types import TopicPartition
 
 
 @dataclass(slots=True)
-class AssignedPartition:
-    """An assigned partition.
+class TopicPartitionState:
+    """State of one assigned partition.
 
     Attributes:
-        topic: as it was when it was assigned; another one of the same name is another topic.
-        position: the offset of the next record that is handed out; None before that is known.
-        reset: where a pending seek goes to; None: to what is committed, else by the policy.
-        is_paused: it is left out.
-        is_sought: the user chose the position, and nothing was handed out since.
+        topic: the topic as it was last read from the metadata. A topic that is deleted and created
+            again has another id.
+        position: the offset of the next record to return; None while it is unknown.
+        reset: policy of a pending seek; None: the committed offset, or else ``auto.offset.reset``.
+        is_paused: no records are returned.
+        is_sought: the user chose the position, and no record was returned since.
     """
 
     topic: TopicImage
@@ -32,25 +33,35 @@ class AssignedPartition:
     is_paused: bool = False
     is_sought: bool = False
 
+    def is_deleted(self, image: MetadataImage) -> bool:
+        """Return whether the topic does not exist any more, by its id."""
+        found = image.find(self.topic.name)
+        return found is None or found.topic_id != self.topic.topic_id
 
-class Subscription:
-    """Topics, a pattern, or partitions: one of them at a time."""
+
+class SubscriptionState:
+    """Subscribed topics, a subscribed pattern, or assigned partitions: one of them at a time.
+
+    Attributes:
+        listener: the user's rebalance listener.
+        partitions: the assigned partitions.
+    """
 
     def __init__(self) -> None:
         self.listener: ConsumerRebalanceListener | None = None
-        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.partitions: dict[TopicPartition, TopicPartitionState] = {}
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._is_assigned = False
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether there are topics or a pattern."""
+        """Whether topics or a pattern are subscribed."""
         return bool(self._topics) or self._pattern is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing at all."""
+        """Whether nothing is subscribed or assigned."""
         return not self.is_subscribed and not self._is_assigned
 
     def subscribe(
@@ -59,22 +70,23 @@ class Subscription:
         pattern: str | re.Pattern[str] | None,
         listener: ConsumerRebalanceListener | None,
     ) -> None:
-        """Take topics or a pattern in place of those before.
+        """Replace the subscription.
 
         Raises:
-            IllegalStateError: partitions were assigned, or both are given.
-            ValueError: neither is given, or the pattern is no regular expression.
-            TypeError: they are of the wrong type.
-            InvalidTopicError: no topic can have such a name.
+            IllegalStateError: partitions are assigned, or topics and a pattern are given.
+            ValueError: neither topics nor a pattern is given, or the pattern is no regular
+                expression.
+            TypeError: an argument has the wrong type.
+            InvalidTopicError: a name is not valid for a topic.
         """
         if self._is_assigned:
             raise IllegalStateError(
-                "partitions were assigned to this consumer: call unsubscribe() before subscribe()"
+                "partitions are assigned to this consumer; call unsubscribe() before subscribe()"
             )
         if topics and pattern is not None:
-            raise IllegalStateError("subscribe to topics or to a pattern, not to both")
+            raise IllegalStateError("both topics and a pattern are given; give one of them")
         if not topics and pattern is None:
-            raise ValueError("subscribe to what? Give topics=[…] or pattern='…'")
+            raise ValueError("nothing to subscribe to: give topics=[…] or pattern='…'")
         if isinstance(topics, (str, bytes)):
             raise TypeError(f"topics is {topics!r}; give a list of names: topics=[{topics!r}]")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
@@ -95,26 +107,26 @@ class Subscription:
         self._topics, self._pattern, self.listener = frozenset(topics), compiled, listener
 
     def assign(self) -> None:
-        """Begin to take partitions by hand.
+        """Switch to assigned partitions.
 
         Raises:
-            IllegalStateError: there is a subscription.
+            IllegalStateError: topics or a pattern are subscribed.
         """
         if self.is_subscribed:
             raise IllegalStateError(
-                "this consumer subscribes to topics: call unsubscribe() before assign()"
+                "this consumer subscribes to topics; call unsubscribe() before assign()"
             )
         self._is_assigned = True
 
     def clear(self) -> None:
-        """Take nothing."""
+        """Remove the subscription or the assigned partitions."""
         self._topics, self._pattern, self._is_assigned = frozenset(), None, False
         self.listener = None
 
     def topics(self, image: MetadataImage, *, exclude_internal: bool) -> frozenset[str]:
-        """Return the topics that are subscribed to: those named, or those that match.
+        """Return the subscribed topic names, or the names of the topics that match the pattern.
 
-        As in Kafka a pattern is matched from the start of a name.
+        As in Kafka, a pattern matches from the start of a name.
         """
         if self._pattern is None:
             return self._topics
@@ -126,41 +138,41 @@ class Subscription:
         )
 
     def named_topics(self) -> frozenset[str]:
-        """Return the topics that were named."""
+        """Return the subscribed topic names; empty for a pattern."""
         return self._topics
 
-    def state(self, partition: TopicPartition) -> AssignedPartition:
-        """Return an assigned partition.
+    def state(self, partition: TopicPartition) -> TopicPartitionState:
+        """Return the state of an assigned partition.
 
         Raises:
-            IllegalStateError: it is not assigned.
+            IllegalStateError: the partition is not assigned.
         """
         try:
             return self.partitions[partition]
         except KeyError:
             raise IllegalStateError(
-                f"partition {partition} is not assigned to this consumer; assigned are "
-                f"{_some(self.partitions)}"
+                f"partition {partition} is not assigned to this consumer; assigned: "
+                f"{shown_partitions(self.partitions)}"
             ) from None
 
     def paused(self) -> set[TopicPartition]:
-        """Return what is paused."""
-        return {named for named, state in list(self.partitions.items()) if state.is_paused}
+        """Return the paused partitions."""
+        return {tp for tp, state in list(self.partitions.items()) if state.is_paused}
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the positions that are known."""
+        """Return the known positions, by partition."""
         return {
-            named: state.position
-            for named, state in list(self.partitions.items())
+            tp: state.position
+            for tp, state in list(self.partitions.items())
             if state.position is not None
         }
 
 
 def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions.
+    """Return the partitions as a list.
 
     Raises:
-        TypeError: something else is among them.
+        TypeError: one of them is no `TopicPartition`.
     """
     checked = list(partitions)
     for each in checked:
@@ -169,7 +181,8 @@ def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
     return checked
 
 
-def _some(partitions: Collection[TopicPartition], most: int = 5) -> str:
-    named = ", ".join(str(each) for each in sorted(partitions)[:most])
+def shown_partitions(partitions: Collection[TopicPartition], most: int = 5) -> str:
+    """Return the first partitions as text, with the number of others; ``none`` if empty."""
+    names = ", ".join(str(each) for each in sorted(partitions)[:most])
     more = len(partitions) - most
-    return (named + (f" and {more} more" if more > 0 else "")) or "none"
+    return (names + (f" and {more} more" if more > 0 else "")) or "none"

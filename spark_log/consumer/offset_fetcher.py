@@ -1,4 +1,4 @@
-"""Questions about partitions' ends and times, with logs of its own."""
+"""Looks up log start and end offsets, and offsets of timestamps (Kafka's OffsetFetcher)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from spark_log.metadata.image import TopicImage
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 
-class LogLookup:
-    """Looks offsets up, for one thread."""
+class OffsetFetcher:
+    """Looks up offsets, with log handles that the fetching thread does not use. For one thread."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Args: cluster: the opened root."""
+        """Prepare for a cluster.
+
+        Args:
+            cluster: the opened root.
+        """
         self._cluster = cluster
         self._logs: dict[str, PartitionLog] = {}
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
-        """Return what each partition holds now: one listing each.
+    def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
+        """Return the current log start and end offsets, by one listing for each partition.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic or partition.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         image = self._cluster.image()
-        return {named: self.view(image.topic(named.topic), named.partition) for named in partitions}
+        return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
-        """Return what a partition holds now.
+        """Return the current log start and end offset of one partition.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -42,24 +46,27 @@ class LogLookup:
     def offsets_for_times(
         self, times_us: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in each partition, None where there is none.
+        """Return the first record at or after a time, by partition; None if there is none.
+
+        Args:
+            times_us: microseconds since the epoch, by partition.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic or partition.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         image = self._cluster.image()
         answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for named, time_us in times_us.items():
-            topic = image.topic(named.topic)
-            log = self._log(topic, named.partition)
+        for tp, time_us in times_us.items():
+            topic = image.topic(tp.topic)
+            log = self._log(topic, tp.partition)
             with self._cluster.telling_deletion(topic):
                 found = log.offset_for_time(time_us)
-            epoch = topic.partitions[named.partition].leader_epoch
-            answer[named] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
+            epoch = topic.partitions[tp.partition].leader_epoch
+            answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
         return answer
 
-    def reset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
-        """Return the offset that a reset policy means in a partition now.
+    def reset_offset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
+        """Return the current offset of a reset policy in a partition.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -70,20 +77,20 @@ class LogLookup:
             return reset_offset(log, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:
-        """Let go of what is known of a partition."""
+        """Drop the log handle of a partition."""
         self._logs.pop(topic.partition_directory(partition), None)
 
     def check_root(self) -> None:
-        """Check that the root is there: one that is unmounted looks like one without records.
+        """Check that the root exists, because an unmounted root looks like one without records.
 
         Raises:
-            StorageError: it is not, or cannot be reached.
+            StorageError: the root does not exist or cannot be reached.
         """
         try:
             self._cluster.store.head(META_PROPERTIES)
         except StorageError as error:
             raise RootNotFoundError(
-                f"the root {self._cluster.root} is not there just now: {error}",
+                f"the root {self._cluster.root} cannot be found: {error}",
                 path=self._cluster.root,
             ) from error
 

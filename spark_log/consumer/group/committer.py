@@ -1,16 +1,16 @@
-"""Committed offsets of a consumer's group: read at once, written on a thread of its own."""
+"""Reads and writes the committed offsets of a consumer's group."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
 
-from spark_log.consumer.coordinator_metrics import Latency
-from spark_log.consumer.membership import Membership
-from spark_log.consumer.subscription import Subscription
+from spark_log.consumer.group.membership import Membership
+from spark_log.consumer.latency import Latency
+from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -19,33 +19,39 @@ if TYPE_CHECKING:
     from spark_log.coordinator.group.memberless_commits import MemberlessCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Offsets, Exception | None], object]
+"""Called with the offsets of a commit, and with None or its error."""
 
 
 class Committer:
-    """Commits in the order of the calls; a commit is all of its offsets or none, and durable."""
+    """Commits offsets on a thread of its own, in the order of the calls.
+
+    Each commit is atomic (all of its offsets or none) and durable.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         group_id: str,
         membership: Membership,
-        subscription: Subscription,
+        subscription: SubscriptionState,
         latency: Latency,
     ) -> None:
-        """Commit for a consumer.
+        """Prepare; the thread starts with the first commit.
 
         Args:
             cluster: the opened root.
             group_id: the group.
-            membership: in whose name, where the consumer subscribes.
-            subscription: tells whether it does; who assigns partitions by hand is no member.
-            latency: told of commits that took effect.
+            membership: commits for a consumer that subscribes.
+            subscription: tells whether the consumer subscribes. A consumer with assigned partitions
+                is no member, and commits without one.
+            latency: records the commits that took effect.
         """
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
         self._subscription = subscription
-        self._opened: OffsetsTable | None = None
+        self._table: OffsetsTable | None = None
         self._memberless: MemberlessCommits | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
@@ -54,32 +60,33 @@ class Committer:
         self._latency = latency
 
     def committed(self) -> Offsets:
-        """Return the group's position in every partition that it has one in.
+        """Return all committed offsets of the group.
 
         Raises:
-            StorageError: the table cannot be read.
+            StorageError: the table of offsets cannot be read.
         """
         return {
-            named: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            for named, each in self._table().fetch(self._group_id).items()
+            tp: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+            for tp, each in self._open_table().fetch(self._group_id).items()
         }
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> Future[None]:
-        """Commit, after all that was asked for before.
+        """Commit offsets after all earlier commits.
 
         Args:
-            offsets: by partition, the next offset to read.
-            topic_ids: of the topics that were read: one that was created again since is another.
+            offsets: by partition, the offset of the next record to read.
+            topic_ids: by name, the ids of the topics that were read. If a topic was deleted and
+                created again since, the commit fails.
 
         Returns:
-            What is done when they are durable; its exceptions are those of `OffsetsTable.commit`,
-            for a member those of `Membership.commit` too, for who is none those of
-            `MemberlessCommits.commit`.
+            A future that is done when the offsets are durable. Its exceptions are those of
+            `OffsetsTable.commit`; for a member also those of `Membership.commit`, for other
+            consumers those of `MemberlessCommits.commit`.
         """
         is_member = self._subscription.is_subscribed
-        with self._submitting:  # what is taken away is committed on another thread
+        with self._submitting:  # revoked partitions are committed on another thread
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
             submit = self._thread.submit
@@ -87,18 +94,22 @@ class Committer:
             return self._last
 
     def wait(self, timeout_ms: float | None = None) -> None:
-        """Wait until what was asked for is done, whatever came of it."""
+        """Wait until all commits so far have succeeded or failed."""
         if self._last is not None:
             wait_for([self._last], None if timeout_ms is None else timeout_ms / 1000)
 
     def close(self, *, waits: bool = True) -> None:
-        """End after what was asked for; whether to wait for it."""
+        """End the thread after the commits so far.
+
+        Args:
+            waits: whether to return only then.
+        """
         if self._thread is not None:
             self._thread.shutdown(wait=waits)
             self._thread = None
 
     def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
-        with self._latency.timed():
+        with self._latency.measure():
             if not offsets:
                 return
             if is_member:
@@ -110,14 +121,14 @@ class Committer:
         if self._memberless is None:
             from spark_log.coordinator.group.memberless_commits import MemberlessCommits
 
-            self._memberless = MemberlessCommits(self._cluster, self._table(), self._group_id)
+            self._memberless = MemberlessCommits(self._cluster, self._open_table(), self._group_id)
         return self._memberless
 
-    def _table(self) -> OffsetsTable:
+    def _open_table(self) -> OffsetsTable:
         with self._opening:
-            if self._opened is None:
-                # Only here: deltalake takes a while to import, and many consumers commit nothing.
+            if self._table is None:
+                # A late import: deltalake takes long to import, and many consumers never commit.
                 from spark_log.coordinator import OffsetsTable
 
-                self._opened = OffsetsTable(self._cluster)
-            return self._opened
+                self._table = OffsetsTable(self._cluster)
+            return self._table

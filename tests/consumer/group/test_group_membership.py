@@ -1,4 +1,4 @@
-"""What a consumer asks of its place in a group, at every poll."""
+"""The calls of a polling consumer to its membership in a group."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer.group_membership import GroupMembership
+from spark_log.consumer.group import GroupMembership
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import UnknownMemberIdError
 from spark_log.metadata import Cluster
@@ -16,7 +16,7 @@ LONG_S = 30
 
 
 class Members:
-    """Makes memberships, and waits for what they are to see."""
+    """Creates memberships, and waits until they see a change."""
 
     def __init__(self, root):
         self.cluster = Cluster(root)
@@ -30,9 +30,9 @@ class Members:
         return self.made[-1]
 
     def ask(self, member, *topics):
-        """Return what it is to read; it stops reading what is revoked, and loses what is lost."""
+        """Return the assigned partitions and release revoked ones; nothing if it was expired."""
         try:
-            share = member.share(set(topics or ("t",)), self.cluster.image())
+            share = member.current_assignment(set(topics or ("t",)), self.cluster.image())
             if share.revoking:
                 member.release(share.revoking)
         except UnknownMemberIdError:
@@ -79,7 +79,7 @@ def test_who_was_expired_reads_nothing_and_then_is_a_new_member(members):
     members.ask(a)
     (before,) = members.coordinator.describe().members
     members.coordinator.remove([before])
-    members.wait(a.has_news)
+    members.wait(a.poll)
     assert members.ask(a) == set(), "its positions count no more: all is to be begun again"
     assert members.ask(a) == ALL
     assert members.coordinator.describe().members.keys() != {before}

@@ -1,4 +1,4 @@
-"""Committing what was consumed without being asked (``enable.auto.commit``)."""
+"""Automatic commits of positions (``enable.auto.commit``)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from spark_log.clock import Clock
-from spark_log.consumer.committer import Committer
-from spark_log.consumer.subscription import Subscription
+from spark_log.consumer.group.committer import CommitCallback, Committer
+from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import SparkLogError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -17,37 +17,40 @@ _log = logging.getLogger(__name__)
 
 
 class AutoCommit:
-    """Commits positions at the beginning of a poll: all that was returned before is done by then.
+    """Commits positions at the beginning of a poll, when all returned records are processed.
 
-    Positions that stand where they were committed last are left out, so that a consumer that waits
-    makes no commits.
+    A position that did not change since its last commit is not committed again, so an idle consumer
+    commits nothing.
     """
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: SubscriptionState,
         committer: Committer | None,
         interval_ms: float,
         clock: Clock,
+        callback: CommitCallback | None = None,
     ) -> None:
-        """Begin.
+        """Start the first interval.
 
         Args:
             subscription: has the positions.
-            committer: None: nothing is committed.
-            interval_ms: from one commit to the next.
-            clock: measures it.
+            committer: writes the commits; None: nothing is committed.
+            interval_ms: minimum time between two commits of `commit_if_due`.
+            clock: measures the interval.
+            callback: called for each commit, on another thread.
         """
         self._subscription = subscription
         self._committer = committer
         self._interval_ms = interval_ms
         self._clock = clock
+        self._callback = callback
         self._due_ms = clock.monotonic_ms() + interval_ms
         self._committed: dict[tuple[TopicPartition, str], int] = {}
         self._pending: Future[None] | None = None
 
     def commit_if_due(self) -> None:
-        """Commit in the background when the interval has passed; failures are logged."""
+        """Commit in the background if the interval has passed. A failure is logged."""
         if self._committer is None:
             return
         now_ms = self._clock.monotonic_ms()
@@ -57,7 +60,7 @@ class AutoCommit:
         self._begin()
 
     def commit_now(self, timeout_ms: float | None = None) -> None:
-        """Commit and wait for it; a failure is logged: what was consumed will come again."""
+        """Commit and wait. A failure is logged: the records will be consumed again."""
         if self._committer is None:
             return
         future = self._begin()
@@ -66,35 +69,40 @@ class AutoCommit:
         try:
             future.result(None if timeout_ms is None else timeout_ms / 1000)
         except SparkLogError:
-            pass  # was logged
+            pass  # the callback of the future has logged it
         except FutureTimeoutError:
-            _log.warning("the last commit was not done within %s ms", timeout_ms)
+            _log.warning("the last automatic commit was not done within %s ms", timeout_ms)
 
-    def note(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget what is known of these: they are committed by hand, or by others of the group."""
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit these partitions again even if their positions do not change.
+
+        Their committed offsets may be changed by the user or by other members.
+        """
         for key in [key for key in list(self._committed) if key[0] in partitions]:
             self._committed.pop(key, None)
 
     def _begin(self) -> Future[None] | None:
         assert self._committer is not None
         moved: dict[tuple[TopicPartition, str], int] = {}
-        for named, state in list(self._subscription.partitions.items()):
-            key = named, state.topic.topic_id
+        for tp, state in list(self._subscription.partitions.items()):
+            key = tp, state.topic.topic_id
             if state.position is not None and self._committed.get(key) != state.position:
                 moved[key] = state.position
         if not moved:
             return None
-        offsets = {named: OffsetAndMetadata(at) for (named, _), at in moved.items()}
-        topic_ids = {named.topic: topic_id for named, topic_id in moved}
+        offsets = {tp: OffsetAndMetadata(position) for (tp, _), position in moved.items()}
+        topic_ids = {tp.topic: topic_id for tp, topic_id in moved}
         self._committed.update(moved)
         self._pending = self._committer.commit(offsets, topic_ids)
 
-        def note_failure(done: Future[None]) -> None:
+        def on_done(done: Future[None]) -> None:
             error = done.exception()
             if error is not None:
                 for key in moved:
                     self._committed.pop(key, None)
-                _log.warning("consumed offsets were not committed, trying again: %s", error)
+                _log.warning("the automatic commit of offsets failed, retrying: %s", error)
+            if self._callback is not None:
+                self._callback(offsets, error if isinstance(error, Exception) else None)
 
-        self._pending.add_done_callback(note_failure)
+        self._pending.add_done_callback(on_done)
         return self._pending

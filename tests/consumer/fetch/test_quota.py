@@ -1,4 +1,4 @@
-"""A consumer whose client id has a quota: it pauses, and loses and reorders nothing."""
+"""A consumer whose client id has a quota pauses, without losing or reordering records."""
 
 import threading
 
@@ -7,8 +7,8 @@ import pytest
 from spark_log import Admin
 from spark_log.clock import ManualClock
 from spark_log.config.config import ConsumerConfig
-from spark_log.consumer import fetcher as fetcher_module
-from spark_log.consumer.fetcher import Fetcher
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
@@ -26,7 +26,7 @@ from tests.consumer.support import (
 
 
 class ClockWatch(SilentWatch):
-    """Waits by moving the clock; ``hints`` are given one by one before it waits."""
+    """A watch that waits by advancing the clock; it first returns ``hints`` one by one."""
 
     def __init__(self, clock):
         super().__init__()
@@ -42,7 +42,7 @@ class ClockWatch(SilentWatch):
 
 
 class HeldWatch(SilentWatch):
-    """Waits until it is woken, for however short a time it is asked to."""
+    """A watch that waits until it is woken, whatever its timeout."""
 
     def wait(self, timeout_ms):
         if timeout_ms > 0:
@@ -62,7 +62,7 @@ def open_fetcher(root, clock):
     def open_fetcher(watch, bytes_per_second, **settings):
         config = ConsumerConfig.parse(settings)
         fetcher = Fetcher(Cluster(root).store, config, watch=watch, now_ms=clock.monotonic_ms)
-        fetcher.keep_quota(bytes_per_second)
+        fetcher.set_quota(bytes_per_second)
         opened.append(fetcher)
         return fetcher
 
@@ -76,10 +76,10 @@ def limit(root, bytes_per_second, client_id="reader"):
 
 
 def fetch_all(fetcher, count):
-    """Take so many rows; the offsets by partition, and how many bytes they hold."""
+    """Collect ``count`` rows; return their offsets by partition, and their size in bytes."""
     offsets, size_bytes, seen = {}, 0, 0
     while seen < count:
-        taken = fetcher.take(None, PATIENCE_MS)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken, f"only {offsets} came"
         for rows in taken.rows:
             offsets.setdefault(rows.partition, []).extend(rows.offsets().tolist())
@@ -89,20 +89,20 @@ def fetch_all(fetcher, count):
 
 
 def noted_fetches(fetcher):
-    """Whether each turn of a partition began while the client was to pause."""
-    begun, fetch = [], fetcher._fetch
+    """Return a list that gets, for each turn, whether the client was throttled when it began."""
+    begun, fetch = [], fetcher._loop._fetch
 
     def noted(cursor):
-        begun.append(fetcher._is_throttled())
+        begun.append(fetcher._loop._is_throttled())
         fetch(cursor)
 
-    fetcher._fetch = noted
+    fetcher._loop._fetch = noted
     return begun
 
 
 def throttle_ms(source):
-    figures = source.figures() if isinstance(source, Fetcher) else fetched(source)
-    return figures["fetch-throttle-time-avg"], figures["fetch-throttle-time-max"]
+    metrics = source.metrics() if isinstance(source, Fetcher) else fetched(source)
+    return metrics["fetch-throttle-time-avg"], metrics["fetch-throttle-time-max"]
 
 
 def fetched(consumer):
@@ -127,7 +127,7 @@ class TestPauses:
         seconds = size_bytes / 10_000 - 11
         assert seconds > 40
         passed_ms = clock.monotonic_ms() - began_ms
-        assert passed_ms >= (seconds - 1.6) * 1_000  # a turn is a second's share, or one batch
+        assert passed_ms >= (seconds - 1.6) * 1_000  # a turn: one second's bytes, or one batch
         average_ms, most_ms = throttle_ms(fetcher)
         assert 0 < average_ms <= most_ms <= 2_000
 
@@ -159,8 +159,8 @@ class TestPauses:
         begun = noted_fetches(fetcher)
         for partition in THREE:
             fetcher.add(partition, log_of(root, partition), 0)
-        due = fetcher._due
-        fetcher._due = lambda: [*due(), *fetcher._cursors.values()]
+        due = fetcher._loop._due
+        fetcher._loop._due = lambda: [*due(), *fetcher._cursors.values()]
         fetch_all(fetcher, 60)
         fetcher.close()
         assert not any(begun)
@@ -175,11 +175,11 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._is_sleeping)
-        assert not fetcher.take(None, 0)
-        fetcher.keep_quota(1)
-        assert fetcher._is_sleeping
-        fetcher.keep_quota(changed)
+        wait_until(lambda: fetcher._loop._is_sleeping)
+        assert not fetcher.collect_fetch(None, 0)
+        fetcher.set_quota(1)
+        assert fetcher._loop._is_sleeping
+        fetcher.set_quota(changed)
         assert fetch_all(fetcher, 5)[0] == {T0: list(range(100, 105))}
 
     def test_it_can_be_closed_while_it_waits(self, root, open_fetcher):
@@ -188,7 +188,7 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._is_sleeping)
+        wait_until(lambda: fetcher._loop._is_sleeping)
         closing = threading.Thread(target=fetcher.close)
         closing.start()
         closing.join(PATIENCE_MS / 2_000)
