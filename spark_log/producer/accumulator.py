@@ -33,7 +33,7 @@ class Accumulator:
         lock: the producer's one lock.
         work: what the thread that waits for work is woken by.
         routes: the topics by name.
-        held_until_ms: nothing is taken before, whatever is due.
+        muted_until_ms: nothing is taken before, whatever is due.
         leader_wakes_ms: until when that thread sleeps at most; -inf while none does.
         is_closing: nothing more is taken in, and all is due at once.
         is_aborted: what waits has failed; nothing is tried again.
@@ -43,7 +43,7 @@ class Accumulator:
         self.lock = threading.Lock()
         self.work = threading.Condition(self.lock)
         self.routes: dict[str, TopicRoute] = {}
-        self.held_until_ms = -math.inf
+        self.muted_until_ms = -math.inf
         self.leader_wakes_ms = -math.inf
         self.is_closing = False
         self.is_aborted = False
@@ -159,7 +159,7 @@ class Accumulator:
         return must_wait
 
     def _slowness(self) -> str:
-        if self.held_until_ms > self._clock.monotonic_ms():
+        if self.muted_until_ms > self._clock.monotonic_ms():
             return "The client is held to its quota (producer_byte_rate)"
         return "The storage is slower than the sender"
 
@@ -186,17 +186,17 @@ class Accumulator:
             for queue in route.queues:
                 self.schedule(queue)
 
-    def hold(self, until_ms: float) -> None:
+    def mute_until(self, until_ms: float) -> None:
         """Let nothing be taken before a time: an earlier or a later one than was said before."""
-        if until_ms != self.held_until_ms:
-            self.held_until_ms = until_ms
+        if until_ms != self.muted_until_ms:
+            self.muted_until_ms = until_ms
             self._wake_leader(self.next_due_ms())
 
     def next_due_ms(self) -> float:
         """Return when the next queue is due and may be taken."""
         while self._due and self._due[0][0] != self._due[0][2].due_ms:
             heapq.heappop(self._due)  # it has become due at another time
-        return max(self._due[0][0], self.held_until_ms) if self._due else NEVER_MS
+        return max(self._due[0][0], self.muted_until_ms) if self._due else NEVER_MS
 
     def take_due(self, now_ms: float) -> PartitionQueue | None:
         """Return a queue that is due, which is busy from now on; None if none is."""
@@ -207,12 +207,12 @@ class Accumulator:
         queue.due_ms = NEVER_MS
         return queue
 
-    def take_batches(self, queue: PartitionQueue, most_bytes: int) -> list[ProducerBatch]:
+    def drain(self, queue: PartitionQueue, max_bytes: int) -> list[ProducerBatch]:
         """Take all that waits in a busy queue, up to so many bytes, at least one batch.
 
         For an append of more records makes no more files. Batches that have ended are left out.
         """
-        most_bytes = min(most_bytes, MAX_APPEND_BYTES)
+        max_bytes = min(max_bytes, MAX_APPEND_BYTES)
         taken: list[ProducerBatch] = []
         total_bytes = 0
         route = queue.route
@@ -223,7 +223,7 @@ class Accumulator:
         while queue.closed:
             batch = queue.closed[0]
             if not batch.is_done:
-                if taken and total_bytes + batch.reserved_bytes > most_bytes:
+                if taken and total_bytes + batch.reserved_bytes > max_bytes:
                     break
                 taken.append(batch)
                 total_bytes += batch.reserved_bytes
@@ -233,12 +233,12 @@ class Accumulator:
     def release(self, queue: PartitionQueue) -> None:
         """Let a queue be taken again."""
         queue.is_busy = False
-        if queue.route.is_gone and queue.delivery is None and self.successor(queue) is not None:
+        if queue.route.is_deleted and queue.delivery is None and self.successor(queue) is not None:
             self.move(queue, ())
             return
         self.schedule(queue)
-        if queue.heir is not None and queue.delivery is None:
-            self._free_heir(queue)
+        if queue.blocked_successor is not None and queue.delivery is None:
+            self._unblock_successor(queue)
 
     def successor(self, queue: PartitionQueue) -> PartitionQueue | None:
         """Return the same partition of the topic that has the name now; None if there is none."""
@@ -253,7 +253,7 @@ class Accumulator:
         Where an append is still under way in the old one, the new one's queue waits for its end.
         """
         before = self.routes[route.topic.name]
-        before.is_gone = True
+        before.is_deleted = True
         self.routes[route.topic.name] = route
         for queue in before.queues:
             successor = self.successor(queue)
@@ -261,7 +261,7 @@ class Accumulator:
                 self.schedule(queue)  # it will be found that there is no such partition
             elif queue.is_busy:
                 successor.is_busy = True
-                queue.heir = successor
+                queue.blocked_successor = successor
             else:
                 self.move(queue, queue.delivery.batches if queue.delivery is not None else ())
 
@@ -272,8 +272,8 @@ class Accumulator:
             source: a queue of a topic that is gone.
             first: what was taken of it before.
         """
-        # To the heir even if that is of a topic that is gone, too: its own records come next.
-        queue = source.heir or self.successor(source)
+        # To the blocked successor even if that is of a topic that is gone, too: its own records come next.
+        queue = source.blocked_successor or self.successor(source)
         assert queue is not None
         source.close_open()
         moved = [batch for batch in (*first, *source.closed) if not batch.is_done]
@@ -284,17 +284,17 @@ class Accumulator:
         queue.closed.extendleft(reversed(moved))
         for batch in moved:
             self._unfinished[batch] = queue
-        if source.heir is None:
+        if source.blocked_successor is None:
             self.schedule(queue)
         else:
-            self._free_heir(source)
+            self._unblock_successor(source)
 
-    def _free_heir(self, queue: PartitionQueue) -> None:
+    def _unblock_successor(self, queue: PartitionQueue) -> None:
         """Let the queue be taken that waited for this one."""
-        heir, queue.heir = queue.heir, None
-        assert heir is not None
-        heir.is_busy = False
-        self.schedule(heir)
+        blocked_successor, queue.blocked_successor = queue.blocked_successor, None
+        assert blocked_successor is not None
+        blocked_successor.is_busy = False
+        self.schedule(blocked_successor)
 
     # --- ending ----------------------------------------------------------------------------------
 
@@ -376,18 +376,18 @@ class Accumulator:
         if queue.is_busy:
             return NEVER_MS
         if queue.delivery is not None:
-            return 0.0 if queue.route.is_gone or self.is_aborted else queue.delivery.due_ms
+            return 0.0 if queue.route.is_deleted or self.is_aborted else queue.delivery.due_ms
         if queue.open is None and not queue.closed:
             return NEVER_MS
         # Of what is due the oldest goes first: where a quota holds all back no partition starves.
         if queue.closed:
             return queue.closed[0].created_ms
         assert queue.open is not None
-        if self._flushing or self._waiting_for_memory or self.is_closing or queue.route.is_gone:
+        if self._flushing or self._waiting_for_memory or self.is_closing or queue.route.is_deleted:
             return queue.open.created_ms
         return queue.open.created_ms + self._config.linger_ms
 
     def _wake_leader(self, due_ms: float) -> None:
-        if max(due_ms, self.held_until_ms) < self.leader_wakes_ms:
+        if max(due_ms, self.muted_until_ms) < self.leader_wakes_ms:
             self.leader_wakes_ms = -math.inf
             self.work.notify()

@@ -41,7 +41,7 @@ class Delivery:
         producer: with which identity it was tried; None: not yet, or not idempotent.
         tries: how many there were.
         due_ms: when it is to be tried again.
-        is_unknown: one of the tries may have appended it.
+        is_outcome_unknown: one of the tries may have appended it.
         error: of the last try.
     """
 
@@ -50,7 +50,7 @@ class Delivery:
         self.producer: ProducerAppend | None = None
         self.tries = 0
         self.due_ms = 0.0
-        self.is_unknown = False
+        self.is_outcome_unknown = False
         self.error: Exception | None = None
         self._pieces: list[Piece] | None = None
 
@@ -60,13 +60,13 @@ class Delivery:
         return sum(batch.record_count - batch.refused_count for batch in self.batches)
 
     @property
-    def is_over(self) -> bool:
+    def is_done(self) -> bool:
         """Whether nobody waits for it any more."""
         return all(batch.is_done for batch in self.batches)
 
-    def leave_out_done(self) -> None:
+    def drop_done_batches(self) -> None:
         """Leave out the batches whose time is over, if nothing of them can have been appended."""
-        if not self.is_unknown and any(batch.is_done for batch in self.batches):
+        if not self.is_outcome_unknown and any(batch.is_done for batch in self.batches):
             self.batches = [batch for batch in self.batches if not batch.is_done]
             self._pieces = None
 
@@ -101,22 +101,22 @@ class Delivery:
         self._pieces = None
         return refused > 0
 
-    def acknowledge(self, info: LogAppendInfo, stamps_us: Sequence[int | None]) -> int:
+    def acknowledge(self, info: LogAppendInfo, log_append_times_us: Sequence[int | None]) -> int:
         """Tell the batches where they are.
 
         Args:
             info: where it was appended.
-            stamps_us: for each piece the timestamp that the log gave its records, None if none.
+            log_append_times_us: for each piece the timestamp that the log gave its records, None if none.
 
         Returns:
             How many records were acknowledged by this.
         """
         offset = info.base_offset
         acknowledged = 0
-        for piece, stamp_us in zip(self.pieces(), stamps_us, strict=True):
+        for piece, log_append_time_us in zip(self.pieces(), log_append_times_us, strict=True):
             times_us = times_us_of(piece.records)
-            if stamp_us is not None:
-                times_us = np.full(len(times_us), stamp_us)
+            if log_append_time_us is not None:
+                times_us = np.full(len(times_us), log_append_time_us)
             row = 0
             for batch in piece.batches:
                 count = batch.record_count - batch.refused_count

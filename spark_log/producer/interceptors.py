@@ -49,12 +49,12 @@ class Interceptors:
         self._close = _methods(interceptors, "close")
 
     @property
-    def sees_sends(self) -> bool:
+    def has_on_send(self) -> bool:
         """Whether any of them looks at what is sent."""
         return bool(self._on_send)
 
     @property
-    def sees_ends(self) -> bool:
+    def has_on_acknowledgement(self) -> bool:
         """Whether any of them looks at what became of records."""
         return bool(self._on_acknowledgement)
 

@@ -26,27 +26,27 @@ from spark_log.storage.store import PASSING_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """A delivery that is in the log.
 
     Attributes:
         info: where; None when the topic took none of its records.
-        stamps_us: see `Delivery.acknowledge`.
+        log_append_times_us: see `Delivery.acknowledge`.
         size_bytes: of the segment.
         image: the metadata just after it.
     """
 
     info: LogAppendInfo | None
-    stamps_us: tuple[int | None, ...]
+    log_append_times_us: tuple[int | None, ...]
     size_bytes: int
     image: MetadataImage | None = None
 
 
-class TopicGoneError(Exception):
+class TopicDeletedError(Exception):
     """The topic was deleted: what was appended to it belongs to nobody."""
 
 
-class DelayLoweredError(UnknownOutcomeError):
+class DeleteDelayLoweredError(UnknownOutcomeError):
     """Names are freed sooner than the append reckoned with: its place may not be its own."""
 
 
@@ -61,15 +61,15 @@ class PartitionAppender:
 
     def append(
         self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
-    ) -> Appended:
+    ) -> AppendResult:
         """Append a delivery to the log of a busy queue.
 
         It is acknowledged only if the topic is there when it stands in the log: an append to a
         directory that belongs to no topic, or to none of this root, is nobody's.
 
         Raises:
-            TopicGoneError: the topic was deleted.
-            SparkLogError: see `PartitionLog.append`; `may_pass` and `UnknownOutcomeError` tell what
+            TopicDeletedError: the topic was deleted.
+            SparkLogError: see `PartitionLog.append`; `is_retriable` and `UnknownOutcomeError` tell what
                 to make of it.
         """
         self._check_root()
@@ -79,8 +79,8 @@ class PartitionAppender:
         except (SparkLogError, OSError) as error:
             if self._is_of_deleted_topic(queue, error):
                 if isinstance(error, LogTruncatedError):
-                    self._remove_made_anew(queue)
-                raise TopicGoneError from error
+                    self._remove_recreated_directory(queue)
+                raise TopicDeletedError from error
             raise
         if appended.info is None:
             return appended
@@ -92,20 +92,20 @@ class PartitionAppender:
                 f"{queue.topic}-{queue.partition}: appended, but whether the topic is still there "
                 f"cannot be seen: {error}"
             ) from error
-        if _is_gone(queue, image):
-            self._remove_made_anew(queue)
-            raise TopicGoneError
+        if _is_deleted(queue, image):
+            self._remove_recreated_directory(queue)
+            raise TopicDeletedError
         if image.topic(queue.topic).overrides != queue.route.topic.overrides:
             delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
             if delay_ms < log.config.file_delete_delay_ms:
-                raise DelayLoweredError(
+                raise DeleteDelayLoweredError(
                     f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
                     f"{delay_ms} while it was appended; whether it is in the log is looked up"
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
         return replace(appended, image=image)
 
-    def _remove_made_anew(self, queue: PartitionQueue) -> None:
+    def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
         """Remove what an append has made of a deleted topic; nobody can find it."""
         directory = queue.route.topic.directory
         suppressed = self._cluster.suppressed
@@ -128,7 +128,7 @@ class PartitionAppender:
         """
         return self._cluster.image()
 
-    def may_pass(self, error: Exception) -> bool:
+    def is_retriable(self, error: Exception) -> bool:
         """Whether the same append may succeed later, without anyone changing what is sent."""
         if isinstance(error, SparkLogError) and error.retriable:
             return True
@@ -137,11 +137,11 @@ class PartitionAppender:
             if isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS:
                 return True
         # A root that is away looks like a log that is damaged, or not there.
-        return self._is_root_away()
+        return self._is_root_missing()
 
     def _open(self, queue: PartitionQueue) -> PartitionLog:
-        if _is_gone(queue, self._cluster.image()):
-            raise TopicGoneError
+        if _is_deleted(queue, self._cluster.image()):
+            raise TopicDeletedError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
         log.files.on_end(queue.acknowledged_offset)
@@ -152,16 +152,16 @@ class PartitionAppender:
 
     def _append(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
-    ) -> Appended:
+    ) -> AppendResult:
         while True:
-            staged, stamps_us = self._staged(log, delivery, producer)
+            staged, log_append_times_us = self._staged(log, delivery, producer)
             if staged is not None:
                 break
             if not delivery.pieces():
-                return Appended(None, (), 0)
+                return AppendResult(None, (), 0)
         try:
             info = log.append_segment(staged)
-            return Appended(info, stamps_us, staged.size_bytes)
+            return AppendResult(info, log_append_times_us, staged.size_bytes)
         finally:
             staged.staged.discard()
 
@@ -173,7 +173,7 @@ class PartitionAppender:
         if not pieces:
             return None, ()
         writer = log.segment_writer(self._config.compression_type, producer)
-        stamps_us: list[int | None] = []
+        log_append_times_us: list[int | None] = []
         try:
             for piece in pieces:
                 try:
@@ -181,12 +181,14 @@ class PartitionAppender:
                 except InvalidRecordError:
                     # Of a delivery that may be in the log, all records were taken before.
                     validator = LogValidator(log.config, log.clock)
-                    if delivery.is_unknown or not delivery.refuse(piece, validator):
+                    if delivery.is_outcome_unknown or not delivery.refuse(piece, validator):
                         raise
                     writer.discard()
                     return None, ()
-                stamps_us.append(header.max_timestamp_us if header.timestamp_type else None)
-            return writer.finish(), tuple(stamps_us)
+                log_append_times_us.append(
+                    header.max_timestamp_us if header.timestamp_type else None
+                )
+            return writer.finish(), tuple(log_append_times_us)
         except BaseException:
             writer.discard()
             raise
@@ -197,7 +199,7 @@ class PartitionAppender:
             return False  # what the records are to blame for, and what says nothing of files
         try:
             self._check_root()
-            return _is_gone(queue, self._cluster.image())
+            return _is_deleted(queue, self._cluster.image())
         except (SparkLogError, OSError):
             return False
 
@@ -207,14 +209,14 @@ class PartitionAppender:
         Raises:
             StorageUnavailableError: it is not.
         """
-        if self._is_root_away():
+        if self._is_root_missing():
             raise StorageUnavailableError(
                 f"the root {self._cluster.root} is not there just now (no {META_PROPERTIES}): "
                 f"mount it again, or move it back",
                 path=self._cluster.root,
             )
 
-    def _is_root_away(self) -> bool:
+    def _is_root_missing(self) -> bool:
         if not self._cluster.store.is_mapped:
             return False  # an object store answers, or does not; it has no directories to lose
         try:
@@ -226,7 +228,7 @@ class PartitionAppender:
         return False
 
 
-def _is_gone(queue: PartitionQueue, image: MetadataImage) -> bool:
+def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
     topic = image.find(queue.topic)
     return topic is None or topic.topic_id != queue.route.topic.topic_id
 

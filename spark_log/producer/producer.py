@@ -24,7 +24,17 @@ from spark_log.metadata import MetadataImage
 from spark_log.metadata.cluster import open_cluster
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
-from spark_log.producer.given_arguments import (
+from spark_log.producer.interceptors import Interceptors, ProducerRecord
+from spark_log.producer.partition_appender import PartitionAppender
+from spark_log.producer.partitioner import Partitioner, PartitionerName, partitioner_factory
+from spark_log.producer.producer_batch import ProducerBatch, Record
+from spark_log.producer.producer_identity import ProducerIdAndEpoch, ProducerIdentity
+from spark_log.producer.record_future import RecordFuture, failed_future
+from spark_log.producer.sender import Sender
+from spark_log.producer.sender_threads import SenderThreads
+from spark_log.producer.topic_route import PartitionQueue, TopicRoute
+from spark_log.producer.topic_router import TopicRouter
+from spark_log.producer.validation import (
     Headers,
     as_bytes,
     checked_config,
@@ -34,16 +44,6 @@ from spark_log.producer.given_arguments import (
     serializer_of,
     too_large,
 )
-from spark_log.producer.interceptors import Interceptors, ProducerRecord
-from spark_log.producer.partition_appender import PartitionAppender
-from spark_log.producer.partitioner import Partitioner, PartitionerName, chooser_of
-from spark_log.producer.producer_batch import ProducerBatch, Record
-from spark_log.producer.producer_identity import GivenIdentity, ProducerIdentity
-from spark_log.producer.record_future import RecordFuture, failed_future
-from spark_log.producer.sender import Sender
-from spark_log.producer.sender_threads import SenderThreads
-from spark_log.producer.topic_route import PartitionQueue, TopicRoute
-from spark_log.producer.topic_router import TopicRouter
 from spark_log.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Producer:
         value_serializer: Serializer | object | None = None,
         partitioner: PartitionerName | Partitioner = "default",
         interceptors: Sequence[object] = (),
-        identity: GivenIdentity | None = None,
+        identity: ProducerIdAndEpoch | None = None,
         starts_threads: bool = True,
         **config: object,
     ) -> None:
@@ -117,12 +117,14 @@ class Producer:
         settings = checked_config(config)
         self.config = settings
         self.client_id = settings.client_id or f"producer-{next(_instances)}"
-        new_chooser = chooser_of(partitioner, ignore_keys=settings.partitioner_ignore_keys)
+        new_partitioner = partitioner_factory(
+            partitioner, ignore_keys=settings.partitioner_ignore_keys
+        )
         self._serialize_key = serializer_of("key_serializer", key_serializer)
         self._serialize_value = serializer_of("value_serializer", value_serializer)
         self._interceptors = Interceptors(interceptors)
-        self._prepares = bool(
-            self._serialize_key or self._serialize_value or self._interceptors.sees_sends
+        self._needs_preparation = bool(
+            self._serialize_key or self._serialize_value or self._interceptors.has_on_send
         )
         self._clock = clock
         self._time_ns: Callable[[], int] = getattr(clock, "time_ns", lambda: clock.time_us() * 1000)
@@ -145,9 +147,9 @@ class Producer:
             self._accumulator,
             settings,
             clock,
-            new_chooser=new_chooser,
+            new_partitioner=new_partitioner,
             first_epoch=self._identity.first_epoch,
-            on_image=self._keep_quota,
+            on_image=self._update_quota,
         )
         self._sender = Sender(
             self._accumulator,
@@ -156,7 +158,7 @@ class Producer:
             settings,
             clock,
             refresh=self._router.refresh,
-            on_end=self._tell_interceptors,
+            on_batches_done=self._notify_interceptors,
             suppressed=self._cluster.suppressed,
         )
         self._state_error: SparkLogError | None = None
@@ -219,7 +221,7 @@ class Producer:
             InvalidProducerEpochError: the producer was fenced by a newer one.
             IllegalStateError: it is closed, or this process is a fork of the one that made it.
         """
-        if self._prepares:
+        if self._needs_preparation:
             return self._prepare(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             )
@@ -307,7 +309,7 @@ class Producer:
             IllegalStateError: called from a callback, which would wait for itself.
         """
         self._check_not_forked()
-        if self._threads is not None and self._threads.is_mine:
+        if self._threads is not None and self._threads.includes_current_thread:
             raise IllegalStateError(
                 "flush was called in a callback or an interceptor, and would wait for itself: "
                 "call it in a thread of your own"
@@ -367,8 +369,8 @@ class Producer:
         with self._lock:
             return min(self._accumulator.next_due_ms(), self._accumulator.next_expiry_ms())
 
-    def _keep_quota(self, image: MetadataImage) -> None:
-        self._sender.keep_quota(image)
+    def _update_quota(self, image: MetadataImage) -> None:
+        self._sender.update_quota(image)
 
     # --- one record ------------------------------------------------------------------------------
 
@@ -421,7 +423,10 @@ class Producer:
         """Return where a record goes; None: to the sticky partition."""
         by = "asked for"
         if partition is None:
-            partition, by = route.chooser.choose(key, len(route.queues)), "the partitioner chose"
+            partition, by = (
+                route.partitioner.choose(key, len(route.queues)),
+                "the partitioner chose",
+            )
             if partition is None:
                 return None
         is_number = isinstance(partition, int | np.integer) and not isinstance(partition, bool)
@@ -438,7 +443,7 @@ class Producer:
         assert queue is not None
         is_full = queue.open is not None and size_bytes > queue.open.room_bytes
         if is_full or route.sticky_bytes >= self.config.batch_size:
-            route.move_on()
+            route.switch_sticky_partition()
             queue = route.sticky
             assert queue is not None
         return queue
@@ -454,7 +459,7 @@ class Producer:
             value = serialized(topic, "value", record.value, self._serialize_value)
         except SerializationError as error:
             self._check_usable()
-            if self._interceptors.sees_ends:
+            if self._interceptors.has_on_acknowledgement:
                 self._interceptors.on_acknowledgement(None, error)
             return failed_future(topic, -1, error)
         key = key if key is None or type(key) is bytes else as_bytes(topic, "key", key)
@@ -470,12 +475,16 @@ class Producer:
         )
         made = (key, value, headers, time_ns)
         future = self._add(topic, made, size_bytes, record.partition)
-        if future.failed() and self._interceptors.sees_ends and future[0].created_ms == 0:
+        if (
+            future.failed()
+            and self._interceptors.has_on_acknowledgement
+            and future[0].created_ms == 0
+        ):
             self._interceptors.on_acknowledgement(None, future.exception())
         return future
 
-    def _tell_interceptors(self, batches: Sequence[ProducerBatch]) -> None:
-        if not self._interceptors.sees_ends:
+    def _notify_interceptors(self, batches: Sequence[ProducerBatch]) -> None:
+        if not self._interceptors.has_on_acknowledgement:
             return
         for batch in batches:
             for row in range(batch.record_count):
@@ -516,7 +525,7 @@ class Producer:
         threads = self._threads
         if threads is None:
             self._run_to_end(timeout)
-        elif not threads.is_mine:
+        elif not threads.includes_current_thread:
             self._accumulator.wait_until_finished(timeout)
         elif timeout is None:
             _logger.warning("%s: closed in a callback, which waits for nothing", self.client_id)
@@ -568,7 +577,7 @@ class Producer:
         self._state_error = error
         # Whoever held a lock is not here any more, so that none is taken.
         self._routes = {}
-        self._prepares = True
+        self._needs_preparation = True
         self._interceptors = Interceptors(())
         self._serialize_key = self._serialize_value = None
         for batch in self._accumulator.unfinished():

@@ -204,7 +204,7 @@ class ProducerBatch:
         self._error, self._is_done = error, True
         self._latch = threading.Lock()
 
-    def let_go(self) -> None:
+    def release_records(self) -> None:
         """Hold the records no longer: whoever keeps a future does not keep what it was of."""
         self._row_count = self.record_count
         self.records, self.table = [], None

@@ -14,7 +14,7 @@ _MAX_EPOCH: Final = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class GivenIdentity:
+class ProducerIdAndEpoch:
     """A producer id and an epoch that somebody else handed out, instead of a new id."""
 
     producer_id: int
@@ -31,7 +31,7 @@ class ProducerIdentity:
     """
 
     def __init__(
-        self, cluster: Cluster, *, is_idempotent: bool, given: GivenIdentity | None
+        self, cluster: Cluster, *, is_idempotent: bool, given: ProducerIdAndEpoch | None
     ) -> None:
         """Touches nothing; the id is taken with the first append."""
         self.is_idempotent = is_idempotent
@@ -58,7 +58,7 @@ class ProducerIdentity:
             queue.epoch = queue.sequence = 0
         return ProducerAppend(self._id_in(queue), queue.epoch, queue.sequence)
 
-    def begin_epoch(self, queue: PartitionQueue) -> None:
+    def bump_epoch(self, queue: PartitionQueue) -> None:
         """Fence what this producer may still have under way in a partition."""
         queue.epoch += 1
         queue.sequence = 0

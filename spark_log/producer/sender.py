@@ -22,10 +22,10 @@ from spark_log.metadata.quotas import ClientQuota
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.partition_appender import (
-    Appended,
-    DelayLoweredError,
+    AppendResult,
+    DeleteDelayLoweredError,
     PartitionAppender,
-    TopicGoneError,
+    TopicDeletedError,
     unknown_topic,
 )
 from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
@@ -39,10 +39,10 @@ _logger = logging.getLogger(__name__)
 _JITTER: Final = 0.2
 """Pauses between tries vary by a fifth, so that not all come back at once (KIP-580)."""
 
-_FILLED_SEGMENT: Final = 0.9
+_MAX_SEGMENT_FILL: Final = 0.9
 """So much of ``segment.bytes`` are the records of an append at most; the rest is framing."""
 
-_LEAST_LOOK_MS: Final = 1_000
+_MIN_QUOTA_REFRESH_MS: Final = 1_000
 """So often, at most, a client that its quota holds back looks whether that was changed."""
 
 
@@ -68,7 +68,7 @@ class Sender:
         clock: Clock,
         *,
         refresh: Callable[[str], None],
-        on_end: Callable[[Sequence[ProducerBatch]], None],
+        on_batches_done: Callable[[Sequence[ProducerBatch]], None],
         suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
         """Touches nothing.
@@ -80,7 +80,7 @@ class Sender:
             config: the producer's.
             clock: for retries and timeouts.
             refresh: looks a topic up in the metadata log again.
-            on_end: is told of batches that have ended, in order; for interceptors.
+            on_batches_done: is told of batches that have ended, in order; for interceptors.
             suppressed: counts what fails and is done without.
         """
         self.metrics = ProducerMetrics()
@@ -91,16 +91,16 @@ class Sender:
         self._config = config
         self._clock = clock
         self._refresh = refresh
-        self._on_end = on_end
+        self._on_batches_done = on_batches_done
         self._suppressed = suppressed
         self._random = random.Random()
         self._quota = ClientQuota()
-        self._quota_due_ms = 0.0
+        self._quota_refresh_due_ms = 0.0
 
     def serve(self, queue: PartitionQueue) -> None:
         """Append what waits in a queue that was taken; then it may be taken again."""
         try:
-            delivery = None if self._is_throttled() else self._delivery_of(queue)
+            delivery = None if self._check_throttled() else self._delivery_of(queue)
             if delivery is None:
                 with self._accumulator.lock:
                     self._accumulator.release(queue)
@@ -112,7 +112,7 @@ class Sender:
                 batches = self._accumulator.unfinished_of(queue)
                 self._accumulator.seal(batches)
                 if queue.delivery is not None:
-                    queue.delivery.is_unknown = True
+                    queue.delivery.is_outcome_unknown = True
                     self._drop(queue, queue.delivery)
             self._fail(batches, error)
             with self._accumulator.lock:
@@ -135,13 +135,13 @@ class Sender:
             self._accumulator.seal(batches)
         return self._fail(batches, error)
 
-    def keep_quota(self, image: MetadataImage) -> None:
+    def update_quota(self, image: MetadataImage) -> None:
         """Go by the quota that the metadata name, if that is another one."""
         found = self._appender.bytes_per_second(image)
         with self._accumulator.lock:
             if found != self._quota.bytes_per_second:
                 self._quota.change(found)
-                self._hold(self._clock.monotonic_ms())
+                self._mute(self._clock.monotonic_ms())
 
     # --- one delivery ----------------------------------------------------------------------------
 
@@ -149,15 +149,15 @@ class Sender:
         """Return what is to be tried: the delivery that goes before, or all that waits."""
         with self._accumulator.lock:
             delivery = queue.delivery
-            if delivery is not None and delivery.is_over:
+            if delivery is not None and delivery.is_done:
                 self._drop(queue, delivery)
                 delivery = None
             if delivery is not None:
-                delivery.leave_out_done()
+                delivery.drop_done_batches()
                 return delivery
-            most_bytes = int(_FILLED_SEGMENT * queue.route.segment_bytes)
-            most_bytes = min(most_bytes, self._quota.most_bytes)
-            batches = self._accumulator.take_batches(queue, most_bytes)
+            max_bytes = int(_MAX_SEGMENT_FILL * queue.route.segment_bytes)
+            max_bytes = min(max_bytes, self._quota.most_bytes)
+            batches = self._accumulator.drain(queue, max_bytes)
             if not batches:
                 return None
             queue.delivery = delivery = Delivery(batches)
@@ -172,20 +172,20 @@ class Sender:
         try:
             if self.fatal_error is not None:
                 raise self.fatal_error
-            if queue.route.is_gone:
-                raise TopicGoneError
-            if self._identity.is_idempotent and not delivery.is_unknown:
+            if queue.route.is_deleted:
+                raise TopicDeletedError
+            if self._identity.is_idempotent and not delivery.is_outcome_unknown:
                 delivery.producer = self._identity.next_append(queue)
             appended = self._appender.append(queue, delivery, delivery.producer)
-        except TopicGoneError:
-            self._on_topic_gone(queue, delivery)
+        except TopicDeletedError:
+            self._on_topic_deleted(queue, delivery)
         except Exception as error:
             self._on_error(queue, delivery, error)
         else:
             self._on_success(queue, delivery, appended, began_ms)
 
     def _on_success(
-        self, queue: PartitionQueue, delivery: Delivery, appended: Appended, began_ms: float
+        self, queue: PartitionQueue, delivery: Delivery, appended: AppendResult, began_ms: float
     ) -> None:
         if delivery.producer is not None and appended.info is not None:
             count = appended.info.last_offset - appended.info.base_offset + 1
@@ -193,7 +193,7 @@ class Sender:
             queue.sequence = sequence_after(delivery.producer.base_sequence, count)
         refused = sum(batch.refused_count for batch in delivery.batches if not batch.is_done)
         if appended.info is not None:
-            records = delivery.acknowledge(appended.info, appended.stamps_us)
+            records = delivery.acknowledge(appended.info, appended.log_append_times_us)
         else:
             records = 0
             for batch in delivery.batches:
@@ -204,7 +204,7 @@ class Sender:
             if appended.image is not None:
                 self._quota.change(self._appender.bytes_per_second(appended.image))
                 throttle_ms = self._quota.record(appended.size_bytes, now_ms)
-                self._hold(now_ms)
+                self._mute(now_ms)
             self.metrics.failed(refused)
             self.metrics.appended(
                 now_ms,
@@ -218,25 +218,25 @@ class Sender:
             queue.delivery = None
         self._end(delivery.batches)
         for batch in delivery.batches:
-            batch.let_go()
+            batch.release_records()
         with self._accumulator.lock:
             self._accumulator.release(queue)
 
     def _on_error(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
         delivery.error = error
         if isinstance(error, UnknownOutcomeError):
-            delivery.is_unknown = True
-        if isinstance(error, DelayLoweredError):
+            delivery.is_outcome_unknown = True
+        if isinstance(error, DeleteDelayLoweredError):
             with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):
                 self._refresh(queue.topic)
-        if isinstance(error, OutOfOrderSequenceError) and not delivery.is_unknown:
+        if isinstance(error, OutOfOrderSequenceError) and not delivery.is_outcome_unknown:
             # The log has lost what came before, or forgot it. Nothing of this one is in it: it
             # may begin a new epoch (as `TransactionManager.requestIdempotentEpochBump` does).
             _logger.warning("%s; going on in a new producer epoch", error)
-            self._identity.begin_epoch(queue)
+            self._identity.bump_epoch(queue)
         elif isinstance(error, InvalidProducerEpochError):
             self._on_fenced(error)
-        elif not self._appender.may_pass(error):
+        elif not self._appender.is_retriable(error):
             self._give_up(queue, delivery, error)
             return
         queue.log = None  # what it remembers may be of a root, or an answer, that was not real
@@ -246,7 +246,7 @@ class Sender:
             or self._config.acks == "0"
             or delivery.tries > self._config.retries
         )
-        if is_last or delivery.is_over:
+        if is_last or delivery.is_done:
             self._give_up(queue, delivery, self.fatal_error or error)
             return
         _logger.info(
@@ -263,11 +263,11 @@ class Sender:
 
     def _give_up(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
         queue.log = None
-        if delivery.is_unknown and not isinstance(error, UnknownOutcomeError):
+        if delivery.is_outcome_unknown and not isinstance(error, UnknownOutcomeError):
             error = _unknown(queue, error)
         self._fail(delivery.batches, error)
         for batch in delivery.batches:
-            batch.let_go()
+            batch.release_records()
         with self._accumulator.lock:
             self._drop(queue, delivery)
             self._accumulator.release(queue)
@@ -275,10 +275,10 @@ class Sender:
     def _drop(self, queue: PartitionQueue, delivery: Delivery) -> None:
         """Try a delivery no more; if it may be in the log, what follows is of a new epoch."""
         queue.delivery = None
-        if delivery.is_unknown and self._identity.is_idempotent:
-            self._identity.begin_epoch(queue)
+        if delivery.is_outcome_unknown and self._identity.is_idempotent:
+            self._identity.bump_epoch(queue)
 
-    def _on_topic_gone(self, queue: PartitionQueue, delivery: Delivery) -> None:
+    def _on_topic_deleted(self, queue: PartitionQueue, delivery: Delivery) -> None:
         """Hand over to the topic that has the name now, or fail if none has."""
         try:
             self._refresh(queue.topic)
@@ -306,7 +306,7 @@ class Sender:
 
     # --- the client's quota ----------------------------------------------------------------------
 
-    def _is_throttled(self) -> bool:
+    def _check_throttled(self) -> bool:
         """Whether the client has to wait; from time to time it looks whether its quota was changed.
 
         Who takes a queue does it, not who watches over the others: a storage may keep it waiting.
@@ -315,7 +315,7 @@ class Sender:
         with self._accumulator.lock:
             if not self._quota.is_throttled(now_ms):
                 return False
-            if now_ms < self._quota_due_ms:
+            if now_ms < self._quota_refresh_due_ms:
                 return True
             found = self._quota.bytes_per_second
         try:
@@ -324,14 +324,16 @@ class Sender:
             _logger.info("the quota cannot be looked at just now: %s", error)
         with self._accumulator.lock:
             self._quota.change(found)
-            self._hold(now_ms)
+            self._mute(now_ms)
             return self._quota.is_throttled(now_ms)
 
-    def _hold(self, now_ms: float) -> None:
+    def _mute(self, now_ms: float) -> None:
         """Let nothing be taken until the client may go on, or is to look at its quota again."""
-        age_ms = max(self._config.metadata_max_age_ms, _LEAST_LOOK_MS)
-        self._quota_due_ms = now_ms + age_ms
-        self._accumulator.hold(min(self._quota.throttled_until_ms, self._quota_due_ms))
+        age_ms = max(self._config.metadata_max_age_ms, _MIN_QUOTA_REFRESH_MS)
+        self._quota_refresh_due_ms = now_ms + age_ms
+        self._accumulator.mute_until(
+            min(self._quota.throttled_until_ms, self._quota_refresh_due_ms)
+        )
 
     # --- endings ---------------------------------------------------------------------------------
 
@@ -346,7 +348,7 @@ class Sender:
     def _end(self, batches: Sequence[ProducerBatch]) -> None:
         with self._accumulator.lock:
             ended = self._accumulator.claim(batches)
-        self._on_end(ended)
+        self._on_batches_done(ended)
         with self._accumulator.lock:
             self._accumulator.finish(ended)
 
@@ -354,7 +356,7 @@ class Sender:
         delivery = queue.delivery
         if delivery is None or batch not in delivery.batches:
             became = "it was not appended: what came before it is not done"
-        elif delivery.is_unknown or queue.is_busy:
+        elif delivery.is_outcome_unknown or queue.is_busy:
             became = "whether it is in the log is not known: read the partition's end to see"
         else:
             became = "it was not appended"

@@ -13,7 +13,7 @@ from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
 
 _logger = logging.getLogger(__name__)
 
-_WATCHES: Final = -1.0
+_EXPIRY_ONLY_MS: Final = -1.0
 """Until when a thread sleeps that may not take what is due: no due time is before this."""
 
 
@@ -47,7 +47,7 @@ class SenderThreads:
         return bool(self._threads)
 
     @property
-    def is_mine(self) -> bool:
+    def includes_current_thread(self) -> bool:
         """Whether the caller is one of them: in a callback, an interceptor, a serializer."""
         return threading.current_thread() in self._threads
 
@@ -99,7 +99,10 @@ class SenderThreads:
                     if queue is not None:
                         return queue
                     leader_wakes_ms = accumulator.leader_wakes_ms
-                    if accumulator.next_due_ms() < leader_wakes_ms or leader_wakes_ms == _WATCHES:
+                    if (
+                        accumulator.next_due_ms() < leader_wakes_ms
+                        or leader_wakes_ms == _EXPIRY_ONLY_MS
+                    ):
                         accumulator.work.notify()
                     self._idle_count += 1
                     self._idle.wait()
@@ -132,7 +135,7 @@ class SenderThreads:
         wake_ms = accumulator.next_expiry_ms()
         if self._may_take:
             wake_ms = min(wake_ms, accumulator.next_due_ms())
-        accumulator.leader_wakes_ms = wake_ms if self._may_take else _WATCHES
+        accumulator.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
         self._has_leader = True
         try:
             accumulator.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)

@@ -206,7 +206,7 @@ def _parts(
     if partitions == 1 and given is None:
         yield 0, records
         return
-    chosen = route.chooser.choose_rows(records.column("key"), partitions)
+    chosen = route.partitioner.choose_rows(records.column("key"), partitions)
     if given is not None:
         chosen = np.full(records.num_rows, -1, np.int32) if chosen is None else chosen
         chosen = np.where(given >= 0, given, chosen)
@@ -243,7 +243,7 @@ def _sticky_runs(
     first = route.sticky.partition
     for run in range(runs):
         yield (first + run) % partitions, rows * run // runs, rows * (run + 1) // runs
-    route.move_on()
+    route.switch_sticky_partition()
 
 
 def _pieces(rows: pa.RecordBatch, row_bytes: float) -> Iterator[pa.RecordBatch]:

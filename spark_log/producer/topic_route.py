@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.log import PartitionLog
 from spark_log.metadata import TopicImage
-from spark_log.producer.partitioner import Chooser
+from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class PartitionQueue:
         closed: the batches before it, in order.
         delivery: what was taken of them and has to be tried again; it goes first.
         is_busy: a thread is appending, or what comes before lies elsewhere still.
-        heir: the queue, of a topic that has the name since, that is busy until this one is not.
+        blocked_successor: the queue, of a topic that has the name since, that is busy until this one is not.
         due_ms: when a thread is to take it, on the monotonic clock; `NEVER_MS` without records.
         epoch: producer epoch of the next append, in this partition.
         sequence: sequence number of the next append's first record.
@@ -39,11 +39,11 @@ class PartitionQueue:
 
     __slots__ = (
         "acknowledged_offset",
+        "blocked_successor",
         "closed",
         "delivery",
         "due_ms",
         "epoch",
-        "heir",
         "is_busy",
         "log",
         "open",
@@ -59,7 +59,7 @@ class PartitionQueue:
         self.closed: deque[ProducerBatch] = deque()
         self.delivery: Delivery | None = None
         self.is_busy = False
-        self.heir: PartitionQueue | None = None
+        self.blocked_successor: PartitionQueue | None = None
         self.due_ms = NEVER_MS
         self.epoch = epoch
         self.sequence = 0
@@ -88,21 +88,21 @@ class TopicRoute:
     Attributes:
         topic: from the metadata log.
         queues: one for each partition.
-        chooser: chooses partitions.
-        sticky: where records without a key go for now; None where the chooser is not sticky.
+        partitioner: chooses partitions.
+        sticky: where records without a key go for now; None where the partitioner is not sticky.
         sticky_bytes: how much of them it had.
         looked_up_ms: when the metadata log was read.
         max_record_bytes: the topic's ``max.message.bytes``.
         segment_bytes: the topic's.
-        is_gone: the topic was deleted; another one may have its name.
+        is_deleted: the topic was deleted; another one may have its name.
     """
 
     __slots__ = (
-        "chooser",
         "epoch",
-        "is_gone",
+        "is_deleted",
         "looked_up_ms",
         "max_record_bytes",
+        "partitioner",
         "queues",
         "segment_bytes",
         "sticky",
@@ -111,21 +111,21 @@ class TopicRoute:
     )
 
     def __init__(
-        self, topic: TopicImage, chooser: Chooser, *, looked_up_ms: float, epoch: int
+        self, topic: TopicImage, partitioner: TopicPartitioner, *, looked_up_ms: float, epoch: int
     ) -> None:
         self._set_topic(topic)
-        self.chooser = chooser
+        self.partitioner = partitioner
         self.epoch = epoch
         numbers = range(topic.num_partitions)
         self.queues = [PartitionQueue(self, number, epoch) for number in numbers]
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0
         self.looked_up_ms = looked_up_ms
-        self.is_gone = False
-        if chooser.is_sticky:
-            self.move_on()
+        self.is_deleted = False
+        if partitioner.is_sticky:
+            self.switch_sticky_partition()
 
-    def renew(self, topic: TopicImage, looked_up_ms: float) -> None:
+    def update(self, topic: TopicImage, looked_up_ms: float) -> None:
         """Take in what the metadata log says of the same topic now: more partitions, configs."""
         is_changed = topic.overrides != self.topic.overrides
         self._set_topic(topic)
@@ -138,7 +138,7 @@ class TopicRoute:
             for number in range(len(self.queues), topic.num_partitions)
         ]
 
-    def move_on(self) -> None:
+    def switch_sticky_partition(self) -> None:
         """Choose another partition for records without a key, at random (KIP-480)."""
         others = len(self.queues) - (self.sticky is not None)
         chosen = random.randrange(others) if others else 0

@@ -10,7 +10,7 @@ from spark_log.config.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.partitioner import Chooser
+from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.storage.deadline import call_within
 
@@ -25,7 +25,7 @@ class TopicRouter:
         config: ProducerConfig,
         clock: Clock,
         *,
-        new_chooser: Callable[[], Chooser],
+        new_partitioner: Callable[[], TopicPartitioner],
         first_epoch: int,
         on_image: Callable[[MetadataImage], None],
     ) -> None:
@@ -36,7 +36,7 @@ class TopicRouter:
             accumulator: has the routes.
             config: the producer's.
             clock: for ages.
-            new_chooser: chooses partitions of one topic.
+            new_partitioner: chooses partitions of one topic.
             first_epoch: of the producer, in each partition.
             on_image: is told of the metadata whenever they are looked at.
         """
@@ -44,7 +44,7 @@ class TopicRouter:
         self._accumulator = accumulator
         self._config = config
         self._clock = clock
-        self._new_chooser = new_chooser
+        self._new_partitioner = new_partitioner
         self._first_epoch = first_epoch
         self._on_image = on_image
 
@@ -60,7 +60,7 @@ class TopicRouter:
             KafkaTimeoutError: the storage does not answer.
         """
         route = self._accumulator.routes.get(topic)
-        if route is not None and not self.is_old(route):
+        if route is not None and not self.is_stale(route):
             return route
         began_ms = self._clock.monotonic_ms()
         tries = 0
@@ -101,7 +101,7 @@ class TopicRouter:
             setting="max.block.ms",
         )
 
-    def is_old(self, route: TopicRoute) -> bool:
+    def is_stale(self, route: TopicRoute) -> bool:
         """Whether a route was looked up longer than ``metadata.max.age.ms`` ago."""
         age_ms = self._clock.monotonic_ms() - route.looked_up_ms
         return age_ms >= self._config.metadata_max_age_ms
@@ -121,12 +121,12 @@ class TopicRouter:
             if route is None:
                 return
             if found is None:
-                route.is_gone = True
+                route.is_deleted = True
                 del self._accumulator.routes[topic]
                 for queue in route.queues:
                     self._accumulator.schedule(queue)
             elif found.topic_id == route.topic.topic_id:
-                route.renew(found, looked_up_ms)
+                route.update(found, looked_up_ms)
             else:
                 self._accumulator.replace_route(self._new_route(found, looked_up_ms))
 
@@ -139,5 +139,5 @@ class TopicRouter:
 
     def _new_route(self, topic: TopicImage, looked_up_ms: float) -> TopicRoute:
         return TopicRoute(
-            topic, self._new_chooser(), looked_up_ms=looked_up_ms, epoch=self._first_epoch
+            topic, self._new_partitioner(), looked_up_ms=looked_up_ms, epoch=self._first_epoch
         )

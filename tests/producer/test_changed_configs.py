@@ -13,7 +13,7 @@ from spark_log import (
 from spark_log.config.config import TopicConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
-from spark_log.producer.partition_appender import DelayLoweredError
+from spark_log.producer.partition_appender import DeleteDelayLoweredError
 from tests.producer.support import by_hand, hooked, new_root, run, values
 
 MAX_AGE_MS = 1_000
@@ -205,4 +205,4 @@ def test_an_append_during_which_the_delay_is_lowered_is_looked_up(tmp_path, cloc
     assert producer.metrics()["producer-metrics"]["record-retry-total"] == 1
     assert producer._routes["t"].queues[0].log.config.file_delete_delay_ms == 1_000
     assert values(root, "t") == {0: [b"x"]}
-    assert issubclass(DelayLoweredError, SparkLogError)
+    assert issubclass(DeleteDelayLoweredError, SparkLogError)

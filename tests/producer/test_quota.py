@@ -116,9 +116,9 @@ class TestPauses:
         send(producer)
         assert producer.run_once()
         accumulator = producer._accumulator
-        accumulator.leader_wakes_ms = accumulator.held_until_ms
+        accumulator.leader_wakes_ms = accumulator.muted_until_ms
         send(producer, topic="flights")
-        assert accumulator.leader_wakes_ms == accumulator.held_until_ms
+        assert accumulator.leader_wakes_ms == accumulator.muted_until_ms
 
     def test_who_has_none_does_not_wait(self, root, clock):
         limit(root, 1, client_id="another")

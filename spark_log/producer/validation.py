@@ -17,10 +17,10 @@ from spark_log.errors import (
     check_unicode,
 )
 
-_LEAST_SECONDS = 1_000_000_000
+_MIN_SECONDS = 1_000_000_000
 """September 2001 in seconds; in milliseconds 12 January 1970."""
 
-_SECONDS_NS = 2_500_000_000 * 1_000_000
+_MAX_SECONDS_NS = 2_500_000_000 * 1_000_000
 """March 2049 in seconds, taken for milliseconds: 29 January 1970."""
 
 _has_warned_of_seconds = False
@@ -160,7 +160,7 @@ def checked_timestamp_ns(timestamp_ms: object) -> int:
     if is_number and math.isfinite(timestamp_ms):  # type: ignore[arg-type]
         time_ns = int(timestamp_ms * 1000) * 1000  # type: ignore[operator]
         if 0 <= time_ns < 2**63:
-            if time_ns < _SECONDS_NS and timestamp_ms >= _LEAST_SECONDS:  # type: ignore[operator]
+            if time_ns < _MAX_SECONDS_NS and timestamp_ms >= _MIN_SECONDS:  # type: ignore[operator]
                 _warn_of_seconds(timestamp_ms)
             return time_ns
         reason = "it is negative" if time_ns < 0 else "it is after the year 2262"
