@@ -331,7 +331,7 @@ class Sender:
         """Let nothing be taken until the client may go on, or is to look at its quota again."""
         age_ms = max(self._config.metadata_max_age_ms, _MIN_QUOTA_REFRESH_MS)
         self._quota_refresh_due_ms = now_ms + age_ms
-        self._accumulator.mute_until(
+        self._accumulator.due.mute_until(
             min(self._quota.throttled_until_ms, self._quota_refresh_due_ms)
         )
 

@@ -71,7 +71,7 @@ class SenderThreads:
         """Let the threads end as soon as they have nothing in hand."""
         with self._accumulator.lock:
             self._is_stopped = True
-            self._accumulator.work.notify_all()
+            self._accumulator.due.work.notify_all()
             self._idle.notify_all()
 
     def join(self, timeout_s: float) -> None:
@@ -95,21 +95,21 @@ class SenderThreads:
                     return None
                 now_ms = self._clock.monotonic_ms()
                 if self._has_leader:
-                    queue = accumulator.take_due(now_ms)
+                    queue = accumulator.due.take(now_ms)
                     if queue is not None:
                         return queue
-                    leader_wakes_ms = accumulator.leader_wakes_ms
+                    leader_wakes_ms = accumulator.due.leader_wakes_ms
                     if (
-                        accumulator.next_due_ms() < leader_wakes_ms
+                        accumulator.due.next_due_ms() < leader_wakes_ms
                         or leader_wakes_ms == _EXPIRY_ONLY_MS
                     ):
-                        accumulator.work.notify()
+                        accumulator.due.work.notify()
                     self._idle_count += 1
                     self._idle.wait()
                     self._idle_count -= 1
                     continue
                 if accumulator.next_expiry_ms() > now_ms:
-                    queue = accumulator.take_due(now_ms) if self._may_take else None
+                    queue = accumulator.due.take(now_ms) if self._may_take else None
                     if queue is not None:
                         if self._idle_count:
                             self._idle.notify()
@@ -134,14 +134,14 @@ class SenderThreads:
         accumulator = self._accumulator
         wake_ms = accumulator.next_expiry_ms()
         if self._may_take:
-            wake_ms = min(wake_ms, accumulator.next_due_ms())
-        accumulator.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
+            wake_ms = min(wake_ms, accumulator.due.next_due_ms())
+        accumulator.due.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
         self._has_leader = True
         try:
-            accumulator.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
+            accumulator.due.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
         finally:
             self._has_leader = False
-            accumulator.leader_wakes_ms = -NEVER_MS
+            accumulator.due.leader_wakes_ms = -NEVER_MS
 
     def _start_another(self) -> None:
         try:

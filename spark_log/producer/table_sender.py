@@ -151,7 +151,7 @@ def send_table(
     _check_sizes(records, min(config.max_request_size, route.max_record_bytes))
     size_bytes = max(records.nbytes, 1)
     with accumulator.lock:
-        accumulator.reserve(size_bytes)
+        accumulator.pool.allocate(size_bytes)
         left_bytes = size_bytes
         try:
             check_usable()
@@ -175,7 +175,7 @@ def send_table(
                     batches.append(batch)
                     accumulator.add_batch(route.queues[number], batch)
         finally:
-            accumulator.unreserve(left_bytes)
+            accumulator.pool.deallocate(left_bytes)
     return TableFuture(batches, clock)
 
 

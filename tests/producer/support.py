@@ -6,6 +6,7 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
 from spark_log.producer import Producer
+from spark_log.producer.producer_runtime import ProducerRuntime
 from tests.log.support import HookedStore
 
 ANY_TIME = {"flush.on.append": False, "message.timestamp.after.max.ms": 2**63 - 1}
@@ -29,9 +30,35 @@ def hooked(producer):
     return cluster.store
 
 
+class SteppedProducer(Producer):
+    """A producer without threads: it appends when its test calls `run_once`.
+
+    `identity` is its producer id and epoch, as of a producer that has replaced another one.
+    """
+
+    def __init__(self, root, *, identity=None, **settings):
+        self._identity = identity
+        super().__init__(root, **settings)
+        self.run_once = self._runtime.run_once
+        self.next_due_ms = self._runtime.next_due_ms
+
+    def _new_runtime(self, cluster, new_partitioner):
+        return ProducerRuntime(
+            cluster,
+            self.config,
+            self.client_id,
+            self._clock,
+            new_partitioner=new_partitioner,
+            interceptors=self._interceptors,
+            on_fork=self._on_fork,
+            identity=self._identity,
+            starts_threads=False,
+        )
+
+
 def by_hand(root, clock, **config):
-    """A producer without threads, on a clock that stands; see `run`."""
-    return Producer(root, clock=clock, starts_threads=False, **config)
+    """A producer without threads, on a manual clock; `run` makes it append."""
+    return SteppedProducer(root, clock=clock, **config)
 
 
 def run(producer, clock, *, until_ms=600_000):

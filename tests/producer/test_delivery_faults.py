@@ -248,7 +248,7 @@ class TestDeliveryTimeout:
         producer = by_hand(root, clock, delivery_timeout_ms=1_000, linger_ms=1_000)
         expired = producer.send("weather", b"a")
         clock.advance_ms(1_000)
-        producer._sender.fail_expired()
+        producer._runtime.sender.fail_expired()
         assert expired.failed()
         sent = producer.send("weather", b"b")
         run(producer, clock)

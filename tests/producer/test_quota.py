@@ -36,7 +36,7 @@ def wait_until_asleep(producer):
     accumulator = producer._accumulator
     for _ in range(30_000):
         with accumulator.lock:
-            if accumulator.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
+            if accumulator.due.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
                 return
         threading.Event().wait(0.001)
     raise AssertionError("it never slept")
@@ -116,9 +116,9 @@ class TestPauses:
         send(producer)
         assert producer.run_once()
         accumulator = producer._accumulator
-        accumulator.leader_wakes_ms = accumulator.muted_until_ms
+        accumulator.due.leader_wakes_ms = accumulator.due.muted_until_ms
         send(producer, topic="flights")
-        assert accumulator.leader_wakes_ms == accumulator.muted_until_ms
+        assert accumulator.due.leader_wakes_ms == accumulator.due.muted_until_ms
 
     def test_who_has_none_does_not_wait(self, root, clock):
         limit(root, 1, client_id="another")
@@ -171,7 +171,7 @@ class TestTimeouts:
             producer.flush(0.01)
         producer.close(0.01)
         assert waiting.exception(0) is not None
-        assert all(not thread.is_alive() for thread in producer._threads._threads)
+        assert all(not thread.is_alive() for thread in producer._runtime._threads._threads)
 
 
 class TestChanges:
