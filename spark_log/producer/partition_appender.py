@@ -1,4 +1,4 @@
-"""One try to append a delivery, and what an error of it says."""
+"""One attempt to append a delivery to a partition, and whether its error can be retried."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from spark_log.storage.store import PASSING_ERRNOS
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """A delivery that is in the log.
+    """The result of a successful append.
 
     Attributes:
-        info: where; None when the topic took none of its records.
-        log_append_times_us: see `Delivery.acknowledge`.
-        size_bytes: of the segment.
-        image: the metadata just after it.
+        info: its offsets; None if the topic accepted none of its records.
+        log_append_times_us: for each piece of the delivery the timestamp that the log gave to all
+            its records, or None.
+        size_bytes: size of the segment file.
+        image: the metadata right after the append.
     """
 
     info: LogAppendInfo | None
@@ -43,17 +44,18 @@ class AppendResult:
 
 
 class TopicDeletedError(Exception):
-    """The topic was deleted: what was appended to it belongs to nobody."""
+    """The topic was deleted: nobody can read what was appended to it."""
 
 
 class DeleteDelayLoweredError(UnknownOutcomeError):
-    """Names are freed sooner than the append reckoned with: its place may not be its own."""
+    """``file.delete.delay.ms`` was lowered during the append: its name may have been reused."""
 
 
 class PartitionAppender:
-    """Appends deliveries; for any number of threads, each with another partition."""
+    """Appends deliveries; thread-safe as long as each partition has one append at a time."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
+        """Return an appender for the partitions of a cluster; nothing is opened yet."""
         self._cluster = cluster
         self._config = config
         self._client_id = client_id
@@ -62,15 +64,15 @@ class PartitionAppender:
     def append(
         self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
     ) -> AppendResult:
-        """Append a delivery to the log of a busy queue.
+        """Append a delivery to the log of a busy partition.
 
-        It is acknowledged only if the topic is there when it stands in the log: an append to a
-        directory that belongs to no topic, or to none of this root, is nobody's.
+        After the append, the topic must still exist in the metadata: records in a directory without
+        a topic are never read, and must not be acknowledged.
 
         Raises:
             TopicDeletedError: the topic was deleted.
-            SparkLogError: see `PartitionLog.append`; `is_retriable` and `UnknownOutcomeError` tell what
-                to make of it.
+            UnknownOutcomeError: the delivery may be in the log or not.
+            SparkLogError: it is not in the log; `is_retriable` says whether to try again.
         """
         self._check_root()
         log = queue.log or self._open(queue)
@@ -89,8 +91,8 @@ class PartitionAppender:
             image = self._cluster.image()
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
-                f"{queue.topic}-{queue.partition}: appended, but whether the topic is still there "
-                f"cannot be seen: {error}"
+                f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "
+                f"still exists: {error}"
             ) from error
         if _is_deleted(queue, image):
             self._remove_recreated_directory(queue)
@@ -100,43 +102,43 @@ class PartitionAppender:
             if delay_ms < log.config.file_delete_delay_ms:
                 raise DeleteDelayLoweredError(
                     f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
-                    f"{delay_ms} while it was appended; whether it is in the log is looked up"
+                    f"{delay_ms} during the append; the retry finds out whether it is in the log"
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
         return replace(appended, image=image)
 
     def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
-        """Remove what an append has made of a deleted topic; nobody can find it."""
+        """Remove the directory of a deleted topic that a late append created again."""
         directory = queue.route.topic.directory
         suppressed = self._cluster.suppressed
         with suppressed.suppress("removal of a late append", directory, Exception):
             self._cluster.store.delete_directory(directory)
 
     def bytes_per_second(self, image: MetadataImage) -> int:
-        """Return how much the client may append."""
+        """Return the client's ``producer_byte_rate`` in a metadata image."""
         known, found = self._quota
-        if known is not image:  # which is another one only after a change
+        if known is not image:  # a new image is made only for a change
             found = image.client_quota(self._client_id).producer_byte_rate
             self._quota = image, found
         return found
 
     def image(self) -> MetadataImage:
-        """Return the metadata; at the log's end this is one look.
+        """Return the current metadata image; one request if nothing has changed.
 
         Raises:
-            SparkLogError: they cannot be read.
+            SparkLogError: the metadata cannot be read.
         """
         return self._cluster.image()
 
     def is_retriable(self, error: Exception) -> bool:
-        """Whether the same append may succeed later, without anyone changing what is sent."""
+        """Return whether a retry of the same append may succeed."""
         if isinstance(error, SparkLogError) and error.retriable:
             return True
         if isinstance(error, StorageError):
             cause = error.__cause__
             if isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS:
                 return True
-        # A root that is away looks like a log that is damaged, or not there.
+        # An unmounted root looks like a damaged or missing log.
         return self._is_root_missing()
 
     def _open(self, queue: PartitionQueue) -> PartitionLog:
@@ -147,7 +149,7 @@ class PartitionAppender:
         log.files.on_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
-            queue.log = None  # its settings were changed meanwhile
+            queue.log = None  # the topic's configs changed meanwhile
         return log
 
     def _append(
@@ -168,7 +170,7 @@ class PartitionAppender:
     def _staged(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
     ) -> tuple[StagedSegment | None, tuple[int | None, ...]]:
-        """Encode a delivery. None: it is another one now, without records that are not taken."""
+        """Encode a delivery; return None if records were refused and the delivery changed."""
         pieces = delivery.pieces()
         if not pieces:
             return None, ()
@@ -179,7 +181,7 @@ class PartitionAppender:
                 try:
                     header = writer.write(piece.records)
                 except InvalidRecordError:
-                    # Of a delivery that may be in the log, all records were taken before.
+                    # If it may be in the log, an earlier attempt has validated all its records.
                     validator = LogValidator(log.config, log.clock)
                     if delivery.is_outcome_unknown or not delivery.refuse(piece, validator):
                         raise
@@ -194,9 +196,9 @@ class PartitionAppender:
             raise
 
     def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
-        """Whether an append failed since its topic was deleted: files that vanish look damaged."""
+        """Whether an append failed because its topic was deleted: lost files look like damage."""
         if isinstance(error, InvalidRecordError | StorageUnavailableError):
-            return False  # what the records are to blame for, and what says nothing of files
+            return False  # these are not about missing files
         try:
             self._check_root()
             return _is_deleted(queue, self._cluster.image())
@@ -204,21 +206,21 @@ class PartitionAppender:
             return False
 
     def _check_root(self) -> None:
-        """Check that the root is there; a put would make its directories anew.
+        """Check that the root exists: a put would create its directories again.
 
         Raises:
-            StorageUnavailableError: it is not.
+            StorageUnavailableError: it does not exist.
         """
         if self._is_root_missing():
             raise StorageUnavailableError(
-                f"the root {self._cluster.root} is not there just now (no {META_PROPERTIES}): "
+                f"the root {self._cluster.root} is missing (no {META_PROPERTIES}): "
                 f"mount it again, or move it back",
                 path=self._cluster.root,
             )
 
     def _is_root_missing(self) -> bool:
         if not self._cluster.store.is_mapped:
-            return False  # an object store answers, or does not; it has no directories to lose
+            return False  # an object store cannot be unmounted
         try:
             self._cluster.store.head(META_PROPERTIES)
         except NotFoundError:

@@ -1,4 +1,4 @@
-"""Which partition a record goes to (Kafka's built-in partitioner, KIP-480 and KIP-794)."""
+"""Chooses the partition of a record (Kafka's built-in partitioner, KIP-480 and KIP-794)."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ PartitionerName = Literal["default", "sticky", "round_robin", "random"]
 PARTITIONER_NAMES: Final = ("default", "sticky", "round_robin", "random")
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""A callable of one's own, as in kafka-python: key (bytes), all partitions, and those of them that
-are available (here all) → partition."""
+"""A user's partitioner, as in kafka-python: (key bytes, all partitions, available partitions) →
+partition. All partitions are always available."""
 
 _CACHED_KEY_BYTES: Final = 64
-"""Longer keys are not kept for when they come again."""
+"""The hashes of longer keys are not cached."""
 
 
 class TopicPartitioner(Protocol):
     """Chooses partitions for the records of one topic."""
 
     is_sticky: bool
-    """Records without a key go to one partition until it has had a batch, then to another."""
+    """Whether records without a key go to the sticky partition of the topic's route."""
 
     def choose(self, key: bytes | None, partitions: int) -> int | None:
-        """Return the partition of a record, None where the sticky one is meant."""
+        """Return the partition of a record; None: the sticky partition."""
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray | None:
-        """Return the partition of every row, int32; -1 for the sticky one, None if all are that."""
+        """Return the partition of each row as int32, -1: the sticky partition.
+
+        None: the sticky partition for all rows.
+        """
 
 
 class DefaultPartitioner:
-    """Murmur2 of the key as in Kafka's clients, and stickiness where there is none."""
+    """Murmur2 of the key, as in Kafka's clients; the sticky partition for records without a key."""
 
     is_sticky = True
 
@@ -47,14 +50,14 @@ class DefaultPartitioner:
         self._ignore_keys = ignore_keys
 
     def choose(self, key: bytes | None, partitions: int) -> int | None:
-        """See `TopicPartitioner.choose`."""
+        """Return the partition of the key's hash; None: the sticky partition."""
         if key is None or self._ignore_keys:
             return None
         hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES else murmur2_of_key(key)
         return (hashed & 0x7FFFFFFF) % partitions
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray | None:
-        """See `TopicPartitioner.choose_rows`."""
+        """Return the partitions of the keys' hashes, -1 without a key; None if no row has a key."""
         if self._ignore_keys or keys.null_count == len(keys):
             return None
         chosen = partition_for_keys(keys, partitions)
@@ -64,7 +67,7 @@ class DefaultPartitioner:
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, keys or not (``RoundRobinPartitioner``)."""
+    """Each partition in turn; keys are ignored (Kafka's ``RoundRobinPartitioner``)."""
 
     is_sticky = False
 
@@ -72,11 +75,11 @@ class RoundRobinPartitioner:
         self._numbers = count()
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `TopicPartitioner.choose`."""
+        """Return the next partition."""
         return next(self._numbers) % partitions
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `TopicPartitioner.choose_rows`."""
+        """Return the next partitions, one per row."""
         first = next(self._numbers)
         chosen = (np.arange(first, first + len(keys)) % partitions).astype(np.int32)
         self._numbers = count(first + len(keys))
@@ -84,21 +87,21 @@ class RoundRobinPartitioner:
 
 
 class RandomPartitioner:
-    """Any partition for every record, keys or not."""
+    """A random partition for every record; keys are ignored."""
 
     is_sticky = False
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `TopicPartitioner.choose`."""
+        """Return a random partition."""
         return random.randrange(partitions)
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `TopicPartitioner.choose_rows`."""
+        """Return random partitions, one per row."""
         return np.random.default_rng().integers(partitions, size=len(keys), dtype=np.int32)
 
 
 class CallablePartitioner:
-    """A function of the user's, called for each record."""
+    """A user's function, called for each record."""
 
     is_sticky = False
 
@@ -106,26 +109,27 @@ class CallablePartitioner:
         self._function = function
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `TopicPartitioner.choose`; what the function answers is checked by the caller."""
+        """Return the function's result; the caller checks that it is a partition."""
         numbers = range(partitions)
         return self._function(key, numbers, numbers)
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `TopicPartitioner.choose_rows`."""
+        """Return the function's result for each key."""
         return np.array([self.choose(key, partitions) for key in keys.to_pylist()], np.int32)
 
 
 def partitioner_factory(
     partitioner: str | Partitioner, *, ignore_keys: bool
 ) -> Callable[[], TopicPartitioner]:
-    """Return what makes a `TopicPartitioner` for each topic.
+    """Return a function that makes a `TopicPartitioner`, one for each topic.
 
     Args:
-        partitioner: one of `PARTITIONER_NAMES` (``sticky`` is ``default`` without keys), or a function.
+        partitioner: one of `PARTITIONER_NAMES` (``sticky`` is ``default`` without keys), or a
+            function.
         ignore_keys: ``partitioner.ignore.keys``.
 
     Raises:
-        InvalidConfigurationError: it is neither.
+        InvalidConfigurationError: ``partitioner`` is neither a known name nor a function.
     """
     if callable(partitioner):
         return lambda: CallablePartitioner(partitioner)
@@ -137,8 +141,9 @@ def partitioner_factory(
     }
     if partitioner not in makers:
         close = nearest(str(partitioner), PARTITIONER_NAMES)
+        names = ", ".join(PARTITIONER_NAMES)
         raise InvalidConfigurationError(
-            f"partitioner {partitioner!r}: give one of {', '.join(PARTITIONER_NAMES)}, or a function of key, "
+            f"partitioner {partitioner!r}: give one of {names}, or a function of key, "
             f"all partitions and available partitions",
             key="partitioner",
             nearest=close[0] if close else None,

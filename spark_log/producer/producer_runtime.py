@@ -203,7 +203,7 @@ class ProducerRuntime:
             return self.sender.metrics.failed_records - failed_before
 
     def _update_quota(self, image: MetadataImage) -> None:
-        self.sender.update_quota(image)
+        self.sender.throttle.update(image)
 
     @property
     def is_of_parent_process(self) -> bool:

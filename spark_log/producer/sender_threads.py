@@ -1,4 +1,4 @@
-"""The threads that a `Sender` works in."""
+"""The threads of a producer, which run its `Sender`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
 _logger = logging.getLogger(__name__)
 
 _EXPIRY_ONLY_MS: Final = -1.0
-"""Until when a thread sleeps that may not take what is due: no due time is before this."""
+"""The wakeup time of a leader that only watches expiry; no due time is before it."""
 
 
 class SenderThreads:
-    """Threads that serve a `Sender`: one waits for what is due, the others append.
+    """Threads that run a `Sender`: one of them, the leader, waits for due partitions.
 
-    Who waits takes what is due itself, and another one waits in its place: what was sent is one
-    switch of threads away from its append. There is always one that waits, so that batches expire
-    even while every append hangs.
+    The leader appends to the due partition itself, after another thread has become the leader: so
+    a record waits for only one thread switch before its append. There is always a leader, so that
+    batches expire even while every append hangs.
     """
 
     def __init__(
         self, accumulator: Accumulator, sender: Sender, clock: Clock, *, name: str, max_appends: int
     ) -> None:
-        """Starts nothing yet."""
+        """Return the threads of a producer, of which none is started yet."""
         self._accumulator = accumulator
         self._sender = sender
         self._clock = clock
@@ -36,26 +36,26 @@ class SenderThreads:
         self._max_threads = max_appends + 1
         self._idle = threading.Condition(accumulator.lock)
         self._idle_count = 0
-        self._thread_count = 1  # whoever starts the first does so once
+        self._thread_count = 1  # the first thread is started only once
         self._has_leader = False
         self._is_stopped = False
         self._threads: list[threading.Thread] = []
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a thread."""
+        """Whether a thread was started."""
         return bool(self._threads)
 
     @property
     def includes_current_thread(self) -> bool:
-        """Whether the caller is one of them: in a callback, an interceptor, a serializer."""
+        """Whether the caller runs in one of these threads, as callbacks and interceptors do."""
         return threading.current_thread() in self._threads
 
     def start(self) -> None:
         """Start one more thread.
 
         Raises:
-            RuntimeError: the system gives no more, or the interpreter is about to end.
+            RuntimeError: the system allows no more threads, or the interpreter is shutting down.
         """
         thread = threading.Thread(
             target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True
@@ -68,14 +68,14 @@ class SenderThreads:
             raise
 
     def stop(self) -> None:
-        """Let the threads end as soon as they have nothing in hand."""
+        """End the threads after their current appends."""
         with self._accumulator.lock:
             self._is_stopped = True
             self._accumulator.due.work.notify_all()
             self._idle.notify_all()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the threads to end, so long in all."""
+        """Wait for the threads to end, up to a timeout for all of them."""
         until_ms = self._clock.monotonic_ms() + timeout_s * 1000
         for thread in list(self._threads):
             if thread is not threading.current_thread():
@@ -86,7 +86,7 @@ class SenderThreads:
             self._sender.serve(queue)
 
     def _next(self) -> PartitionQueue | None:
-        """Return a queue to serve; wait for one. None when there will be none any more."""
+        """Wait for a due partition, and return it; None after `stop`."""
         accumulator = self._accumulator
         while True:
             needs_thread = False
@@ -127,7 +127,7 @@ class SenderThreads:
 
     @property
     def _may_take(self) -> bool:
-        """Whether another thread will wait in this one's place."""
+        """Whether another thread can become the leader in place of this one."""
         return self._idle_count > 0 or self._thread_count < self._max_threads
 
     def _lead(self, now_ms: float) -> None:
@@ -146,7 +146,7 @@ class SenderThreads:
     def _start_another(self) -> None:
         try:
             self.start()
-        except RuntimeError as error:  # then this one waits again when it is done
+        except RuntimeError as error:  # this thread becomes the leader again after its append
             _logger.info("no further thread: %s", error)
             with self._accumulator.lock:
                 self._thread_count -= 1
