@@ -16,7 +16,7 @@ power cut might have left it::
         moment = disk.moment()
     disk.restore(moment, random.Random(1), tmp_path / "after")
 
-Changes that other libraries make (deltalake) are found by looking: see `PowerCut.look`.
+Changes that other libraries make (deltalake) are found by looking: see `PowerCut.scan`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Entry = _File | _Directory | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NameChanged:
     """A name in a directory came to stand for something else, or for nothing."""
 
     directory: int
@@ -86,7 +86,7 @@ class PowerCut:
         self._directory = os.path.abspath(directory)
         self._kept = os.path.abspath(kept)
         self._lock = threading.RLock()
-        self._events: list[_Named | _Synced] = []
+        self._events: list[_NameChanged | _Synced] = []
         self._now: dict[int, dict[str, _Entry]] = {_ROOT: {}}
         self._inodes: dict[int, _File] = {}
         self._real: dict[str, Callable[..., Any]] = {}
@@ -115,13 +115,13 @@ class PowerCut:
         with self._lock:
             return len(self._events)
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Note what was changed by other means than the calls that are recorded.
 
         A sync does so for the directory that it is in: what lies there was made before it.
         """
         with self._lock:
-            self._look(_ROOT, self._directory, is_deep=True)
+            self._scan(_ROOT, self._directory, is_deep=True)
 
     def restore(self, moment: int, random: Random, target: str | os.PathLike[str]) -> None:
         """Make a directory as a power cut at a moment might have left it.
@@ -158,7 +158,7 @@ class PowerCut:
         histories: dict[int, dict[str, list[_Entry]]] = {}
         synced: set[_File] = set()
         for event in self._events[:moment]:
-            if isinstance(event, _Named):
+            if isinstance(event, _NameChanged):
                 names = histories.setdefault(event.directory, {})
                 names.setdefault(event.name, [None]).append(event.entry)
             elif isinstance(event.entry, _File):
@@ -214,7 +214,7 @@ class PowerCut:
             if stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 number = self._number_of(path)
                 if number is not None:
-                    self._look(number, path, is_deep=False)
+                    self._scan(number, path, is_deep=False)
                     self._events.append(_Synced(_Directory(number)))
             elif self._number_of(os.path.dirname(path)) is not None:
                 self._events.append(_Synced(self._file(path)))
@@ -246,16 +246,16 @@ class PowerCut:
                 self._now[entry.number] = {}
         if entry != self._now[number].get(name):
             self._now[number][name] = entry
-            self._events.append(_Named(number, name, entry))
+            self._events.append(_NameChanged(number, name, entry))
 
-    def _look(self, number: int, path: str, *, is_deep: bool) -> None:
+    def _scan(self, number: int, path: str, *, is_deep: bool) -> None:
         """Note what was made and removed in a directory by calls that are not recorded."""
         present = set(os.listdir(path))
         for name in sorted(present | self._now[number].keys()):
             self._note(number, name, f"{path}/{name}")
             entry = self._now[number].get(name)
             if is_deep and isinstance(entry, _Directory):
-                self._look(entry.number, f"{path}/{name}", is_deep=True)
+                self._scan(entry.number, f"{path}/{name}", is_deep=True)
 
     def _file(self, path: str) -> _File:
         """Return the file at a path; it is kept, so that its inode is no other file's later."""

@@ -56,7 +56,7 @@ class Work:
             self.random.choice([*works, self.commit, *[self.produce] * 5])()
         self.producer.close()
         self.admin.close()
-        self.disk.look()
+        self.disk.scan()
 
     def tell(self, told, what):
         told.append((self.disk.moment(), what))
@@ -109,7 +109,7 @@ class Work:
 
     def maintain(self):
         OffsetsTable(Cluster(self.root)).maintain()
-        self.disk.look()
+        self.disk.scan()
 
     def commit(self):
         topic = self.live_topic()

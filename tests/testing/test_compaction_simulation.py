@@ -56,9 +56,9 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="compaction", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
+    all_totals = list(simulate_many(range(SEEDS), of="compaction", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in COMPACTION_RULES if rule not in RARE])
@@ -119,7 +119,7 @@ def test_tombstones_are_removed_and_records_left_out(texts):
 @pytest.mark.parametrize("name", RARE.values())
 def test_each_rare_rule_has_a_test(name):
     file, *path = name.split("::")
-    found = import_module(f"tests.log.{file.removesuffix('.py')}")
+    found = import_module(f"tests.log.clean.{file.removesuffix('.py')}")
     for each in path:
         found = getattr(found, each)
     assert callable(found)

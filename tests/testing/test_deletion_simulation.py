@@ -24,9 +24,9 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="deletion"))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
+    all_totals = list(simulate_many(range(SEEDS), of="deletion"))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in DELETION_RULES if rule not in RARE])

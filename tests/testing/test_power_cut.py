@@ -135,14 +135,14 @@ class TestDirectories:
     def test_what_other_libraries_make_and_remove_is_found(self, disk, base, left):
         (base / "d").mkdir()
         (base / "d/a").write_bytes(b"abc")
-        disk.look()
+        disk.scan()
         assert {(None,), (b"abc",)} <= left(disk.moment(), "d/a")
         sync(base / "d/a")
         sync(base / "d")
         sync(base)
         assert left(disk.moment(), "d/a") == {(b"abc",)}
         disk._real["unlink"](base / "d/a")
-        disk.look()
+        disk.scan()
         assert left(disk.moment(), "d/a") == {(None,), (b"abc",)}
 
     def test_what_lies_elsewhere_is_not_watched(self, disk, tmp_path):

@@ -32,11 +32,11 @@ def failure(rule=FAILING):
 
 class TestManySeeds:
     def test_everything_holds(self):
-        tallies = list(simulate_many(range(SEEDS), jobs=os.cpu_count() or 1))
-        failures = [failed.args[0] for tally in tallies for failed in tally.failures]
+        all_totals = list(simulate_many(range(SEEDS), jobs=os.cpu_count() or 1))
+        failures = [failed.args[0] for totals in all_totals for failed in totals.failures]
         assert failures == []
-        assert sum(tally.seeds for tally in tallies) == SEEDS
-        assert sum(tally.records for tally in tallies) > 10 * SEEDS, "logs are not empty"
+        assert sum(totals.seeds for totals in all_totals) == SEEDS
+        assert sum(totals.records for totals in all_totals) > 10 * SEEDS, "logs are not empty"
 
     def test_a_tail_that_is_freed_before_its_last_header_is_read_is_no_error_to_a_reader(self):
         """On an object store, where the end of a segment may take one more read."""

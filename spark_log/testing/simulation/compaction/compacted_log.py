@@ -100,17 +100,17 @@ class CompactedTruth(TrueLog):
 
     # --- what happens on storage -----------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
-        """See `TrueLog.file_appeared`."""
+    def on_file_created(self, path: str) -> None:
+        """See `TrueLog.on_file_created`."""
         generation = parse_generation_name(path.rpartition("/")[2])
         if generation is not None:  # the first time: a late copy may come when it was deleted
             self._taken_us.setdefault(generation, self._clock.time_us())
-        super().file_appeared(path)
+        super().on_file_created(path)
 
-    def file_vanished(self, path: str) -> None:
-        """See `TrueLog.file_vanished`."""
+    def on_file_deleted(self, path: str) -> None:
+        """See `TrueLog.on_file_deleted`."""
         self._held.pop(path, None)
-        super().file_vanished(path)
+        super().on_file_deleted(path)
 
     def _check_sequence(self, headers: list[BatchHeader]) -> int:
         known_from = super()._check_sequence(headers)

@@ -28,10 +28,10 @@ from spark_log.testing.simulation.compaction.compacted_log import (
 from spark_log.testing.simulation.log import true_log, writers
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.small_ranges import small_ranges
 from spark_log.testing.simulation.log.true_log import Record, ViolationError
-from spark_log.testing.simulation.log.writers import IdempotentWriter, Producer, Writer
+from spark_log.testing.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
@@ -148,7 +148,7 @@ def simulate_compaction(
         settings=_settings(profile),
     )
     with (
-        failures_told(seed, profile, scheduler),
+        report_failures(seed, profile, scheduler),
         small_ranges(faults.range_bytes) if faults.range_bytes else nullcontext(),
         ExitStack() as stack,
     ):
@@ -192,7 +192,7 @@ def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
     for number in range(faults.idempotent_writers):
         spawn(f"idempotent {number}", IdempotentWriter(world).run)
     for _ in range(faults.twins):
-        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        producer = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
         for which in ("left", "right"):
             spawn(f"twin {which}", IdempotentWriter(world, producer).run)
     for number in range(faults.followers):
@@ -219,7 +219,7 @@ def _run(world: CompactedWorld) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.calm()
+    world.store.profile = profile.without_faults()
     world.is_ending = True
     until = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= until)

@@ -34,7 +34,7 @@ from spark_log.testing.simulation.deletion.world import (
     draw_id,
 )
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import Record, ViolationError
 from spark_log.testing.simulation.log.writers import record_batch
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
@@ -101,7 +101,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     def new_id() -> str:
         return draw_id(scheduler.random)
 
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+    with report_failures(seed, profile, scheduler), ExitStack() as stack:
         for patch in (
             (cluster_module, "open_store", lambda url, options=None, **_: store),
             (cluster_module, "random_id", new_id),
@@ -217,7 +217,7 @@ def clean(root: Root) -> None:
     """
     command = ClusterCleaner(root.cluster())
     there = set(root.topics.known)
-    was_far_off, times_set = root.clock.is_far_off(), root.clock.times_set()
+    was_far_off, jump_count = root.clock.is_far_off(), root.clock.jump_count()
     is_done = False
     try:
         for cleaned in command.clean():
@@ -231,7 +231,7 @@ def clean(root: Root) -> None:
             is_done = True
     except ClockSkewError:
         root.scheduler.note("does not clean: its clock is too far off")
-    if is_done and was_far_off and times_set == root.clock.times_set():
+    if is_done and was_far_off and jump_count == root.clock.jump_count():
         raise ViolationError("one has cleaned whose clock is further off than is allowed")
 
 
@@ -254,7 +254,7 @@ def _run(root: Root) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    root.store.profile = profile.calm()
+    root.store.profile = profile.without_faults()
     root.is_ending = True
     until = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= until)  # with all that is delivered late

@@ -39,8 +39,8 @@ class TrueTopics:
         self.known: set[str] = set()
         self.deleted: set[str] = set()
 
-    def file_appeared(self, path: str) -> None:
-        """See `Witness`."""
+    def on_file_created(self, path: str) -> None:
+        """See `StorageObserver`."""
         directory, _, name = path.rpartition("/")
         if directory == metadata_log.DIRECTORY and name.endswith(".log"):
             image = MetadataLog(self._disk, self._clock).image()
@@ -48,10 +48,10 @@ class TrueTopics:
             self.deleted |= self.known - now
             self.known = now
 
-    def file_vanished(self, path: str) -> None:
-        """See `Witness`: what a cleaner deletes of a log is another simulation's."""
+    def on_file_deleted(self, path: str) -> None:
+        """See `StorageObserver`: what a cleaner deletes of a log is another simulation's."""
 
-    def data_removed(self, path: str) -> None:
+    def on_data_deleted(self, path: str) -> None:
         """Check that a file was removed with all others of a topic that was deleted."""
         directory = path.removeprefix(f"{WITNESSES}/").partition("/")[0]
         if directory not in self.deleted:
@@ -104,7 +104,7 @@ class RootStore(SimulatedStore):
 
             def remove(path: str = path) -> None:
                 if self._root_disk.has(path):
-                    self._topics.data_removed(path)
+                    self._topics.on_data_deleted(path)
                 self.disk.delete(path)
 
             self._write("remove", path, remove)

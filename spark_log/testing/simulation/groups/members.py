@@ -138,7 +138,7 @@ class SimulatedMember:
             self._begin(status, given)
         for place in self.reading:
             self.reading[place] += random.randrange(3)
-            world.truth.handle(place, self.reading[place])
+            world.truth.on_handled(place, self.reading[place])
         if random.random() < world.profile.commit:
             self._commit()
 

@@ -15,7 +15,7 @@ from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, draw
 from spark_log.testing.simulation.groups.rules import GROUP_SOUND, GroupVariant
 from spark_log.testing.simulation.groups.true_group import TrueGroup
 from spark_log.testing.simulation.groups.world import GroupWorld
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
@@ -62,7 +62,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.commits,
     )
     loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+    with report_failures(seed, profile, scheduler), ExitStack() as stack:
         for logger in loggers:  # of what goes wrong all the time here
             stack.enter_context(mock.patch.object(logger, "disabled", True))
         for target, name, value in variant.patches:
@@ -102,7 +102,7 @@ def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.calm()
+    world.store.profile = profile.faults.without_faults()
     world.offsets.slow = 0.0
     world.is_ending = True
     until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS

@@ -56,7 +56,7 @@ class TrueGroup:
 
     # --- the group's log -------------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
+    def on_file_created(self, path: str) -> None:
         """A put took effect."""
         directory, _, file = path.rpartition("/")
         name = SegmentName.parse(file)
@@ -75,7 +75,7 @@ class TrueGroup:
                 self._replay(value)
         self._next_offset = reader.end_offset
 
-    def file_vanished(self, path: str) -> None:
+    def on_file_deleted(self, path: str) -> None:
         """A delete took effect: nobody can rely on the name any more."""
         directory, _, file = path.rpartition("/")
         name = SegmentName.parse(file)
@@ -140,11 +140,11 @@ class TrueGroup:
 
     # --- the offsets table -----------------------------------------------------------------------
 
-    def begun(self, generation: int) -> None:
+    def on_fenced(self, generation: int) -> None:
         """A fence took effect."""
         self.fence = max(self.fence, generation)
 
-    def committed(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
+    def on_committed(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
         """A commit took effect."""
         if generation < self.fence:
             raise ViolationError(
@@ -177,11 +177,11 @@ class TrueGroup:
                 )
             self.positions[topic_id, partition] = offset
 
-    def handle(self, place: Place, offset: int) -> None:
+    def on_handled(self, place: Place, offset: int) -> None:
         """Somebody has handled all records before an offset, from where it began on."""
         self.handled[place] = max(offset, self.handled.get(place, 0))
 
-    def acknowledge(self, rows: Mapping[Place, int]) -> None:
+    def check_acknowledged(self, rows: Mapping[Place, int]) -> None:
         """Somebody was told that a commit took effect."""
         for place, offset in rows.items():
             if self.positions.get(place, 0) < offset and self._exists(place):

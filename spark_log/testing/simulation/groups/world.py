@@ -128,7 +128,7 @@ class SimulatedOffsets:
 
     def fence(self, group: str, generation: int) -> None:
         """See `FencedOffsets.fence`."""
-        self._commit(generation, lambda: self.truth.begun(generation), is_done=True)
+        self._commit(generation, lambda: self.truth.on_fenced(generation), is_done=True)
 
     def fetch(self, group: str) -> Mapping[TopicPartition, int]:
         """See `FencedOffsets.fetch`."""
@@ -156,8 +156,8 @@ class SimulatedOffsets:
         rows: dict[Place, int] = {
             (topic_ids[named.topic], named): position.offset for named, position in offsets.items()
         }
-        self._commit(generation, lambda: self.truth.committed(generation, member_id, rows))
-        self.truth.acknowledge(rows)
+        self._commit(generation, lambda: self.truth.on_committed(generation, member_id, rows))
+        self.truth.check_acknowledged(rows)
 
     def _commit(self, generation: int, effect: Callable[[], None], is_done: bool = False) -> None:
         chance, faults = self.scheduler.random.random, self.store.profile

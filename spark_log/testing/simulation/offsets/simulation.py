@@ -13,7 +13,7 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
 from spark_log.testing.simulation.offsets.profile import draw_offsets_profile
@@ -57,7 +57,7 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
     with (
-        failures_told(seed, profile, scheduler),
+        report_failures(seed, profile, scheduler),
         small_table(scheduler, profile),
         ExitStack() as stack,
     ):
@@ -102,7 +102,7 @@ class Committer:
         table.commit(group, offset, generation)
         if offset is not None:
             world.scheduler.note(f"{group}: {offset} acknowledged")
-            world.truth.acknowledge(group, offset)
+            world.truth.check_acknowledged(group, offset)
 
 
 class Vandal:
@@ -149,7 +149,7 @@ def _run(world: OffsetsWorld) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.calm()
+    world.store.profile = profile.faults.without_faults()
     world.is_ending = True
     limit = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= limit)

@@ -56,7 +56,7 @@ class TrueOffsets:
 
     # --- what takes effect -----------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
+    def on_file_created(self, path: str) -> None:
         """A put took effect."""
         directory, _, name = path.rpartition("/")
         if directory != LOG or not name.endswith(".json"):
@@ -136,7 +136,7 @@ class TrueOffsets:
         if positions != self.positions:
             raise ViolationError(f"version {number} makes {positions} of {self.positions}")
 
-    def file_vanished(self, path: str) -> None:
+    def on_file_deleted(self, path: str) -> None:
         """A delete took effect."""
         directory, _, name = path.rpartition("/")
         now_us = self._clock.time_us()
@@ -154,7 +154,7 @@ class TrueOffsets:
 
     # --- what somebody was told ------------------------------------------------------------------
 
-    def acknowledge(self, group: str, offset: int) -> None:
+    def check_acknowledged(self, group: str, offset: int) -> None:
         """Somebody was told that a commit took effect."""
         if offset not in self.history.get(group, ()):
             raise ViolationError(f"{group} at {offset} was acknowledged, and is nowhere")
