@@ -1,4 +1,4 @@
-"""One simulation of a compacted log: a seed in, nothing or a violation out."""
+"""Runs one simulation of a compacted log; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _MAX_STEPS_TO_END = 5000
 
 @dataclass(frozen=True, slots=True)
 class CompactionVariant:
-    """What is another than it is shipped.
+    """The changes to the shipped code in one simulation.
 
     Attributes:
-        patches: object, name, value.
+        patches: (object, attribute name, value) of what is replaced.
     """
 
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
 COMPACTION_SOUND = CompactionVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class CompactionProfile:
     """The conditions of one simulation.
 
     Attributes:
-        faults: and all that a log has that is not compacted.
-        compactors, stale_cleaners, tables: how many of each.
-        compactor_rest_ms: mean time between two compactions of one that compacts.
-        delete_retention_ms, segment_bytes, min_compaction_lag_ms: of the topic.
-        dirty_ratio: from which on a cleaner compacts.
+        faults: the faults, actors and configs of a log that is not compacted.
+        compactors, stale_cleaners, tables: numbers of actors.
+        compactor_rest_ms: mean time between two compactions of a compactor.
+        delete_retention_ms, segment_bytes, min_compaction_lag_ms: the topic's configs.
+        dirty_ratio: the topic's ``min.cleanable.dirty.ratio``.
     """
 
     faults: Profile
@@ -86,9 +86,9 @@ class CompactionProfile:
 
 
 def draw_compaction_profile(random: Random) -> CompactionProfile:
-    """Return the conditions of a simulation."""
-    # More time than in a log that is not compacted, and less to do in it: a key has to be deleted,
-    # compacted, compacted again after the delay, and somebody has to have been late meanwhile.
+    """Draw the conditions of a simulation."""
+    # More time and less work than in a log that is not compacted: bugs show only after a key was
+    # deleted, compacted, and compacted again after the delay, while another actor was late.
     faults = draw_profile(random)
     faults = replace(
         faults,
@@ -125,11 +125,11 @@ def simulate_compaction(
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the log, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped log, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_compaction_profile(Random(seed))
     faults = profile.faults
@@ -230,7 +230,7 @@ def _run(world: CompactedWorld) -> None:
 
 
 def _check_end(world: CompactedWorld) -> None:
-    """Read everything once more, with a handle that knows nothing."""
+    """Check what a new handle reads of the whole log."""
     truth, now_ms = world.truth, world.scheduler.now_ms
     log = world.open_log()
     view = log.observe()

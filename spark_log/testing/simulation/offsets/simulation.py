@@ -1,4 +1,4 @@
-"""One simulation of the offsets table and its Delta log: a seed in, nothing or a violation out."""
+"""Runs one simulation of the offsets table and its log; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the table, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped table, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_offsets_profile(Random(seed))
     scheduler = Scheduler(seed)
@@ -68,13 +68,13 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
 
 
 class Committer:
-    """A process that commits for groups, reads where they are, and at times does nothing."""
+    """A process that commits offsets of groups, reads them, and pauses at times."""
 
     def __init__(self, world: OffsetsWorld) -> None:
         self._world = world
 
     def run(self) -> None:
-        """Live until the faults end; called anew after a crash."""
+        """Work until the faults end; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
         table = world.open_table()
         while not world.is_ending:
@@ -95,7 +95,7 @@ class Committer:
 
     def _commit(self, table: SimulatedTable, group: str) -> None:
         world, random = self._world, self._world.scheduler.random
-        # Only of some groups: positions of those that have members do not expire.
+        # Only of some groups: offsets of a group with members do not expire.
         is_fence = group == "g0" and random.random() < world.profile.fence
         generation = table.generation(group) + is_fence
         offset = None if is_fence else random.randrange(1, 1 << 40)
@@ -108,14 +108,14 @@ class Committer:
 class Vandal:
     """A program that cleans up the log by a clock that is days ahead, as delta-rs does.
 
-    It frees names from the oldest on, once a checkpoint lies above them: seconds after their use.
+    It deletes versions before a checkpoint, seconds after they were written.
     """
 
     def __init__(self, world: OffsetsWorld) -> None:
         self._world = world
 
     def run(self) -> None:
-        """Live until the faults end."""
+        """Work until the faults end."""
         world = self._world
         while not world.is_ending:
             world.rest(DELETE_DELAY_MS)
@@ -160,7 +160,7 @@ def _run(world: OffsetsWorld) -> None:
 
 
 def _check_end(world: OffsetsWorld) -> None:
-    """Whoever comes next finds everything, also after all of it was tidied up."""
+    """Check that a new process reads all offsets, before and after maintenance."""
     table = world.open_table()
     for is_tidied in (False, True):
         if is_tidied:
