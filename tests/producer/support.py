@@ -1,4 +1,4 @@
-"""Producers to test with: on stores that misbehave, on a clock that stands, without threads."""
+"""Producers for tests: on stores with faults, on a manual clock, without threads."""
 
 import itertools
 from pathlib import Path
@@ -14,7 +14,7 @@ _names = itertools.count()
 
 
 def new_root(tmp_path, *topics, **configs):
-    """A root with topics; each is a name, or a name and how many partitions it has."""
+    """Return a new root with topics; each is a name, or a pair of name and partition count."""
     root = Path(tmp_path) / f"root-{next(_names)}"
     made = [topic if isinstance(topic, tuple) else (topic, 1) for topic in topics]
     Admin(root).create_topics(
@@ -24,7 +24,7 @@ def new_root(tmp_path, *topics, **configs):
 
 
 def hooked(producer):
-    """The store that a producer appends to, with hooks between calls and their effect."""
+    """Return a producer's store, with hooks between calls and their effect."""
     cluster = producer._cluster
     cluster.store = HookedStore(cluster.store)
     return cluster.store
@@ -62,7 +62,7 @@ def by_hand(root, clock, **config):
 
 
 def run(producer, clock, *, until_ms=600_000):
-    """Serve a producer without threads until nothing is due, moving the clock where it has to."""
+    """Run a producer without threads until nothing is due; advance the clock as needed."""
     end_ms = clock.monotonic_ms() + until_ms
     while True:
         while producer.run_once():
@@ -74,7 +74,7 @@ def run(producer, clock, *, until_ms=600_000):
 
 
 def rows(root, topic):
-    """``{partition: [row, …]}`` of all that is in a topic's log, by offset."""
+    """Return all rows of a topic as ``{partition: [row, …]}``, by offset."""
     cluster = Cluster(root)
     found = {}
     image = cluster.topic(topic)
@@ -87,7 +87,7 @@ def rows(root, topic):
 
 
 def values(root, topic):
-    """``{partition: [value, …]}``."""
+    """Return all values of a topic as ``{partition: [value, …]}``, by offset."""
     return {
         partition: [row["value"] for row in found] for partition, found in rows(root, topic).items()
     }

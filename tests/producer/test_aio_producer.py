@@ -31,7 +31,7 @@ def test_has_every_method_of_a_producer():
 
 
 def hanging(producer):
-    """Make a producer's appends hang; return the events that tell of it and that end it."""
+    """Make a producer's appends hang; return two events: one hangs, and all may continue."""
     hangs, may_go_on = threading.Event(), threading.Event()
 
     def hang(path, call):

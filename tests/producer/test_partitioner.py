@@ -1,4 +1,4 @@
-"""Partitioners: where Kafka's clients would have put a record, and what users ask for instead."""
+"""Partitioners choose the same partitions as Kafka's clients, or those that users want."""
 
 from collections import Counter
 from itertools import pairwise
@@ -21,7 +21,7 @@ def root(tmp_path):
 
 
 def sent(root, clock, records, **config):
-    """``{partition: [value, …]}`` after sending (value, key) pairs."""
+    """Return ``{partition: [value, …]}`` after sending (value, key) pairs."""
     producer = by_hand(root, clock, **config)
     for value, key in records:
         producer.send("flights", value, key)

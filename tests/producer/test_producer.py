@@ -1,4 +1,4 @@
-"""`Producer`: what a user calls, and what is then in the log."""
+"""`Producer`: its public methods, and the resulting log."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with topics ``flights`` (2 partitions) and ``weather`` (1)."""
+    """A root with the topics ``flights`` (2 partitions) and ``weather`` (1)."""
     return new_root(tmp_path, ("flights", 2), "weather")
 
 
