@@ -1,4 +1,4 @@
-"""What runs behind one `Producer`: its buffer, its sender and its threads, until it is closed."""
+"""The runtime of one `Producer`: its buffer, sender and threads, until it is closed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProducerRuntime:
     Attributes:
         accumulator: the records that wait.
         router: the topics.
-        sender: appends what waits.
+        sender: appends the waiting records.
     """
 
     def __init__(

@@ -219,7 +219,7 @@ class PowerCut:
             elif self._number_of(os.path.dirname(path)) is not None:
                 self._events.append(_Synced(self._file(path)))
 
-    # --- what stands where -----------------------------------------------------------------------
+    # --- states of names -------------------------------------------------------------------------
 
     def _named(self, path: str | os.PathLike[str]) -> None:
         """Record the current state of a path."""

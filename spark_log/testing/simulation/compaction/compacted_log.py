@@ -183,7 +183,7 @@ class CompactedTruth(TrueLog):
             self._last[key_of(self.records[at])] = at
         self._counted = len(self.records)
 
-    # --- what may be missing ---------------------------------------------------------------------
+    # --- records that may be missing --------------------------------------------------------------
 
     def last_of(self, key: bytes) -> int:
         """Return the offset of a key's last record."""

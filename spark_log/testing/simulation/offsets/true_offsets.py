@@ -54,7 +54,7 @@ class TrueOffsets:
         """The current offset of each group."""
         return {group: offsets[-1] for group, offsets in self.history.items() if offsets[-1] >= 0}
 
-    # --- what takes effect -----------------------------------------------------------------------
+    # --- changes of the storage -------------------------------------------------------------------
 
     def on_file_created(self, path: str) -> None:
         """Handle the creation of a file: the table may have a new version."""
@@ -154,7 +154,7 @@ class TrueOffsets:
                 f"{name} was deleted {(now_us - since_us) / 1000:.1f} ms after others needed it"
             )
 
-    # --- what somebody was told ------------------------------------------------------------------
+    # --- results of processes ---------------------------------------------------------------------
 
     def check_acknowledged(self, group: str, offset: int) -> None:
         """Check that an acknowledged commit took effect."""
