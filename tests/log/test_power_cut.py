@@ -63,7 +63,7 @@ class Life:
             if self.random.random() < 0.1:
                 self.log = open_log(self.store, **self.config)  # another process
             step()
-        self.disk.look()
+        self.disk.scan()
 
     def append(self):
         count = self.random.randint(1, 4)

@@ -1,4 +1,4 @@
-"""How fast the machine is just now, with all that it has to do."""
+"""Measures how fast the machine is under its current load."""
 
 import os
 import threading
@@ -8,8 +8,8 @@ _WORK_S = 0.005
 _PAUSE_S = 0.1
 
 
-class Pace:
-    """Measures, while it is open, how long a step takes: a put, and some milliseconds of work."""
+class MachineSpeed:
+    """Measures, as a context manager, the time of a step: a put and some milliseconds of work."""
 
     def __init__(self, store):
         self._store = store
@@ -18,7 +18,7 @@ class Pace:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def step_s(self):
-        """Return how long it took so far, on average."""
+        """Return the mean time of a step so far."""
         return sum(self._steps_s) / len(self._steps_s) if self._steps_s else _WORK_S
 
     def _run(self):
@@ -27,7 +27,7 @@ class Pace:
             until_s = time.thread_time() + _WORK_S
             while time.thread_time() < until_s:
                 pass
-            self._store.put("pace", os.urandom(100))
+            self._store.put("speed", os.urandom(100))
             self._steps_s.append(time.monotonic() - began_s)
 
     def __enter__(self):

@@ -1,12 +1,12 @@
-"""What is to be done when."""
+"""Actions that run at their times."""
 
 import heapq
 import time
 from itertools import count
 
 
-class Agenda:
-    """Actions in the order of their times."""
+class Schedule:
+    """Actions, run in the order of their times."""
 
     def __init__(self):
         self._due = []
@@ -16,10 +16,10 @@ class Agenda:
         heapq.heappush(self._due, (time.monotonic() + wait_s, next(self._order), action))
 
     def run(self, wait_until):
-        """Do all of it, also what is put on it meanwhile.
+        """Run all actions, and those that are added meanwhile.
 
         Args:
-            wait_until: called with the time of the next one on the monotonic clock, to wait.
+            wait_until: waits; called with the monotonic time of the next action.
         """
         while self._due:
             at_s, _, action = heapq.heappop(self._due)

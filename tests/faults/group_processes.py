@@ -1,6 +1,6 @@
-"""The processes of a group, and what of them is known from outside: who runs, and the group's log.
+"""The processes of a group: starts and signals them, and watches them and the group's log.
 
-Whoever ends although nobody told it to, or ends badly, is noticed at once.
+The test fails at once if a process ends by itself or with an error.
 """
 
 import signal
@@ -11,8 +11,8 @@ from multiprocessing.connection import wait
 from tests.faults.fast_clock import SPEED
 from tests.faults.group_member_process import MemberRole, consume_until_told
 from tests.faults.group_producer_process import ProducerRole, produce_until_told
+from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
-from tests.faults.running import Running
 
 SESSION_S = 14 / SPEED
 MAX_POLL_S = 42 / SPEED
@@ -24,31 +24,31 @@ SETTINGS = {
 }
 LOOK_S = 0.1
 PATIENCE_S = 120
-"""What has not come after so long never will."""
+"""Maximum time to wait for any state of the group."""
 
 
-class GroupCast:
-    """Who is there.
+class GroupProcesses:
+    """The members and producers of one group.
 
     Attributes:
-        live: those that are to be members, although they may be stopped.
-        going: those that were told to end, or another took their place: they end by themselves.
-        steps: lines of what was done, and when, in seconds.
-        starved: how often the group expired a member that ran.
-        changed_s: when the group had to change last, on the monotonic clock.
+        live: processes that should be members; they may be stopped.
+        going: processes that were told to end or were replaced, and end by themselves.
+        steps: lines of the events, with their times in seconds.
+        starved: number of members that the group expired although they ran.
+        changed_s: monotonic time of the last event that changes the group.
     """
 
     def __init__(self, root, storage_options, notes, history, settings, without, clocks=()):
-        """Begin with nobody.
+        """Begin without processes.
 
         Args:
-            root: of the cluster.
-            storage_options: of it.
-            notes: directory for what they write down.
+            root: the cluster's root.
+            storage_options: the root's options.
+            notes: directory for the processes' notes.
             history: the group's log.
-            settings: of all consumers.
-            without: name of a rule that members do without.
-            clocks: wall clocks that members and producers have in turn; none: the machine's.
+            settings: the configs of all consumers.
+            without: name of a safety rule that members leave out.
+            clocks: wall clocks of members and producers, in turn; empty: the machine's clock.
         """
         self._clocks = clocks
         self.live, self.going = [], []
@@ -66,7 +66,7 @@ class GroupCast:
     # --- what is done to them ---------------------------------------------------------------------
 
     def start(self, topics, commits, instance_id=None):
-        """Start a member. Args: topics, commits: see `MemberRole`; instance_id: of a static one."""
+        """Start a member with these topics and kind of commits; static if it has an id."""
         self._numbers += 1
         name = f"member-{self._numbers}"
         static = {} if instance_id is None else {"group_instance_id": instance_id}
@@ -80,72 +80,72 @@ class GroupCast:
             {**self._settings, **static},
             self._without,
         )
-        running = Running.start(consume_until_told, role, self._clock(self._numbers))
+        running = ManagedProcess.start(consume_until_told, role, self._clock(self._numbers))
         self.live.append(running)
         self.say(f"started{'' if instance_id is None else ' as ' + instance_id}", running)
 
     def kill(self, victim):
-        """SIGKILL."""
+        """Send SIGKILL to a member."""
         self.say("killed", victim)
         victim.signal(signal.SIGKILL)
         victim.process.join()
         self.live.remove(victim)
 
     def let_leave(self, victim):
-        """Let it close its consumer, and end."""
+        """Let a member close its consumer, and end."""
         self.say("told to leave", victim)
         victim.let_end()
         self.dismiss(victim)
 
     def dismiss(self, victim):
-        """Expect it to end by itself."""
+        """Expect a member to end by itself."""
         self.live.remove(victim)
         self.going.append(victim)
 
     def stop(self, victim, sessions):
-        """SIGSTOP, for so many session timeouts."""
+        """Send SIGSTOP to a member, which is to be stopped for this number of session timeouts."""
         self.say(f"stopped for {sessions:.1f} session timeouts", victim)
         victim.stop()
 
     def resume(self, victim):
-        """SIGCONT, unless it is to be stopped for longer."""
+        """Send SIGCONT to a member, unless another stop of it has not ended."""
         victim.resume()
         if not victim.is_stopped:
             self.say("continued", victim)
 
     def tell(self, victim, order, *arguments):
-        """Let it do something else than consume: see `GroupProcess`."""
+        """Send an order to a member; the methods of `GroupProcess` are the orders."""
         self.say(f"is told: {order} {' '.join(map(str, arguments))}", victim)
         with suppress(BrokenPipeError):  # it was killed
-            if not victim.keeping.closed:
+            if not victim.pipe.closed:
                 victim.tell(order, *arguments)
 
     def have_obeyed(self):
-        """Return whether all have done what they were told."""
+        """Return whether all members have carried out their orders."""
         return all(self.noted(each, "obeyed") >= each.orders for each in self.live)
 
     @staticmethod
     def noted(running, kind):
-        """Return how many lines of a kind it has written."""
-        with suppress(FileNotFoundError):  # it has only just been started
+        """Return the number of lines of a kind in a member's notes."""
+        with suppress(FileNotFoundError):  # it has just been started
             return sum(fields[0] == kind for fields in read_notes(running.role.notes))
         return 0
 
     # --- producers --------------------------------------------------------------------------------
 
     def start_producer(self, number, topics):
-        """Start one."""
+        """Start a producer."""
         name = f"producer-{number}"
         notes = str(self._notes / name)
         role = ProducerRole(self._root, self._storage_options, name, notes, topics)
         clock = self._clock(number)
-        self._producers.append(Running.start(produce_until_told, role, clock))
+        self._producers.append(ManagedProcess.start(produce_until_told, role, clock))
 
     def _clock(self, number):
         return self._clocks[number % len(self._clocks)] if self._clocks else None
 
     def let_producers_end(self):
-        """Let them get their acknowledgements, and end."""
+        """Let the producers wait for their acknowledgements, and end."""
         for each in self._producers:
             each.let_end()
         self.going += self._producers
@@ -154,30 +154,30 @@ class GroupCast:
     # --- the end ----------------------------------------------------------------------------------
 
     def end(self):
-        """Let all leave, one after the other."""
+        """Let all members leave, in turn."""
         for each in [*self.live, *self.going]:
             code = each.end()
             assert code == 0, f"{each.role.name} ended with {code}"
         self._look()
-        for path in self._notes.glob("*.stderr"):  # of a thread, or of a callback
+        for path in self._notes.glob("*.stderr"):  # an error in a thread or a callback
             assert "Traceback" not in path.read_text(errors="replace"), f"exceptions in {path.name}"
 
     def kill_all(self):
-        """Leave nothing behind."""
+        """Kill all processes."""
         for each in self._everyone():
             each.signal(signal.SIGKILL)
 
     # --- waiting ----------------------------------------------------------------------------------
 
     def wait_for(self, condition, complaint):
-        """Wait until it is so, which is looked at again and again."""
+        """Wait until a condition holds, by checking it repeatedly."""
         until_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < until_s, f"{complaint}: {self._history.latest}"
             self.wait_until(time.monotonic() + LOOK_S)
 
     def wait_until(self, at_s):
-        """Wait until then, and see what happens meanwhile."""
+        """Wait until a monotonic time, and watch the processes meanwhile."""
         while True:
             now_s = time.monotonic()
             if now_s >= self._looked_s + LOOK_S:
@@ -190,7 +190,7 @@ class GroupCast:
                 return
 
     def say(self, what, who=None, *, is_change=True):
-        """Write down a step."""
+        """Add a line to the steps."""
         now_s = time.monotonic()
         if is_change:
             self.changed_s = now_s
@@ -202,7 +202,7 @@ class GroupCast:
         instance_id = instance_id_of(ended)
         heirs = [each for each in self.going if instance_id_of(each) == instance_id]
         if ended in self.live and instance_id is not None and heirs:
-            # It was expired when the one came back that it had the place from, and joined again.
+            # It was expired when the member that it had replaced continued and joined again.
             self.say("has lost its place again", ended)
             self.dismiss(ended)
             self.going.remove(heirs[0])
@@ -212,7 +212,7 @@ class GroupCast:
         self.going.remove(ended)
 
     def _look(self):
-        """See what the group has done; who was expired and runs was starved, which is a change."""
+        """Read the group's log; an expired member that runs was starved, which is a change."""
         running = {each.role.name for each in self.live if not each.is_stopped}
         before = self._history.latest.members
         for record in self._history.look():
@@ -229,5 +229,5 @@ class GroupCast:
 
 
 def instance_id_of(running):
-    """Return the ``group.instance.id`` of a member; None for others."""
+    """Return the ``group.instance.id`` of a static member; None for others."""
     return getattr(running.role, "settings", {}).get("group_instance_id")

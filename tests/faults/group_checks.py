@@ -1,4 +1,4 @@
-"""What the members of a group noted, against the group's log, the offsets table and the topics."""
+"""Checks the notes of a group's members against the group's log, the offsets table and topics."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -12,16 +12,16 @@ from tests.faults.notes import read_notes
 
 @dataclass(frozen=True)
 class Taken:
-    """Records that one poll handed to a member.
+    """The records of one partition that a poll returned to a member.
 
     Attributes:
-        process: whose notes tell it.
-        generation: that the member knew then.
-        partition: that they are of.
-        first: offset of the first one.
-        last: offset of the last one.
-        checksum: of the values.
-        is_handled: whether the process came to note that it was done with them.
+        process: the process that noted it.
+        generation: the generation that the member knew.
+        partition: the records' partition.
+        first: offset of the first record.
+        last: offset of the last record.
+        checksum: checksum of the values.
+        is_handled: whether the process noted that it has handled them.
     """
 
     process: str
@@ -36,11 +36,11 @@ class Taken:
 
 @dataclass
 class Told:
-    """What all members noted.
+    """The notes of all members.
 
     Attributes:
-        taken: what they were given.
-        outcomes: of the commits, by their names.
+        taken: the results of their polls.
+        outcomes: the outcomes of their commits, by commit id.
     """
 
     taken: list[Taken]
@@ -48,7 +48,7 @@ class Told:
 
 
 def read_told(paths):
-    """Read the notes of members."""
+    """Read the notes of the members."""
     taken, outcomes = {}, {}
     for path in paths:
         for kind, *fields in read_notes(path):
@@ -71,7 +71,7 @@ def read_told(paths):
 
 
 def read_acknowledged(paths):
-    """Return what producers were told: by partition, offset → value."""
+    """Return the acknowledged records as ``{partition: {offset: value}}``."""
     found = defaultdict(dict)
     for path in paths:
         name = path.name
@@ -85,14 +85,14 @@ def read_acknowledged(paths):
 
 
 def reckon_group(told, acknowledged, topics, groups, rows):
-    """Check everything, and return what there was, counted.
+    """Check all guarantees, and return counts.
 
     Args:
-        told: `Told`.
-        acknowledged: by partition, offset → value.
-        topics: by partition, all values by their offsets.
-        groups: `Group` of each generation.
-        rows: `Row` of each position that was committed, in their order.
+        told: the members' notes.
+        acknowledged: ``{partition: {offset: value}}`` of the acknowledged records.
+        topics: all values of each partition, by offset.
+        groups: the `Group` of each generation.
+        rows: the `Row` of each committed offset, in the order of the commits.
     """
     check_log(acknowledged, topics)
     check_one_owner(told.taken, groups)
@@ -111,7 +111,7 @@ def reckon_group(told, acknowledged, topics, groups, rows):
 
 
 def check_log(acknowledged, topics):
-    """Each acknowledged record stands where its producer was told."""
+    """Each acknowledged record is at its acknowledged offset."""
     for named, values in acknowledged.items():
         for offset, value in values.items():
             there = topics[named]
@@ -120,7 +120,7 @@ def check_log(acknowledged, topics):
 
 
 def check_one_owner(taken, groups):
-    """Nobody was given what others had in the same generation, by notes and by the group's log."""
+    """No two members got records of one partition in the same generation."""
     owners = {}
     for each in taken:
         key = each.generation, each.partition
@@ -133,14 +133,14 @@ def check_one_owner(taken, groups):
 
 
 def check_contents(taken, topics):
-    """What was handed out is what the topics hold."""
+    """The values that polls returned are those of the topics."""
     for each in taken:
         values = topics[each.partition][each.first : each.last + 1]
         assert crc32(b"\n".join(values)) == each.checksum, f"other records than these: {each}"
 
 
 def check_positions(rows):
-    """A position (highest generation, then latest commit) never goes back, nor does the fence."""
+    """Committed offsets (by generation, then commit) and the fence never go back."""
     latest = {}
     for row in rows:
         assert row.fence_before <= row.fence, f"the fence went back: {row}"
@@ -153,9 +153,9 @@ def check_positions(rows):
 
 
 def check_commits(told, rows, groups):
-    """Who commits has the partition, and has handled it so far; what is refused leaves nothing.
+    """A committing member owns the partition and has handled it; a refused commit has no effect.
 
-    What goes by itself may be where the member began, and the group stood.
+    An automatic commit may be of the offset at which the member began.
     """
     stood = {}
     ends = {
@@ -178,7 +178,7 @@ def check_commits(told, rows, groups):
 
 
 def check_nothing_again(taken, rows):
-    """What was committed in a generation is not handled again in a later one."""
+    """Records that were committed in a generation are not handled again in a later one."""
     committed = defaultdict(list)
     for row in sorted(rows, key=lambda each: each.generation):
         committed[row.partition].append((row.generation, row.offset))
@@ -206,12 +206,12 @@ def check_all_handled(taken, acknowledged):
 
 
 def unbalanced(group):
-    """Say what is wrong with a group whose members all subscribe to the same, or return None."""
+    """Return what is wrong with a group whose members subscribe to the same topics, or None."""
     if group.state != "Stable":
         return f"it is {group.state}"
     if missing := list(group.unowned()):
         return f"nobody has {missing}"
-    # The range assignor is fair topic by topic, all others are so altogether.
+    # The range assignor balances each topic, the others balance all topics together.
     parts = [{name} for name in group.topics] if group.protocol == "range" else [set(group.topics)]
     for topics in parts:
         counts = [

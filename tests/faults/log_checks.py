@@ -1,4 +1,4 @@
-"""What the log holds, against what was acknowledged and what a reader saw."""
+"""Checks a log against the acknowledgements and the records that a reader saw."""
 
 from collections import Counter
 
@@ -6,13 +6,13 @@ from tests.faults.notes import read_notes
 from tests.log.support import open_log, values
 
 
-def reckon(store, notes, *, idempotent):
-    """Check a log that nobody writes to any more, and return what there was, counted.
+def check_results(store, notes, *, idempotent):
+    """Check a log that is no longer written to, and return counts.
 
     Args:
-        store: where it lies.
-        notes: directory of the notes of its writers and, if it had one, of its reader.
-        idempotent: whether the writers were.
+        store: the log's store.
+        notes: directory of the notes of its writers and of its reader, if there is one.
+        idempotent: whether the writers were idempotent.
     """
     log = open_log(store)
     found = values(log)
@@ -50,13 +50,13 @@ def _check_acknowledged(there, notes, idempotent):
         refused = sorted(fenced - unknown & set(there))
         assert not refused, f"refused and there all the same: {refused}"
     else:
-        # Only who was told that the outcome is unknown may have sent it again.
+        # Only a writer that got an unknown outcome may have sent the record again.
         assert twice <= unknown, f"there more than once: {sorted(twice - unknown)}"
     return counts
 
 
 def _check_order(there):
-    """Each producer's epochs and, within one, its numbers come in order and without a gap."""
+    """Each producer's epochs are in order, and its numbers in each epoch have no gap."""
     latest = {}
     for record in there:
         producer, epoch, number = map(int, record.split("."))

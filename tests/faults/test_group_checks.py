@@ -1,4 +1,4 @@
-"""The reckoning with a group finds what is planted in its notes, its log, its table and topics."""
+"""`group_checks` finds errors that are planted in notes, the group's log, offsets and topics."""
 
 from dataclasses import replace
 from zlib import crc32
@@ -7,8 +7,8 @@ import pytest
 
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.types import TopicPartition
+from tests.faults.group_checks import Taken, Told, reckon_group, unbalanced
 from tests.faults.group_history import Row
-from tests.faults.group_reckoning import Taken, Told, reckon_group, unbalanced
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 VALUES = [b"value %d" % number for number in range(30)]
@@ -34,9 +34,9 @@ def row(number, generation, who, offset, partition=P0):
 
 
 class World:
-    """A group of two: ``a`` reads partition 0, and after it was expired ``b`` does.
+    """A group of two members: ``a`` reads partition 0; after it has expired, ``b`` does.
 
-    What ``a`` handled last it did not commit: it tried, and was refused.
+    The commit of the last records that ``a`` handled was refused.
     """
 
     def __init__(self):
@@ -59,7 +59,7 @@ class World:
         self.acknowledged = {P0: dict(enumerate(VALUES)), P1: dict(enumerate(VALUES))}
         self.topics = {P0: list(VALUES), P1: list(VALUES)}
 
-    def reckon(self):
+    def check_results(self):
         told = Told(self.taken, self.outcomes)
         return reckon_group(told, self.acknowledged, self.topics, self.groups, self.rows)
 
@@ -71,11 +71,11 @@ def world():
 
 def assert_found(world, complaint):
     with pytest.raises(AssertionError, match=complaint):
-        world.reckon()
+        world.check_results()
 
 
 def test_nothing_is_wrong_with_a_member_that_is_expired_and_handles_what_it_cannot_commit(world):
-    assert world.reckon() == {
+    assert world.check_results() == {
         "records": 60,
         "handled": 65,
         "generations": 2,
@@ -150,7 +150,7 @@ def test_a_commit_in_another_generation_than_the_fence(world):
 def test_commits_of_two_generations_in_one_version_are_nothing_wrong(world):
     world.rows[2] = replace(world.rows[2], version=2, fence_before=1)
     world.rows[1] = replace(world.rows[1], fence_before=1, fence=2)
-    assert world.reckon()["positions"] == 3
+    assert world.check_results()["positions"] == 3
 
 
 def test_the_commit_of_a_zombie(world):

@@ -1,4 +1,4 @@
-"""What `Producer` is given, checked: its settings, and keys, values, headers and timestamps."""
+"""Checks the arguments of `Producer`: configs, keys, values, headers and timestamps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from spark_log.errors import (
     check_unicode,
 )
 
-_LEAST_SECONDS = 1_000_000_000
-"""September 2001 in seconds; in milliseconds 12 January 1970."""
+_MIN_SECONDS = 1_000_000_000
+"""September 2001 as seconds since the epoch; as milliseconds it is 12 January 1970."""
 
-_SECONDS_NS = 2_500_000_000 * 1_000_000
-"""March 2049 in seconds, taken for milliseconds: 29 January 1970."""
+_MAX_SECONDS_NS = 2_500_000_000 * 1_000_000
+"""March 2049 as seconds, interpreted as milliseconds (29 January 1970), in nanoseconds."""
 
 _has_warned_of_seconds = False
 
@@ -29,10 +29,10 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 def checked_config(config: dict[str, object]) -> ProducerConfig:
-    """Return the settings; idempotence is switched off where it cannot be (KIP-679).
+    """Return the parsed config; idempotence is turned off if other keys rule it out (KIP-679).
 
     Raises:
-        InvalidConfigurationError: see `ProducerConfig.parse`; or values contradict each other.
+        InvalidConfigurationError: an unknown key, a bad value, or values that contradict.
     """
     settings = ProducerConfig.parse(config)
     conflicts = [
@@ -47,7 +47,7 @@ def checked_config(config: dict[str, object]) -> ProducerConfig:
         if {"enable_idempotence", "enable.idempotence"} & config.keys():
             raise InvalidConfigurationError(
                 f"enable.idempotence needs acks=all and retries above 0, but "
-                f"{' and '.join(conflicts)}: leave out the one or the other",
+                f"{' and '.join(conflicts)}: remove one of these settings",
                 key="enable.idempotence",
             )
         settings = settings.model_copy(update={"enable_idempotence": False})
@@ -61,10 +61,10 @@ def checked_config(config: dict[str, object]) -> ProducerConfig:
 
 
 def serializer_of(name: str, given: object) -> Callable[[str, Any], object] | None:
-    """Return a function of topic and value, None where there is no serializer.
+    """Return a serializer as a function of topic and value; None if there is no serializer.
 
     Raises:
-        InvalidConfigurationError: it cannot be called.
+        InvalidConfigurationError: it is neither a function nor an object with ``serialize``.
     """
     if given is None:
         return None
@@ -83,10 +83,10 @@ def serializer_of(name: str, given: object) -> Callable[[str, Any], object] | No
 def serialized(
     topic: str, what: str, value: object, serialize: Callable[[str, Any], object] | None
 ) -> Any:
-    """Return what a serializer makes of a key or a value.
+    """Return a key or a value, serialized; unchanged without a serializer.
 
     Raises:
-        SerializationError: the serializer does not take it.
+        SerializationError: the serializer failed, or did not return bytes.
     """
     if serialize is None:
         return value
@@ -95,26 +95,26 @@ def serialized(
         return made if made is None else as_bytes(topic, what, made)
     except Exception as error:
         raise SerializationError(
-            f"the {what}_serializer does not take a {type(value).__name__}: {error}", topic=topic
+            f"the {what}_serializer failed on a {type(value).__name__}: {error}", topic=topic
         ) from error
 
 
 def too_large(size_bytes: int, limit_bytes: int) -> RecordTooLargeError:
-    """Return the error of a record that is larger than records may be."""
+    """Return the error of a record that exceeds the maximum size."""
     return RecordTooLargeError(
         f"a record has {size_bytes} bytes (key, value and headers); max.request.size and the "
         f"topic's max.message.bytes allow {limit_bytes}: store large values elsewhere and send "
-        f"where they are, or raise both",
+        f"a reference, or raise both",
         size_bytes=size_bytes,
         max_bytes=limit_bytes,
     )
 
 
 def as_bytes(topic: str, what: str, value: object) -> bytes:
-    """Return a key or a value as bytes that nobody else can change.
+    """Return a key or a value as immutable bytes.
 
     Raises:
-        SerializationError: it is not bytes.
+        SerializationError: it is not bytes, bytearray or memoryview.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -126,7 +126,7 @@ def as_bytes(topic: str, what: str, value: object) -> bytes:
 
 
 def checked_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], int]:
-    """Return headers as they are kept, and their size.
+    """Return headers as a list of pairs, and their size in bytes.
 
     Raises:
         InvalidRecordError: they are not pairs of a text and bytes, or a text is not Unicode.
@@ -150,17 +150,17 @@ def checked_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], i
 
 
 def checked_timestamp_ns(timestamp_ms: object) -> int:
-    """Return a timestamp in nanoseconds.
+    """Return a timestamp, given in milliseconds since the epoch, in nanoseconds.
 
     Raises:
-        InvalidRecordError: it is not milliseconds since the epoch.
+        InvalidRecordError: it is no number, negative, or after the year 2262.
     """
     reason = f"it is a {type(timestamp_ms).__name__}"
     is_number = isinstance(timestamp_ms, int | float) and not isinstance(timestamp_ms, bool)
     if is_number and math.isfinite(timestamp_ms):  # type: ignore[arg-type]
         time_ns = int(timestamp_ms * 1000) * 1000  # type: ignore[operator]
         if 0 <= time_ns < 2**63:
-            if time_ns < _SECONDS_NS and timestamp_ms >= _LEAST_SECONDS:  # type: ignore[operator]
+            if time_ns < _MAX_SECONDS_NS and timestamp_ms >= _MIN_SECONDS:  # type: ignore[operator]
                 _warn_of_seconds(timestamp_ms)
             return time_ns
         reason = "it is negative" if time_ns < 0 else "it is after the year 2262"
@@ -169,14 +169,14 @@ def checked_timestamp_ns(timestamp_ms: object) -> int:
         elif time_ns >= 10**20:
             reason = "it looks like microseconds: divide it by 1_000"
     elif isinstance(timestamp_ms, datetime):
-        reason = "it is a datetime: give int(time.timestamp() * 1000)"
+        reason = "it is a datetime: pass int(time.timestamp() * 1000)"
     raise InvalidRecordError(
         f"timestamp_ms is {timestamp_ms!r}; expected milliseconds since the epoch, and {reason}"
     )
 
 
 def _warn_of_seconds(timestamp_ms: object) -> None:
-    """Warn, once a process, of a timestamp that was meant in seconds, as `time.time` has it."""
+    """Warn once per process of a timestamp that is probably in seconds, as `time.time` returns."""
     global _has_warned_of_seconds  # noqa: PLW0603 - once a process
     if not _has_warned_of_seconds:
         _has_warned_of_seconds = True

@@ -1,17 +1,17 @@
-"""What cleaned topics hold, against what was acknowledged and what consumers saw."""
+"""Checks cleaned topics against the acknowledgements and the records that consumers saw."""
 
 from collections import Counter
 from dataclasses import dataclass
 
 from spark_log.metadata import Cluster
-from tests.faults.clean_cast import COMPACTED, EXPIRING, KEPT, TABLE, TOPICS
+from tests.faults.clean_clients import COMPACTED, EXPIRING, KEPT, TABLE, TOPICS
 from tests.faults.notes import read_notes
 from tests.log.support import records_of
 
 
 @dataclass(frozen=True)
 class Found:
-    """A record in a log, or as a consumer saw it."""
+    """A record in a log, or in a consumer's notes."""
 
     offset: int
     name: str
@@ -19,13 +19,13 @@ class Found:
     is_tombstone: bool
 
 
-def reckon(root, storage_options, notes):
-    """Check topics that nobody writes to any more, and return what there was, counted.
+def check_results(root, storage_options, notes):
+    """Check topics that are no longer written to, and return counts.
 
     Args:
-        root: of the topics.
-        storage_options: likewise.
-        notes: directory of everyone's notes.
+        root: the topics' root.
+        storage_options: the root's options.
+        notes: directory of the processes' notes.
     """
     cluster = Cluster(root, storage_options)
     counts = Counter()
@@ -51,13 +51,13 @@ def reckon(root, storage_options, notes):
     return counts
 
 
-def reckon_commands(notes, refused=()):
-    """Check how each run of the command ended, and return how often.
+def check_commands(notes, refused=()):
+    """Check the exit status of each run of the command, and return counts.
 
     Args:
-        notes: directory of everyone's notes.
-        refused: places of cleaners whose clocks are wrong: each run of theirs did nothing, and
-            said so in one line.
+        notes: directory of the processes' notes.
+        refused: slots of cleaners whose clocks are wrong: each of their runs must do nothing, and
+            report that in one line.
     """
     statuses = Counter()
     for path in notes.glob("cleaner-*"):
@@ -70,7 +70,7 @@ def reckon_commands(notes, refused=()):
                 continue
             statuses[status] += 1
             assert slot not in refused or status != "0", f"cleaner {slot} has cleaned"
-            # That a listing was not fast enough, or the storage not at its best.
+            # A listing was not fast enough, or the storage failed for a moment.
             may_pass = "takes longer" in told or "try again" in told
             assert status == "0" or (status == "1" and may_pass), told
     return statuses
@@ -89,7 +89,7 @@ def _found(batches):
 
 
 def _noted(notes, topic):
-    """What was sent, by name: key, and whether a tombstone; offsets of what was acknowledged."""
+    """Return {name: (key, is tombstone)} of the sent records, and the acknowledged offsets."""
     sent, placed = {}, {}
     for path in notes.glob("producer-*"):
         for kind, named, name, *rest in read_notes(path):
@@ -101,7 +101,7 @@ def _noted(notes, topic):
 
 
 def _check_names(found, sent, placed, start):
-    """What is there was sent, is there once, and where its producer was told."""
+    """Check that each record was sent, exists once, and is at its acknowledged offset."""
     assert start >= 0
     names = Counter(each.name for each in found)
     twice = [name for name in names if names[name] > 1]
@@ -113,7 +113,7 @@ def _check_names(found, sent, placed, start):
 
 
 def _check_dictionary(found, sent, placed, *, keeps_tombstones):
-    """The last record of each key is the last acknowledged one, or one that nobody was told of."""
+    """Check that the last record of each key is the last acknowledged one, or unacknowledged."""
     table = {each.key: each for each in found}
     last = {}
     for name, offset in sorted(placed.items(), key=lambda pair: pair[1]):
@@ -133,7 +133,7 @@ def _check_dictionary(found, sent, placed, *, keeps_tombstones):
 
 
 def _check_seen(topic, path, found, sent, placed, end):
-    """Check what one consumer saw of a topic, and return how much that was."""
+    """Check the records that one consumer saw of a topic, and return their number."""
     lines = list(read_notes(path))
     has_ended = lines[-1:] == [["ended"]]
     seen = [
@@ -157,7 +157,7 @@ def _check_seen(topic, path, found, sent, placed, end):
         elif topic in COMPACTED:
             missed = {at for at in missed if at == _last_of(found, there[at].key)}
         assert not missed, f"{path.name} did not see {sorted(missed)[:9]} of {topic}"
-        if topic == TABLE:  # whose tombstones nobody can have missed
+        if topic == TABLE:  # no reader can have missed its tombstones
             assert _table(seen) == _table(found), f"{path.name} has another dictionary"
     return len(seen)
 

@@ -1,8 +1,8 @@
-"""Who works on a root while it is cleaned: producers, a consumer, and one who deletes topics.
+"""Client processes on a root that is cleaned: producers, a consumer, and one that deletes topics.
 
-Every record has a name, ``<slot>.<life>.<number>``: whoever takes a killed producer's place has the
-same slot, the same keys, and the next life. The name is the value, or where that is null a header.
-What is about to be sent and what was acknowledged is noted, in lines that a kill cannot take back.
+Every record has a name, ``<slot>.<life>.<number>``: the replacement of a killed producer has the
+same slot and keys, and the next life. The name is the value, or a header if the value is null. Each
+record is noted before it is sent and when it is acknowledged, in lines that survive a kill.
 """
 
 import random
@@ -29,10 +29,10 @@ TOPICS = {
     TABLE: _COMPACT,
     BRIEF: {**_COMPACT, "delete.retention.ms": "0"},
 }
-"""What is kept; of what retention deletes by size; a table; one whose tombstones go at once."""
+"""Topics: one is kept, one has retention by size, and two are compacted."""
 
 KEYS = 12
-"""Of each producer, in each compacted topic."""
+"""Number of keys of each producer in each compacted topic."""
 
 _SEND_PAUSE_S = 0.01
 _MAX_RECORDS = 4
@@ -41,13 +41,13 @@ _POLL_MS = 100
 
 @dataclass(frozen=True)
 class Role:
-    """Who works on which root, and where it notes what it did.
+    """The role of one process.
 
     Attributes:
         root, storage_options: the root.
-        notes: path of its file.
-        slot: whose place it has.
-        life: how many had it before.
+        notes: path of its notes.
+        slot: its place among the processes of its kind.
+        life: number of killed processes that had this place before.
     """
 
     root: str
@@ -58,7 +58,7 @@ class Role:
 
 
 def produce_until_told(role: Role, told: Connection):
-    """Send some records to each topic, wait until they are there, and again."""
+    """Repeatedly send a few records to each topic, and wait for their acknowledgements."""
     chance = random.Random(f"{role.slot}.{role.life}")
     number = 0
     with (
@@ -86,7 +86,7 @@ def produce_until_told(role: Role, told: Connection):
 
 
 def consume_until_told(role: Role, told: Connection):
-    """Read all topics from their start on; when told to end, up to their ends, and end."""
+    """Read all topics from their start; when told to end, read up to their ends, and end."""
     partitions = [TopicPartition(topic, 0) for topic in TOPICS]
     with (
         Notes(role.notes) as notes,
@@ -102,7 +102,7 @@ def consume_until_told(role: Role, told: Connection):
             try:
                 found = consumer.poll(_POLL_MS)
             except StorageTimeoutError:
-                continue  # so busy a machine that no listing was fast enough
+                continue  # the machine is so busy that no listing was fast enough
             for partition, records in found.items():
                 for each in records:
                     name = each.headers[0][1].decode()
@@ -115,7 +115,7 @@ def consume_until_told(role: Role, told: Connection):
 
 
 def create_and_delete_until_told(role: Role, told: Connection):
-    """Delete what the last one left; create a topic, append to it, delete it, and again."""
+    """Delete the last process's topic; then repeatedly create a topic, append, and delete it."""
     admin = Admin(role.root, storage_options=role.storage_options)
     left = [topic for topic in admin.list_topics() if topic not in TOPICS]
     if left:

@@ -1,4 +1,4 @@
-"""A process that works until it is told to end, and takes signals."""
+"""A process that works until it is told to end, and can be stopped and killed."""
 
 import multiprocessing
 import os
@@ -14,12 +14,12 @@ from tests.faults.clock_shift import preloading, shift_this_process
 
 _JOIN_S = 60
 
-# New processes come from one that has all imported: a killed writer's place is taken at once.
+# New processes are forked from one with all imports, so that they start at once.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         "__main__",
-        "tests.faults.clean_cast",
+        "tests.faults.clean_clients",
         "tests.faults.clean_process",
         "tests.faults.group_member_process",
         "tests.faults.group_producer_process",
@@ -31,21 +31,21 @@ _PROCESSES.set_forkserver_preload(
 
 
 @dataclass
-class Running:
-    """A process at work, and the end of the pipe that keeps it at that.
+class ManagedProcess:
+    """A process that works until its pipe is closed.
 
-    Should the test die, the pipe is closed and the process ends by itself.
+    If the test dies, the pipe is closed and the process ends by itself.
 
     Attributes:
         process: the process.
-        keeping: our end of the pipe.
-        role: what it was started with.
-        stops: how often it was stopped and not continued yet.
-        orders: how many it was told.
+        pipe: the test's end of the pipe.
+        role: the argument with which it was started.
+        stops: number of stops that have not ended.
+        orders: number of orders that were sent to it.
     """
 
     process: BaseProcess
-    keeping: Connection
+    pipe: Connection
     role: object
     stops: int = 0
     orders: int = 0
@@ -55,33 +55,33 @@ class Running:
         """Start a process.
 
         Args:
-            function: what it does.
-            role: given to that, with the end of a pipe.
-            clock: how far its wall clock is off, a `ClockShift`; None: not at all.
+            function: its work; called with the role and the other end of the pipe.
+            role: describes the work.
+            clock: a `ClockShift` for its wall clock; None: the machine's clock.
         """
         _start_server()
-        told, keeping = _PROCESSES.Pipe(duplex=False)
+        told, pipe = _PROCESSES.Pipe(duplex=False)
         path = None if clock is None else clock.path
         process = _PROCESSES.Process(target=_run, args=(function, role, told, path), daemon=True)
         process.start()
         told.close()
-        return cls(process, keeping, role)
+        return cls(process, pipe, role)
 
     def signal(self, number):
-        if self.process.is_alive():  # else its id may be another's by now
+        if self.process.is_alive():  # otherwise its id may belong to another process
             os.kill(self.process.pid, number)
 
     def tell(self, *order):
-        """Let it read this at its end of the pipe."""
+        """Send an order through the pipe."""
         self.orders += 1
-        self.keeping.send(order)
+        self.pipe.send(order)
 
     @property
     def is_stopped(self):
         return self.stops > 0
 
     def stop(self):
-        """SIGSTOP; as often as it is stopped it has to be continued."""
+        """Send SIGSTOP; each stop needs one `resume`."""
         self.stops += 1
         self.signal(signal.SIGSTOP)
 
@@ -91,11 +91,11 @@ class Running:
             self.signal(signal.SIGCONT)
 
     def let_end(self):
-        """Let it finish what it is doing, and end."""
-        self.keeping.close()
+        """Let it finish its current work, and end."""
+        self.pipe.close()
 
     def end(self):
-        """Let it end, and return how it did."""
+        """Let it end, wait for it, and return its exit code."""
         self.let_end()
         self.process.join(_JOIN_S)
         return self.process.exitcode
@@ -103,7 +103,7 @@ class Running:
 
 @cache
 def _start_server():
-    """Start what new processes come from, once, so that their clocks can be shifted."""
+    """Start the fork server once, with the library that shifts clocks."""
     with _environment(preloading()):
         forkserver.ensure_running()
 

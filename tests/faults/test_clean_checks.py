@@ -1,16 +1,16 @@
-"""The reckoning of cleaned topics notices what it is there for."""
+"""`clean_checks` finds errors that are planted in topics and notes."""
 
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from tests.faults.clean_cast import KEPT, TABLE, TOPICS
-from tests.faults.clean_reckoning import reckon
+from tests.faults.clean_checks import check_results
+from tests.faults.clean_clients import KEPT, TABLE, TOPICS
 from tests.faults.notes import Notes
 
 
 @pytest.fixture
 def note(tmp_path):
-    """Note something as a process would."""
+    """Write a note as a process does."""
 
     def note(who, *fields):
         with Notes(str(tmp_path / who)) as notes:
@@ -21,7 +21,7 @@ def note(tmp_path):
 
 @pytest.fixture
 def root(tmp_path, note):
-    """Topics in which each of two keys has two records; all was acknowledged."""
+    """Topics in which each of two keys has two records, all acknowledged."""
     root = str(tmp_path / "root")
     Admin(root).create_topics([NewTopic(topic, 1) for topic in TOPICS])
     with Producer(root) as producer:
@@ -37,7 +37,7 @@ def root(tmp_path, note):
 
 def test_what_is_as_it_was_acknowledged_is_in_order(root, tmp_path, note):
     note("consumer-0.0", KEPT, 0, "0.0.0", "0-0", False)
-    counts = reckon(root, None, tmp_path)
+    counts = check_results(root, None, tmp_path)
     assert (counts[f"{KEPT}: acknowledged"], counts[f"{KEPT}: read"]) == (4, 1)
 
 
@@ -55,11 +55,11 @@ def test_what_is_as_it_was_acknowledged_is_in_order(root, tmp_path, note):
 def test_it_notices(root, tmp_path, note, who, line, wrong):
     note(who, *line)
     with pytest.raises(AssertionError, match=wrong):
-        reckon(root, None, tmp_path)
+        check_results(root, None, tmp_path)
 
 
 def test_it_notices_that_a_key_has_an_older_record(root, tmp_path, note):
     note("producer-0.0", "sent", TABLE, "0.0.9", "0-1", 0)
     note("producer-0.0", "acknowledged", TABLE, "0.0.9", 9)
     with pytest.raises(AssertionError, match=r"instead of 0\.0\.9"):
-        reckon(root, None, tmp_path)
+        check_results(root, None, tmp_path)
