@@ -29,7 +29,7 @@ ALLOWED = {
     "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
     "spark_log/admin/group_admin.py": {"GroupAdmin.lag.lag_in": _SHOWS},
     "spark_log/coordinator/group/group_log.py": {"GroupLog._append": _STAMPS},
-    "spark_log/coordinator/offsets/commits.py": {"OffsetCommits._commit_waiting": _STAMPS},
+    "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
     "spark_log/jobs/delta_rows.py": {"_first_version": _STAMPS},

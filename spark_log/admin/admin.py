@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spark_log.admin.group_descriptions import (
         GroupDescription,
         GroupListing,
-        PartitionLag,
+        GroupPartitionLag,
     )
 
 
@@ -59,7 +59,7 @@ class Admin(TopicAdmin):
         return {group_id: self._groups.describe(group_id) for group_id in group_ids}
 
     @limited
-    def group_lag(self, group_id: str) -> list[PartitionLag]:
+    def group_lag(self, group_id: str) -> list[GroupPartitionLag]:
         """Tell how far a group is behind, in records and in time, in each of its partitions.
 
         Raises:

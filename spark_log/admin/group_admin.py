@@ -13,8 +13,8 @@ from typing import TypeVar
 from spark_log.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
+    GroupPartitionLag,
     MemberDescription,
-    PartitionLag,
 )
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GROUP_STATES, Member
@@ -107,34 +107,34 @@ class GroupAdmin:
         """See `Admin.list_group_offsets`."""
         wanted = None if partitions is None else {TopicPartition(*each) for each in partitions}
         return {
-            named: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
-            for named, found in sorted(self.table.fetch(group_id).items())
-            if wanted is None or named in wanted
+            tp: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+            for tp, found in sorted(self.table.fetch(group_id).items())
+            if wanted is None or tp in wanted
         }
 
-    def lag(self, description: GroupDescription) -> list[PartitionLag]:
+    def lag(self, description: GroupDescription) -> list[GroupPartitionLag]:
         """See `Admin.group_lag`."""
         committed = self.table.fetch(description.group_id)
         image = self._cluster.image()
         owners = description.owners
         partitions = sorted(
-            named
-            for named in committed.keys() | owners.keys()
-            if (topic := image.find(named.topic)) and named.partition in topic.partitions
+            tp
+            for tp in committed.keys() | owners.keys()
+            if (topic := image.find(tp.topic)) and tp.partition in topic.partitions
         )
 
-        def look(named: TopicPartition) -> PartitionLag | None:
-            topic = image.topic(named.topic)
+        def look(tp: TopicPartition) -> GroupPartitionLag | None:
+            topic = image.topic(tp.topic)
             try:
-                with self._cluster.telling_deletion(topic):
-                    return lag_in(topic, named)
+                with self._cluster.detecting_deletion(topic):
+                    return lag_in(topic, tp)
             except UnknownTopicOrPartitionError:
                 return None  # deleted since
 
-        def lag_in(topic: TopicImage, named: TopicPartition) -> PartitionLag:
-            log = self._cluster.partition_log(topic, named.partition)
+        def lag_in(topic: TopicImage, tp: TopicPartition) -> GroupPartitionLag:
+            log = self._cluster.partition_log(topic, tp.partition)
             end = log.observe().log_end_offset
-            found = committed.get(named)
+            found = committed.get(tp)
             lag_ms: int | None = None
             if found is not None:
                 since_us = first_unread_us(log, found.offset) if found.offset < end else None
@@ -142,15 +142,15 @@ class GroupAdmin:
                 if since_us is not None:
                     # wall clock: a figure for people
                     lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000
-            return PartitionLag(
-                named,
+            return GroupPartitionLag(
+                tp,
                 found.offset if found else None,
                 end,
                 max(0, end - found.offset) if found else None,
                 lag_ms,
                 found.metadata if found else "",
                 found.commit_timestamp_us if found else None,
-                owners.get(named),
+                owners.get(tp),
             )
 
         return [each for each in self._of_each(look, partitions) if each is not None]

@@ -77,7 +77,7 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
+class GroupPartitionLag:
     """How far a group is in a partition.
 
     Attributes:

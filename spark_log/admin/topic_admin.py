@@ -28,7 +28,7 @@ from spark_log.metadata.configs import ConfigKind, alterations, config_entries, 
 from spark_log.metadata.image import DEFAULT_CLIENT, MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import Decide
 from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
-from spark_log.metadata.topics.creation import creation, growth, validate_new_topic
+from spark_log.metadata.topics.creation import partition_records, topic_records, validate_new_topic
 from spark_log.metadata.topics.deletion import mark_deleted, remove_data
 from spark_log.metadata.topics.descriptions import describe_replica, describe_topic
 from spark_log.metadata.topics.names import validate_topic_name
@@ -174,7 +174,7 @@ class Admin:
                     )
                 validate_topic_name(topic.name, names)
                 names.append(topic.name)
-                records += creation(topic, topic_ids[topic.name])
+                records += topic_records(topic, topic_ids[topic.name])
             return records
 
         if validate_only:
@@ -293,7 +293,7 @@ class Admin:
             return [
                 record
                 for name, total_count in totals.items()
-                for record in growth(image.topic(name), total_count)
+                for record in partition_records(image.topic(name), total_count)
             ]
 
         self._commit(decide, validate_only)
@@ -511,11 +511,11 @@ class Admin:
         logs = {key: self._log(image, key) for key in wanted}
         offsets = {}
         for key, log in logs.items():
-            with self._cluster().telling_deletion(image.topic(key.topic)):
+            with self._cluster().detecting_deletion(image.topic(key.topic)):
                 offsets[key] = offset_to_keep(log.observe(), wanted[key], str(key))
         deleted = {}
         for key, log in logs.items():
-            with self._cluster().telling_deletion(image.topic(key.topic)):
+            with self._cluster().detecting_deletion(image.topic(key.topic)):
                 start = with_reserve(log.files.store, partial(move_log_start, log, offsets[key]))
             deleted[key] = DeletedRecords(start)
         return deleted
@@ -547,7 +547,7 @@ class Admin:
 
         def look(key: TopicPartition) -> LogView | None:
             try:
-                with self._cluster().telling_deletion(image.topic(key.topic)):
+                with self._cluster().detecting_deletion(image.topic(key.topic)):
                     return logs[key].observe()
             except UnknownTopicOrPartitionError:
                 if topic_partitions is not None:
@@ -620,7 +620,7 @@ class Admin:
         cluster = self._cluster()
 
         def guarded(partition: TopicPartition) -> _Answer:
-            with cluster.telling_deletion(topic(partition.topic)):
+            with cluster.detecting_deletion(topic(partition.topic)):
                 return look(partition)
 
         if cluster.store.is_mapped or len(partitions) < 2:

@@ -16,7 +16,7 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.coordinator import OffsetsTable
-    from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+    from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -46,7 +46,7 @@ class Committer:
         self._membership = membership
         self._subscription = subscription
         self._opened: OffsetsTable | None = None
-        self._memberless: MemberlessCommits | None = None
+        self._memberless: StandaloneCommits | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
         self._opening = threading.Lock()
@@ -76,7 +76,7 @@ class Committer:
         Returns:
             What is done when they are durable; its exceptions are those of `OffsetsTable.commit`,
             for a member those of `Membership.commit` too, for who is none those of
-            `MemberlessCommits.commit`.
+            `StandaloneCommits.commit`.
         """
         is_member = self._subscription.is_subscribed
         with self._submitting:  # what is taken away is committed on another thread
@@ -106,11 +106,11 @@ class Committer:
             else:
                 self._memberless_commits().commit(offsets, topic_ids)
 
-    def _memberless_commits(self) -> MemberlessCommits:
+    def _memberless_commits(self) -> StandaloneCommits:
         if self._memberless is None:
-            from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+            from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 
-            self._memberless = MemberlessCommits(self._cluster, self._table(), self._group_id)
+            self._memberless = StandaloneCommits(self._cluster, self._table(), self._group_id)
         return self._memberless
 
     def _table(self) -> OffsetsTable:

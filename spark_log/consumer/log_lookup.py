@@ -36,7 +36,7 @@ class LogLookup:
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
         """
-        with self._cluster.telling_deletion(topic):
+        with self._cluster.detecting_deletion(topic):
             return self._log(topic, partition).observe()
 
     def offsets_for_times(
@@ -52,7 +52,7 @@ class LogLookup:
         for named, time_us in times_us.items():
             topic = image.topic(named.topic)
             log = self._log(topic, named.partition)
-            with self._cluster.telling_deletion(topic):
+            with self._cluster.detecting_deletion(topic):
                 found = log.offset_for_time(time_us)
             epoch = topic.partitions[named.partition].leader_epoch
             answer[named] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
@@ -66,7 +66,7 @@ class LogLookup:
         """
         assert policy != "none"
         log = self._log(topic, partition)
-        with self._cluster.telling_deletion(topic):
+        with self._cluster.detecting_deletion(topic):
             return reset_offset(log, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from spark_log.clock import Clock
-from spark_log.delta.delta_log import DeltaLog, Listed
+from spark_log.delta.delta_log import DeltaLog, LogListing
 from spark_log.storage import FileInfo, Store
 
 _LOG_FILE = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..*parquet)")
@@ -49,7 +49,7 @@ def _free_delay_us() -> int:
     return int(DeltaLog.free_delay_ms * 1000)
 
 
-def last_before(listed: Listed, before_us: int) -> int:
+def newest_version_before(listed: LogListing, before_us: int) -> int:
     """Return the newest version that appeared before a time, as did all before it; -1 for none.
 
     Where other programs have freed it nobody can tell when it appeared: then there is none either.
@@ -59,7 +59,7 @@ def last_before(listed: Listed, before_us: int) -> int:
     return last if last in listed.versions else -1
 
 
-def spent_names(files: Iterable[FileInfo], kept: int, before_us: int) -> list[str]:
+def obsolete_names(files: Iterable[FileInfo], kept: int, before_us: int) -> list[str]:
     """Return the names of the log that may be freed, in the order in which they have to be.
 
     Args:
@@ -100,12 +100,12 @@ class DeltaCleanup:
             StorageError: some were not deleted; the next run goes on.
         """
         log = self._log()
-        listed = log.listed()
-        last = last_before(listed, before_us)
+        listed = log.list_log()
+        last = newest_version_before(listed, before_us)
         kept = log.checkpoint_before(listed, last)  # read, so that nothing hangs on a damaged one
         if kept is None:
             return 0
-        names = spent_names(self._store.list(log.log_directory), kept, before_us)
+        names = obsolete_names(self._store.list(log.log_directory), kept, before_us)
         for name in names:
             self._store.delete(f"{log.log_directory}/{name}")
         return len(names)
@@ -126,8 +126,8 @@ class DeltaCleanup:
             StorageError: some were not deleted; the next run goes on.
         """
         log = self._log()
-        listed = log.listed()
-        last = last_before(listed, before_us)
+        listed = log.list_log()
+        last = newest_version_before(listed, before_us)
         then = log.state_at(last, listed) if last >= 0 else None
         if then is None:
             return 0

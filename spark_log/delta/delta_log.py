@@ -137,7 +137,7 @@ class TableState:
 
 
 @dataclass(slots=True)
-class Listed:
+class LogListing:
     """What a listing showed of a log.
 
     Attributes:
@@ -166,7 +166,7 @@ class DeltaLog:
     free_delay_ms: ClassVar[float] = 3_600_000.0
     """For so long versions, and data files that no version names, are kept at the least."""
 
-    sure_ms: ClassVar[float] = 500.0
+    listing_valid_ms: ClassVar[float] = 500.0
     """From a listing before a put to the put's answer: in less time nobody makes versions and a
     checkpoint above them, and frees them, by however wrong a clock. Else one lists again."""
 
@@ -259,23 +259,23 @@ class DeltaLog:
         self._apply(version)
         return version
 
-    def listed(self, first: int = 0) -> Listed:
+    def list_log(self, first: int = 0) -> LogListing:
         """Return what is listed of the log from a version on.
 
         Raises:
             StorageError: the storage does not answer.
         """
-        listed = Listed()
+        listed = LogListing()
         start_after = f"{first:020}" if first > 0 else None
         for file in self._store.list(self.log_directory, start_after):
             if found := _VERSION_NAME.fullmatch(file.name):
                 listed.versions[int(found[1])] = file.modified_us
-                self._note_time(file.modified_us)
+                self._update_modified_us(file.modified_us)
             elif found := _CHECKPOINT_NAME.fullmatch(file.name):
                 listed.checkpoints[int(found[1])] = file.modified_us
         return listed
 
-    def checkpoint_before(self, listed: Listed, last: int) -> int | None:
+    def checkpoint_before(self, listed: LogListing, last: int) -> int | None:
         """Return the newest checkpoint up to a version that can be read; None without one.
 
         Raises:
@@ -284,7 +284,7 @@ class DeltaLog:
         found = self._newest_checkpoint(listed, last)
         return None if found is None else found.version
 
-    def state_at(self, version: int, listed: Listed) -> TableState | None:
+    def state_at(self, version: int, listed: LogListing) -> TableState | None:
         """Return the table after an older version; None where that is not kept any more.
 
         Raises:
@@ -342,7 +342,7 @@ class DeltaLog:
         if self._store.is_mapped:
             versions = self._read_up_to(None)
             return versions if self._nothing_freed_since(known) else None
-        listed = self.listed(known)
+        listed = self.list_log(known)
         if known not in listed.versions:
             return None
         versions = self._read_up_to(listed.newest)
@@ -369,7 +369,7 @@ class DeltaLog:
             return False
         try:
             if known >= 0:
-                self._note_time(self._store.head(self._path(known)).modified_us)
+                self._update_modified_us(self._store.head(self._path(known)).modified_us)
         except NotFoundError:
             return False
         return True
@@ -380,7 +380,7 @@ class DeltaLog:
             return False
         assert self._observed_ms is not None
         if not self._store.is_mapped:
-            return self._clock.monotonic_ms() - self._observed_ms < self.sure_ms
+            return self._clock.monotonic_ms() - self._observed_ms < self.listing_valid_ms
         try:
             if number > 0:
                 self._store.head(self._path(number - 1))
@@ -396,7 +396,7 @@ class DeltaLog:
             UnknownOutcomeError: that cannot be told any more.
         """
         try:
-            listed = self.listed(max(number - 1, 0))
+            listed = self.list_log(max(number - 1, 0))
         except StorageError as error:
             raise self._unknown(number, f"and the log cannot be listed: {error}") from error
         ours = listed.versions.get(number)
@@ -420,7 +420,7 @@ class DeltaLog:
             path=self._path(number),
         )
 
-    def _note_time(self, modified_us: int) -> None:
+    def _update_modified_us(self, modified_us: int) -> None:
         self.modified_us = max(self.modified_us, modified_us)
 
     # --- reading ---------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ class DeltaLog:
         gap: tuple[int, int] | None = None
         while True:
             # The listing first: a version below the newest checkpoint may be void.
-            listed = self.listed(max(first, 0))
+            listed = self.list_log(max(first, 0))
             opened = self._newest_checkpoint(listed)
             if opened is None and first > 0:
                 first = 0  # what `_last_checkpoint` names is not there, or cannot be read
@@ -500,7 +500,7 @@ class DeltaLog:
                 raise self._damaged(f"version {end + 1} is missing, and there is {listed.newest}")
             gap = (end, listed.newest)
 
-    def _newest_checkpoint(self, listed: Listed, last: float = math.inf) -> TableState | None:
+    def _newest_checkpoint(self, listed: LogListing, last: float = math.inf) -> TableState | None:
         """Return the state of the newest checkpoint, up to a version, that can be read."""
         for version in sorted(listed.checkpoints, reverse=True):
             found = self._checkpointed(version) if version <= last else None

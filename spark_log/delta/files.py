@@ -107,14 +107,14 @@ class DataFiles:
         parts: Iterable[pa.Table],
         *,
         prefix: str = "part",
-        notes: Callable[[], Mapping[str, str]] = dict,
+        footer: Callable[[], Mapping[str, str]] = dict,
     ) -> DataFile:
         """Write rows into a new file, which belongs to the table once a version adds it.
 
         Args:
             parts: the rows.
             prefix: how its name begins.
-            notes: returns, once all rows are written, what its footer is to keep.
+            footer: returns, once all rows are written, what its footer is to keep.
 
         Raises:
             StorageError: nothing that counts was written.
@@ -131,8 +131,8 @@ class DataFiles:
                     ends = pc.min_max(part.column("group")).as_py()
                     least = ends["min"] if least is None else min(least, ends["min"])
                     greatest = ends["max"] if greatest is None else max(greatest, ends["max"])
-                if noted := notes():
-                    writer.add_key_value_metadata(dict(noted))
+                if values := footer():
+                    writer.add_key_value_metadata(dict(values))
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
@@ -188,7 +188,7 @@ class DataFiles:
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
             raise self._damaged(f"{file.path} cannot be read ({error})") from error
 
-    def note(self, file: DataFile, name: str) -> str | None:
+    def footer_value(self, file: DataFile, name: str) -> str | None:
         """Return what the footer of a file keeps under a name; None for nothing.
 
         Raises:

@@ -202,7 +202,7 @@ class Cluster:
         return found is None or found.topic_id != topic.topic_id
 
     @contextmanager
-    def telling_deletion(self, topic: TopicImage) -> Iterator[None]:
+    def detecting_deletion(self, topic: TopicImage) -> Iterator[None]:
         """Tell the end of a topic from damage to it, in what reads its logs inside the block.
 
         The files of a topic vanish one by one when it is deleted: what is left looks like a log

@@ -42,7 +42,7 @@ def joined(cluster, group="g", topics=("t",), **options):
 
 
 def offsets(admin, group):
-    return {named: each.offset for named, each in admin.list_group_offsets(group).items()}
+    return {tp: each.offset for tp, each in admin.list_group_offsets(group).items()}
 
 
 def test_groups_with_members_or_positions_are_listed(cluster, admin, table):

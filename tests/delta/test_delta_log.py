@@ -114,7 +114,7 @@ class TestNamesThatWereFreed:
             other.append(moved("other", number), "TEST")
         DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
         folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
-        other.listed()  # which dates the checkpoint
+        other.list_log()  # which dates the checkpoint
         for number in range(first_freed, other.state.version):
             (folder / f"{number:020}.json").unlink(missing_ok=True)
         return other
@@ -136,7 +136,7 @@ class TestNamesThatWereFreed:
     def test_are_not_taken_by_an_append(self, cluster, log, clock):
         log.refresh()
         other = self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
+        clock.advance_ms(log.listing_valid_ms)
         with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
             log.append(moved("a", 1), "TEST")
         log.refresh()
@@ -150,7 +150,7 @@ class TestNamesThatWereFreed:
         new.refresh()
         new.directory, new.log_directory = log.directory, log.log_directory
         self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
+        clock.advance_ms(log.listing_valid_ms)
         with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
             new.append(moved("a", 1), "TEST")
 
@@ -180,7 +180,7 @@ class TestNamesThatWereFreed:
     ):
         log.refresh()
         self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
+        clock.advance_ms(log.listing_valid_ms)
 
         def fail(*_):
             raise StorageError("down")
@@ -267,7 +267,7 @@ def test_an_object_store_is_asked_once_for_what_is_new(cluster, log, clock, monk
     assert calls == ["list"]
     log.append(moved("a", 1), "TEST")
     assert calls == ["list", "put_if_absent"]
-    clock.advance_ms(log.sure_ms)
+    clock.advance_ms(log.listing_valid_ms)
     log.append(moved("a", 2), "TEST")
     assert calls[2:] == ["put_if_absent", "list"]
 

@@ -224,7 +224,7 @@ class TestDeletionOrDamage:
         return Cluster(root)
 
     def read(self, cluster, topic, error):
-        with cluster.telling_deletion(topic):
+        with cluster.detecting_deletion(topic):
             raise error
 
     @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def claims_in_force(
     }
 
 
-def undisputed(
+def uncontested(
     claims: Mapping[str, frozenset[TopicPartition]],
 ) -> dict[str, set[TopicPartition]]:
     """Return ``claims`` without what more than one member claims: there all of them lose."""

@@ -10,7 +10,7 @@ from spark_log.coordinator.assignors.assignor import (
     in_java_order,
     subscribers_by_topic,
 )
-from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, undisputed
+from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, uncontested
 from spark_log.coordinator.assignors.constrained_assignment import ConstrainedAssignment
 from spark_log.coordinator.assignors.general_assignment import GeneralAssignment
 from spark_log.coordinator.assignors.sticky_racks import StickyRacks
@@ -52,7 +52,7 @@ class StickyAssignor:
         subscribers = subscribers_by_topic(partitions, subscriptions, members)
         counts = {topic: partitions[topic] for topic in subscribers}
         known = StickyRacks(counts, subscriptions, members, racks)
-        claims = undisputed(claims_in_force(subscriptions))
+        claims = uncontested(claims_in_force(subscriptions))
         owned = [
             {each for each in claims[member] if 0 <= each.partition < counts.get(each.topic, 0)}
             for member in members

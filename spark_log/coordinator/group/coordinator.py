@@ -21,7 +21,7 @@ from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_log import Decide, GroupLog
-from spark_log.coordinator.group.heartbeats import HeartbeatCounts, Heartbeats, HeartbeatWatch
+from spark_log.coordinator.group.heartbeats import HeartbeatCounts, HeartbeatMonitor, Heartbeats
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     FencedInstanceIdError,
@@ -136,7 +136,7 @@ class GroupCoordinator:
         self._new_id = new_id
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
-        self._watch = HeartbeatWatch(self._heartbeats, self._clock)
+        self._monitor = HeartbeatMonitor(self._heartbeats, self._clock)
         self._look_interval_ms = (
             min(heartbeat_interval_ms / _LOOKS_PER_HEARTBEAT, _MAX_LOOK_INTERVAL_MS)
             if cluster.store.is_mapped
@@ -323,7 +323,7 @@ class GroupCoordinator:
             return
         first = self._watchers()
         watched = self._log.group.members if member.member_id in first else first
-        dead = self._watch.dead(
+        dead = self._monitor.expired_members(
             {
                 name: self._log.group.members[name].session_timeout_ms
                 for name in watched
@@ -344,7 +344,7 @@ class GroupCoordinator:
         members = list(self._log.group.members)
         count = WATCHERS
         while True:
-            silent = sum(name in self._watch.silent for name in members[:count])
+            silent = sum(name in self._monitor.silent for name in members[:count])
             if WATCHERS + 2 * silent <= count:
                 return members[:count]
             count = WATCHERS + 2 * silent

@@ -99,7 +99,7 @@ class _Seen:
     stood_ms: float = 0.0
 
 
-class HeartbeatWatch:
+class HeartbeatMonitor:
     """For how long the counters of others have stood still, as one observer saw it.
 
     Attributes:
@@ -114,7 +114,7 @@ class HeartbeatWatch:
         self._seen: dict[str, _Seen] = {}
         self.silent: frozenset[str] = frozenset()
 
-    def dead(self, timeouts_ms: Mapping[str, int]) -> set[str]:
+    def expired_members(self, timeouts_ms: Mapping[str, int]) -> set[str]:
         """Look at the counters, and return whose has stood still for its timeout.
 
         A counter that cannot be read tells nothing, nor does the time until it can.

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_log.config.config import ConsumerConfig
-from spark_log.coordinator.group.commits import FencedOffsets, GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCluster, GroupCoordinator, GroupStatus
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
+from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log.tail_reader import ProbeInterval
 from spark_log.storage.directory_watch import watch_directories
@@ -63,7 +63,7 @@ class GroupMember:
             group_id,
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
-        self._commits = GroupCommits(table, group_id, self._seen, self._refresh) if table else None
+        self._commits = MemberCommits(table, group_id, self._seen, self._refresh) if table else None
         self._status: GroupStatus | None = None
         self._failure: SparkLogError | None = None
         self._told: GroupStatus | None = None
@@ -169,14 +169,14 @@ class GroupMember:
     # --- positions -------------------------------------------------------------------------------
 
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
-        """Return where to begin in what was just given to it; see `GroupCommits.begin`."""
+        """Return where to begin in what was just given to it; see `MemberCommits.begin`."""
         assert self._commits is not None
         return self._commits.begin(partitions)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
-        """Commit positions of what it has; see `GroupCommits.commit`."""
+        """Commit positions of what it has; see `MemberCommits.commit`."""
         assert self._commits is not None
         self._commits.commit(offsets, topic_ids)
 

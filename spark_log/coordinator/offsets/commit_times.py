@@ -65,7 +65,7 @@ def commit_times(
     found: dict[RowId, int] = {}
     for file in present:
         if not file.path.startswith(COMMIT_PREFIX):
-            text = files.note(file, _KEY)
+            text = files.footer_value(file, _KEY)
             found.update((RowId(*row[:5]), row[5]) for row in json.loads(text or "[]"))
         elif file.path in appeared:
             for part in files.parts(file, columns=_COLUMNS):
@@ -82,7 +82,7 @@ def row_ids(rows: pa.Table) -> list[RowId]:
     return [RowId(*values) for values in zip(*lists, strict=True)]
 
 
-def to_notes(times: CommitTimes) -> dict[str, str]:
+def to_footer(times: CommitTimes) -> dict[str, str]:
     """Return what a file's footer keeps."""
     return {_KEY: json.dumps([[*row, time_us] for row, time_us in times.items()])} if times else {}
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_notes
+from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_footer
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, is_followed
 from spark_log.delta.files import DataFile, DataFiles
 from spark_log.record.arrays import text_array
@@ -80,7 +80,7 @@ def compact(
             first = next(filled, None)
             if first is not None:
                 parts = _chain(first, filled)
-                written.append(files.write(parts, notes=partial(to_notes, noted)))
+                written.append(files.write(parts, footer=partial(to_footer, noted)))
     except BaseException:
         for file in written:
             files.delete(file)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets.expiry import candidates, expired
@@ -69,7 +69,7 @@ class OffsetsMaintenance:
     """Tidies up one table. `start` and `run` are safe to use from any thread."""
 
     def __init__(
-        self, table: OffsetsStore, commits: OffsetCommits, image: Callable[[], MetadataImage]
+        self, table: OffsetsStore, commits: CommitQueue, image: Callable[[], MetadataImage]
     ) -> None:
         """Args: table, commits: of this process; image: returns the metadata as it is now."""
         self._table = table
@@ -298,7 +298,7 @@ class OffsetsMaintenance:
 
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
-    ) -> Request:
+    ) -> CommitRequest:
         view = view_group(self._table.store, group, self._table.clock)
 
         def decide(positions: GroupPositions) -> list[Row]:
@@ -308,7 +308,9 @@ class OffsetsMaintenance:
             return [Row(key, TOMBSTONE) for key in found]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return Request(group, view.group.generation, "", decide, deadline_ms, needs_positions=True)
+        return CommitRequest(
+            group, view.group.generation, "", decide, deadline_ms, needs_positions=True
+        )
 
 
 class _delta_errors:  # noqa: N801 - a context manager

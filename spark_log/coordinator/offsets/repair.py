@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.view import list_group_ids, view_group
-from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_notes
+from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
@@ -150,14 +150,14 @@ class OffsetsRepair:
         listed = [found for f in self._table.store.list(_LOG) if (found := _NAME.fullmatch(f.name))]
         numbers = sorted(int(found[1]) for found in listed if found[2] == "json")
         points = sorted(int(found[1]) for found in listed if found[2] != "json")
-        named = {file.path: file for file in known}
+        added = {file.path: file for file in known}
         removed: set[str] = set()
         fences: dict[str, int] = {}
         read: set[int] = set()
         covered = -1
         for number in points:
             try:
-                self._take(self._checkpoint(number), named, removed, fences)
+                self._collect(self._checkpoint(number), added, removed, fences)
                 covered = number
             except (StorageError, pa.ArrowException, OSError, ValueError, KeyError, TypeError):
                 report.lost_files.append(
@@ -167,7 +167,7 @@ class OffsetsRepair:
                 )
         for number in numbers:
             try:
-                self._take(self._version(number), named, removed, fences)
+                self._collect(self._version(number), added, removed, fences)
                 read.add(number)
             except (StorageError, ValueError, KeyError, TypeError, AttributeError):
                 pass
@@ -178,11 +178,11 @@ class OffsetsRepair:
             for file in self._table.store.list(DIRECTORY)
             if file.name.endswith(".parquet")
         }
-        unnamed = sorted(present - named.keys())
+        unnamed = sorted(present - added.keys())
         parts = [OFFSETS_SCHEMA.empty_table()]
         lost = {file.path for file in report.lost_files}
         readable: list[DataFile] = []
-        for file in named.values():
+        for file in added.values():
             # What was compacted away is in other files, unless those are lost.
             if file.path in removed and file.path not in present:
                 continue
@@ -245,16 +245,16 @@ class OffsetsRepair:
             ]
         )
 
-    def _take(
+    def _collect(
         self,
         actions: Iterator[tuple[str, dict[str, Any]]],
-        named: dict[str, DataFile],
+        added: dict[str, DataFile],
         removed: set[str],
         fences: dict[str, int],
     ) -> None:
         for kind, action in actions:
             if kind == "add":
-                named.setdefault(action["path"], DataFile.from_action(action))
+                added.setdefault(action["path"], DataFile.from_action(action))
             elif kind == "remove":
                 removed.add(action["path"])
             elif kind == "txn" and action["appId"].startswith(APP_PREFIX):
@@ -276,7 +276,7 @@ class OffsetsRepair:
         last = dict(zip(last_us["group"].to_pylist(), stamps, strict=True))
         actions = definition(time_us // 1000)
         if rows.num_rows:
-            file = self._table.files.write([rows], notes=lambda: to_notes(self._times))
+            file = self._table.files.write([rows], footer=lambda: to_footer(self._times))
             actions.append(file.to_add(time_us // 1000))
         actions += [
             Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()

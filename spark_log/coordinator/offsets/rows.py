@@ -79,7 +79,7 @@ class GroupPositions:
 
     latest: dict[PartitionKey, CommittedOffset] = field(default_factory=dict)
 
-    def take(self, rows: pa.Table) -> None:
+    def apply(self, rows: pa.Table) -> None:
         """Take in rows of this group, in any order."""
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         columns = {name: rows.column(name).to_pylist() for name in rows.column_names[1:-1]}
@@ -98,7 +98,7 @@ class GroupPositions:
         return {key: found for key, found in self.latest.items() if found.offset >= 0}
 
 
-def check_offset(named: TopicPartition, offset: int) -> None:
+def check_offset(tp: TopicPartition, offset: int) -> None:
     """Check that an offset can be a position.
 
     Raises:
@@ -106,12 +106,12 @@ def check_offset(named: TopicPartition, offset: int) -> None:
     """
     if offset < 0:
         raise OffsetOutOfRangeError(
-            f"{named}: a position of {offset} cannot be committed; the first offset is 0",
+            f"{tp}: a position of {offset} cannot be committed; the first offset is 0",
             offset=offset,
         )
 
 
-def check_metadata(named: TopicPartition, position: OffsetAndMetadata) -> None:
+def check_metadata(tp: TopicPartition, position: OffsetAndMetadata) -> None:
     """Check that a position's metadata can be stored; None is allowed, as in kafka-python.
 
     Raises:
@@ -122,10 +122,10 @@ def check_metadata(named: TopicPartition, position: OffsetAndMetadata) -> None:
         return
     if not isinstance(metadata, str):
         raise InvalidConfigurationError(
-            f"{named}: the metadata of a position is {metadata!r}; expected a text, or None",
+            f"{tp}: the metadata of a position is {metadata!r}; expected a text, or None",
             key="metadata",
         )
-    check_unicode(f"{named}: the metadata of a position", metadata)
+    check_unicode(f"{tp}: the metadata of a position", metadata)
 
 
 def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:

@@ -91,7 +91,7 @@ class OffsetsStore:
             self._forget()
         try:
             for version in versions or ():
-                self._take(version)
+                self._apply(version)
         except BaseException:
             self._forget()  # what is kept lacks a part of what is new, and nobody tells it again
             raise
@@ -137,7 +137,7 @@ class OffsetsStore:
         found = self._kept.pop(group, None)
         if found is None:
             found = GroupPositions()
-            found.take(self.rows_of(group))
+            found.apply(self.rows_of(group))
             self._kept_positions += len(found.latest)
         self._kept[group] = found
         while self._kept_positions > _MAX_KEPT_POSITIONS and len(self._kept) > 1:
@@ -161,21 +161,21 @@ class OffsetsStore:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-offsets") as pool:
             return pa.concat_tables(pool.map(read, files))
 
-    def took(self, rows: Mapping[str, pa.Table]) -> None:
+    def on_appended(self, rows: Mapping[str, pa.Table]) -> None:
         """Take in a version that this process made. Args: rows: of it, by group, and of others."""
         for changed in self._watchers:
             changed.groups.update(rows)
         for group, found in rows.items():
             self._keep(group, found)
 
-    def _take(self, version: Version) -> None:
+    def _apply(self, version: Version) -> None:
         if version.is_rewrite:
             return
-        named = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
+        changed_groups = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
         for changed in self._watchers:
-            changed.groups.update(named)
-            changed.is_all |= not named
-        for group in [each for each in self._kept if each in named or not named]:
+            changed.groups.update(changed_groups)
+            changed.is_all |= not changed_groups
+        for group in [each for each in self._kept if each in changed_groups or not changed_groups]:
             for file in version.added:
                 if file.may_hold(group):
                     self._keep(group, self.files.rows_of(file, group))
@@ -184,7 +184,7 @@ class OffsetsStore:
         kept = self._kept.get(group)
         if kept is not None:
             before = len(kept.latest)
-            kept.take(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
+            kept.apply(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
             self._kept_positions += len(kept.latest) - before
 
     def _forget(self) -> None:

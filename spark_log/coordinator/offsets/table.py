@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
     OFFSETS_SCHEMA,
@@ -82,7 +82,7 @@ class OffsetsTable:
         Args:
             group: the consumer group.
             offsets: by partition, the next offset to read.
-            generation: of the member that commits; who is none commits by `MemberlessCommits`.
+            generation: of the member that commits; who is none commits by `StandaloneCommits`.
                 It is the group's fence from now on.
             member_id: empty without membership.
             timeout_s: how long to try again after other commits that came first; None: a minute.
@@ -175,7 +175,7 @@ class OffsetsTable:
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = GroupPositions()
-        then.take(rows.filter(pc.less_equal(stamps, time_us)))
+        then.apply(rows.filter(pc.less_equal(stamps, time_us)))
         return then.positions()
 
     def history(self, group: str) -> pa.Table:
@@ -282,16 +282,16 @@ class OffsetsTable:
         timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
         self._shared().commits.submit(
-            Request(group, generation, member_id, decide, deadline_ms, needs_positions)
+            CommitRequest(group, generation, member_id, decide, deadline_ms, needs_positions)
         )
 
     def _rows(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> tuple[Row, ...]:
         image = self._cluster.image()
-        for named, position in offsets.items():
-            check_offset(named, position.offset)
-            check_metadata(named, position)
+        for tp, position in offsets.items():
+            check_offset(tp, position.offset)
+            check_metadata(tp, position)
         for name, topic_id in topic_ids.items():
             if image.topic(name).topic_id != topic_id:
                 raise UnknownTopicOrPartitionError(
@@ -321,7 +321,7 @@ class _SharedTable:
     def __init__(self, cluster: Cluster) -> None:
         self.pid = os.getpid()
         self.table = OffsetsStore(cluster.store, cluster.clock)
-        self.commits = OffsetCommits(self.table)
+        self.commits = CommitQueue(self.table)
         self.maintenance = OffsetsMaintenance(self.table, self.commits, cluster.image)
         self.table.maintain = self.maintenance.start
 

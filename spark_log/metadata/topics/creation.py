@@ -48,11 +48,13 @@ def validate_new_topic(topic: NewTopic) -> None:
     TopicConfig.parse(topic.topic_configs)
 
 
-def creation(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
+def topic_records(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
     """Return the records that create a topic: itself, its partitions, its settings."""
     checked = TopicConfig.parse(topic.topic_configs)
     values = checked.dotted()
-    named = [TopicConfig.model_fields[field].alias or field for field in checked.model_fields_set]
+    given_keys = [
+        TopicConfig.model_fields[field].alias or field for field in checked.model_fields_set
+    ]
     return [
         TopicRecord(name=topic.name, topic_id=topic_id),
         *(
@@ -66,12 +68,12 @@ def creation(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
                 name=key,
                 value=to_text(values[key]),
             )
-            for key in sorted(named)
+            for key in sorted(given_keys)
         ),
     ]
 
 
-def growth(topic: TopicImage, total_count: int) -> list[MetadataRecord]:
+def partition_records(topic: TopicImage, total_count: int) -> list[MetadataRecord]:
     """Return the records that give a topic more partitions.
 
     Raises:

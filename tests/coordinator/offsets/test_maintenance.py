@@ -17,7 +17,7 @@ from spark_log import (
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.offsets.commits import MAINTENANCE_EVERY
+from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
 from spark_log.delta.cleanup import interval_us
 from spark_log.errors import ClockSkewError
@@ -32,7 +32,7 @@ WEEK_MS = 7 * DAY_MS
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def other_process(cluster):
@@ -134,10 +134,10 @@ def test_of_a_large_table_little_is_read_for_one_group(cluster, table, monkeypat
 
 
 def _request(table, group, offsets):
-    from spark_log.coordinator.offsets.commits import Request
+    from spark_log.coordinator.offsets.commit_queue import CommitRequest
 
     rows = table._rows(offsets, {})
-    return Request(group, 0, "", lambda _: rows, float("inf"))
+    return CommitRequest(group, 0, "", lambda _: rows, float("inf"))
 
 
 def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, table):

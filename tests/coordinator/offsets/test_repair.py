@@ -23,7 +23,7 @@ def fresh(cluster):
 
 
 def positions(cluster, group):
-    return {named: committed.offset for named, committed in fresh(cluster).fetch(group).items()}
+    return {tp: committed.offset for tp, committed in fresh(cluster).fetch(group).items()}
 
 
 def version_file(table, number):

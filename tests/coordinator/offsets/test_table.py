@@ -25,7 +25,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def positions(table: OffsetsTable, group: str) -> dict[TopicPartition, int]:
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def test_a_group_that_never_committed_stands_nowhere(cluster: Cluster) -> None:

@@ -25,7 +25,7 @@ def offsets_table(root, options):
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def _commit_many(root, options, group):

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_log.clock import Clock
+from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets import commit_times
-from spark_log.coordinator.offsets import commits as offset_commits
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets import maintenance as offsets_maintenance
 from spark_log.coordinator.offsets import store as offsets_store
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
@@ -95,7 +95,7 @@ class OffsetsVariant:
     log: type[DeltaLog] = DeltaLog
     maintenance: type[Maintenance] = Maintenance
     cleanup: type[DeltaCleanup] = DeltaCleanup
-    commits: type[OffsetCommits] = OffsetCommits
+    commits: type[CommitQueue] = CommitQueue
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
@@ -143,7 +143,7 @@ class SimulatedTable:
     def commit(self, group: str, offset: int | None, generation: int) -> None:
         """Commit an offset, or with None begin a generation."""
         rows = () if offset is None else (Row(KEY, offset),)
-        self.commits.submit(Request(group, generation, "", lambda _: rows, float("inf")))
+        self.commits.submit(CommitRequest(group, generation, "", lambda _: rows, float("inf")))
 
     def read(self, group: str) -> int:
         """Return where a group is; -1 for nowhere."""
@@ -195,7 +195,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]
     patches: list[tuple[object, str, object]] = [
         (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
         # Against programs without rules one has to list each time: they are as fast as others here.
-        (DeltaLog, "sure_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
+        (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),

@@ -27,7 +27,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def other_process(cluster):

@@ -16,7 +16,7 @@ _MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Resets:
+class ResetPlan:
     """New positions, and what is to be said about them.
 
     Attributes:
@@ -28,7 +28,7 @@ class Resets:
     notes: tuple[str, ...] = ()
 
 
-class OffsetResets:
+class OffsetResetPlanner:
     """Works out new positions of one group; changes nothing."""
 
     def __init__(self, cluster: Cluster, admin: Admin, group_id: str) -> None:
@@ -41,33 +41,33 @@ class OffsetResets:
     def committed(self) -> dict[TopicPartition, int]:
         """Return where the group is."""
         offsets = self._admin.list_group_offsets(self._group_id)
-        return {named: position.offset for named, position in offsets.items()}
+        return {tp: position.offset for tp, position in offsets.items()}
 
-    def to_spec(self, partitions: Collection[TopicPartition], spec: int) -> Resets:
+    def to_spec(self, partitions: Collection[TopicPartition], spec: int) -> ResetPlan:
         """Return an end of each partition, or the first offset at or after a time in milliseconds.
 
         Where there is none so late it is the log's end.
         """
         found = self._admin.list_offsets(dict.fromkeys(partitions, spec))
-        late = [named for named, each in found.items() if each.offset < 0]
+        late = [tp for tp, each in found.items() if each.offset < 0]
         ends = self._admin.list_offsets(dict.fromkeys(late, OffsetSpec.LATEST))
-        return Resets({named: (ends.get(named) or each).offset for named, each in found.items()})
+        return ResetPlan({tp: (ends.get(tp) or each).offset for tp, each in found.items()})
 
-    def to_offsets(self, wanted: Mapping[TopicPartition, int]) -> Resets:
+    def to_offsets(self, wanted: Mapping[TopicPartition, int]) -> ResetPlan:
         """Return given offsets, or what is nearest to them in the log."""
         starts = self._admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
         ends = self._admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
         offsets, notes = {}, []
-        for named, offset in wanted.items():
-            least, most = starts[named].offset, ends[named].offset
-            offsets[named] = min(max(offset, least), most)
+        for tp, offset in wanted.items():
+            least, most = starts[tp].offset, ends[tp].offset
+            offsets[tp] = min(max(offset, least), most)
             if offset < least:
-                notes.append(f"{named}: {offset} is before the log's start; taking {least}")
+                notes.append(f"{tp}: {offset} is before the log's start; taking {least}")
             elif offset > most:
-                notes.append(f"{named}: {offset} is behind the log's end; taking {most}")
-        return Resets(offsets, tuple(notes))
+                notes.append(f"{tp}: {offset} is behind the log's end; taking {most}")
+        return ResetPlan(offsets, tuple(notes))
 
-    def shifted(self, partitions: Collection[TopicPartition], by: int) -> Resets:
+    def shifted(self, partitions: Collection[TopicPartition], by: int) -> ResetPlan:
         """Return where the group is, and so many records further on, or back.
 
         Raises:
@@ -80,23 +80,20 @@ class OffsetResets:
                 f"group {self._group_id!r} has no position in {missing[0]} to shift; "
                 f"give --to-offset, or another --topic"
             )
-        return self.to_offsets({named: committed[named] + by for named in partitions})
+        return self.to_offsets({tp: committed[tp] + by for tp in partitions})
 
-    def to_current(self, partitions: Collection[TopicPartition]) -> Resets:
+    def to_current(self, partitions: Collection[TopicPartition]) -> ResetPlan:
         """Return where the group is, and the log's end where it has no position."""
         committed = self.committed()
-        missing = [named for named in partitions if named not in committed]
+        missing = [tp for tp in partitions if tp not in committed]
         ends = self._admin.list_offsets(dict.fromkeys(missing, OffsetSpec.LATEST))
-        return Resets(
-            {
-                named: committed[named] if named in committed else ends[named].offset
-                for named in partitions
-            }
+        return ResetPlan(
+            {tp: committed[tp] if tp in committed else ends[tp].offset for tp in partitions}
         )
 
     def to_committed_at(
         self, partitions: Collection[TopicPartition] | None, time_us: int
-    ) -> Resets:
+    ) -> ResetPlan:
         """Return where the group was at a time: what it had committed up to then.
 
         Args:
@@ -123,15 +120,15 @@ class OffsetResets:
             if (topic := image.find(key.topic)) and topic.topic_id == key.topic_id
         }
         wanted = sorted(then) if partitions is None else list(partitions)
-        missing = [named for named in wanted if named not in then]
+        missing = [tp for tp in wanted if tp not in then]
         if len(missing) == len(wanted):
             raise NoOffsetForPartitionError(
                 f"group {self._group_id!r} had no position at that time"
                 + (f" in {missing[0]}" if missing else "")
             )
-        found = self.to_offsets({named: then[named] for named in wanted if named in then})
-        notes = [f"{named}: no position at that time; it stays as it is" for named in missing]
-        return Resets(found.offsets, (*found.notes, *notes))
+        found = self.to_offsets({tp: then[tp] for tp in wanted if tp in then})
+        notes = [f"{tp}: no position at that time; it stays as it is" for tp in missing]
+        return ResetPlan(found.offsets, (*found.notes, *notes))
 
 
 def _in_a_minute(time_us: int) -> int:

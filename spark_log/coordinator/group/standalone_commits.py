@@ -20,7 +20,7 @@ _MAX_TRIES = 20
 _MEMBERS_SHOWN = 3
 
 
-class MemberlessCommits:
+class StandaloneCommits:
     """Commits positions of one group in nobody's name. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, table: OffsetsTable, group_id: str) -> None:

@@ -58,7 +58,7 @@ class FencedOffsets(Protocol[_Position_co]):
         """
 
 
-class GroupCommits(Generic[_Position]):
+class MemberCommits(Generic[_Position]):
     """Reads and commits positions in the name of one member. For one thread at a time."""
 
     def __init__(
@@ -99,7 +99,7 @@ class GroupCommits(Generic[_Position]):
                 continue
             wanted = status.assigned.intersection(partitions)
             found = self._table.fetch(self._group_id)
-            return {named: found[named] for named in wanted if named in found}
+            return {tp: found[tp] for tp in wanted if tp in found}
         raise CommitFailedError(
             f"group {self._group_id!r} changes so fast that no generation of it could begin"
         )
@@ -180,9 +180,9 @@ def _lost(
     topic_ids: Mapping[str, str],
 ) -> set[TopicPartition]:
     return {
-        named
-        for named in offsets
-        if named not in status.held
-        or named.topic not in status.topics
-        or status.topics[named.topic].topic_id != topic_ids[named.topic]
+        tp
+        for tp in offsets
+        if tp not in status.held
+        or tp.topic not in status.topics
+        or status.topics[tp.topic].topic_id != topic_ids[tp.topic]
     }

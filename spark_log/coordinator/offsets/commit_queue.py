@@ -44,11 +44,11 @@ _BACKOFF_S = 0.003
 
 _MAY_PASS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 
-Stamped = tuple[str, Row, int, str, int]
+StampedRow = tuple[str, Row, int, str, int]
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class CommitRequest:
     """A commit on its way.
 
     Attributes:
@@ -80,23 +80,23 @@ class Request:
 class _Staged:
     """A file that a version may come to name: its rows, and when it was begun (monotonic)."""
 
-    rows: list[Stamped]
+    rows: list[StampedRow]
     file: DataFile
     staged_ms: float
 
 
-class OffsetCommits:
+class CommitQueue:
     """The queue of one process. Safe to use from any thread."""
 
     def __init__(self, table: OffsetsStore) -> None:
         """Args: table: what is committed to."""
         self._table = table
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[CommitRequest] = deque()
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: CommitRequest) -> None:
         """Commit, together with whatever else waits; durable on return.
 
         Raises:
@@ -112,7 +112,7 @@ class OffsetCommits:
         if request.error is not None:
             raise request.error
 
-    def submit_all(self, requests: Sequence[Request]) -> None:
+    def submit_all(self, requests: Sequence[CommitRequest]) -> None:
         """Commit several; each is told its own outcome, and none is raised."""
         self._waiting.extend(requests)
         with self._table.lock:
@@ -120,7 +120,7 @@ class OffsetCommits:
                 self._commit_waiting()
 
     def _commit_waiting(self) -> None:
-        batch: list[Request] = []
+        batch: list[CommitRequest] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_MAY_PASS),
             wait=wait_random(0, _BACKOFF_S),
@@ -135,14 +135,14 @@ class OffsetCommits:
                 with attempt:
                     self._commit(batch)
 
-    def _take_waiting(self, batch: list[Request]) -> None:
+    def _take_waiting(self, batch: list[CommitRequest]) -> None:
         while self._waiting and len(batch) < _MAX_BATCH_ROWS:
             batch.append(self._waiting.popleft())
 
-    def _commit(self, batch: list[Request]) -> None:
+    def _commit(self, batch: list[CommitRequest]) -> None:
         self._table.refresh(create=True)
-        accepted: list[Request] = []
-        rows: list[Stamped] = []
+        accepted: list[CommitRequest] = []
+        rows: list[StampedRow] = []
         moved: dict[str, Transaction] = {}
         last_us: dict[str, int] = {}
         for request in batch:
@@ -187,11 +187,11 @@ class OffsetCommits:
             raise
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         table = to_table(rows)
-        self._table.took(dict.fromkeys(moved, table))
+        self._table.on_appended(dict.fromkeys(moved, table))
         for request in accepted:
             request.end()
 
-    def _decided(self, request: Request) -> tuple[Row, ...] | None:
+    def _decided(self, request: CommitRequest) -> tuple[Row, ...] | None:
         """Return what a request commits; None where it is refused, and knows it."""
         positions = GroupPositions()
         if request.needs_positions:
@@ -202,7 +202,7 @@ class OffsetCommits:
             request.end(error)
             return None
 
-    def _stage(self, rows: list[Stamped]) -> DataFile:
+    def _stage(self, rows: list[StampedRow]) -> DataFile:
         """Return a file with these rows: the one that was written for a version that came late."""
         staged, valid_ms = self._staged, valid_ms_of(self._table.log.free_delay_ms)
         if staged is not None and not (
@@ -234,7 +234,7 @@ class OffsetCommits:
             self._table.files.delete(staged.file)
 
 
-def _is_allowed(request: Request, fence: Transaction) -> bool:
+def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
     if request.generation >= fence.version:
         return True
     request.end(
@@ -249,7 +249,7 @@ def _is_allowed(request: Request, fence: Transaction) -> bool:
 
 
 @contextmanager
-def _ending(batch: list[Request]) -> Iterator[None]:
+def _ending(batch: list[CommitRequest]) -> Iterator[None]:
     """See to it that each request is told something, whatever happens."""
     error: SparkLogError = CommitFailedError("the commit was interrupted; commit again")
     try:
@@ -261,7 +261,7 @@ def _ending(batch: list[Request]) -> Iterator[None]:
             request.end(error)
 
 
-def _end_late(batch: list[Request], attempt: RetryCallState) -> bool:
+def _end_late(batch: list[CommitRequest], attempt: RetryCallState) -> bool:
     """Give up those whose time is over; whether none is left."""
     now_ms = SYSTEM_CLOCK.monotonic_ms()
     reason = attempt.outcome.exception() if attempt.outcome else None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.coordinator.group_support import FakeCluster, join, partitions, settle
@@ -34,7 +34,7 @@ class Table:
         hook()
         self._check(generation)
         self.highest = generation
-        self.positions.update({named: each.offset for named, each in offsets.items()})
+        self.positions.update({tp: each.offset for tp, each in offsets.items()})
         self.commits.append((generation, member_id, dict(topic_ids)))
 
     def _check(self, generation):
@@ -57,7 +57,7 @@ def commits_of(coordinator, table):
         coordinator.describe()
         return coordinator.status()
 
-    return GroupCommits(table, "g", coordinator.status, refresh)
+    return MemberCommits(table, "g", coordinator.status, refresh)
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def pair(cluster, table):
     return a, b
 
 
-def at(offset, *named):
-    return {each: OffsetAndMetadata(offset) for each in named}
+def at(offset, *partitions):
+    return {each: OffsetAndMetadata(offset) for each in partitions}
 
 
 def test_a_member_commits_what_it_has(pair, table):
