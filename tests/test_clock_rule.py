@@ -27,7 +27,7 @@ ALLOWED = {
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/consumer/log_lookup.py": {"LogLookup.reset": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
-    "spark_log/admin/group_admin.py": {"GroupAdmin.lag.lag_in": _SHOWS},
+    "spark_log/admin/group_manager.py": {"GroupManager.lag.lag_in": _SHOWS},
     "spark_log/coordinator/group/group_log.py": {"GroupLog._append": _STAMPS},
     "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_log.config.config import (
     ClientQuotaConfig,
@@ -80,6 +81,15 @@ class ConfigKind:
             return image.client_overrides.get(DEFAULT_CLIENT, {})
         return {}
 
+    def names(self, image: MetadataImage) -> list[str]:
+        """Return the names of the resources of this kind, sorted.
+
+        Of client ids those that have a quota; of the cluster the empty name.
+        """
+        if self.resource_type == TOPIC_RESOURCE:
+            return [topic.name for topic in image.topics()]
+        return sorted(image.client_overrides) if self.resource_type == CLIENT_RESOURCE else [""]
+
     def own_source(self, name: str) -> str:
         """Return the source of what a resource of this kind has of its own."""
         is_default = self.resource_type == CLIENT_RESOURCE and name == DEFAULT_CLIENT
@@ -90,7 +100,7 @@ TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
 CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
 CLIENT_CONFIGS = ConfigKind(CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA")
 
-_KINDS = {
+CONFIG_KINDS: Final[Mapping[ConfigResourceType, ConfigKind]] = {
     ConfigResourceType.TOPIC: TOPIC_CONFIGS,
     ConfigResourceType.BROKER: CLUSTER_CONFIGS,
     ConfigResourceType.CLIENT: CLIENT_CONFIGS,
@@ -104,10 +114,10 @@ def kind_of(resource: ConfigResource) -> ConfigKind:
         InvalidConfigurationError: there is no such kind.
     """
     kind = resource.resource_type
-    for each, found in _KINDS.items():
+    for each, found in CONFIG_KINDS.items():
         if kind == each or str(kind).lower() == each.name.lower():
             return found
-    known = ", ".join(each.name.lower() for each in _KINDS)
+    known = ", ".join(each.name.lower() for each in CONFIG_KINDS)
     raise InvalidConfigurationError(
         f"resource type {kind!r} has no settings in the metadata log; expected {known}"
     )
