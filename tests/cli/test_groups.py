@@ -281,7 +281,7 @@ def test_a_damaged_table_is_one_line_and_repaired_on_request(shell, root, group,
 
     broken = shell("groups", "describe", "h")
     assert broken.status == 1
-    assert "version 1 cannot be understood" in broken.error
+    assert "version 1 cannot be parsed" in broken.error
     assert "spark-log groups repair" in broken.error
 
     outcome = shell("groups", "repair")

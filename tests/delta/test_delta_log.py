@@ -12,7 +12,8 @@ from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.store import DIRECTORY
-from spark_log.delta.delta_log import DeltaLog, Transaction
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.state import Transaction
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,
@@ -137,7 +138,7 @@ class TestNamesThatWereFreed:
         log.refresh()
         other = self.use_and_free(cluster, 4)
         clock.advance_ms(log.listing_valid_ms)
-        with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
+        with pytest.raises(LogEndOffsetMismatchError, match="made and deleted"):
             log.append(moved("a", 1), "TEST")
         log.refresh()
         assert log.append(moved("a", 1), "TEST").number == other.state.version + 1
@@ -151,7 +152,7 @@ class TestNamesThatWereFreed:
         new.directory, new.log_directory = log.directory, log.log_directory
         self.use_and_free(cluster, 4)
         clock.advance_ms(log.listing_valid_ms)
-        with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
+        with pytest.raises(LogEndOffsetMismatchError, match="made and deleted"):
             new.append(moved("a", 1), "TEST")
 
     def test_and_taken_by_a_late_put_mislead_nobody(self, cluster, log):
@@ -241,7 +242,7 @@ class TestNamesThatWereFreed:
     def test_are_listed_for_by_a_process_that_was_idle(self, cluster, log, clock, monkeypatch):
         """Half of the delay after it knew the log, no look for one name counts."""
         log.refresh()
-        monkeypatch.setattr(DeltaLog, "_nothing_freed_since", lambda *_: True)
+        monkeypatch.setattr(DeltaLog, "_nothing_deleted_since", lambda *_: True)
         self.use_and_free(cluster, 4)
         clock.advance_ms(29 * 60_000)
         if log._store.is_mapped:
@@ -316,14 +317,14 @@ def test_a_missing_version_is_damage_and_not_the_end(cluster, log):
         log.append(moved("a", version), "TEST")
     Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{3:020}.json").unlink()
 
-    with pytest.raises(StorageError, match=r"version 3 is missing, and there is 4.*groups repair"):
+    with pytest.raises(StorageError, match=r"version 3 is missing, but version 4.*groups repair"):
         opened(cluster)
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"add": {}}\n', b"[]\n"])
 def test_a_version_that_cannot_be_understood_is_damage(cluster, log, body):
     Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{2:020}.json").write_bytes(body)
-    with pytest.raises(StorageError, match="version 2 cannot be understood"):
+    with pytest.raises(StorageError, match="version 2 cannot be parsed"):
         log.refresh()
 
 

@@ -97,7 +97,7 @@ def _bounds(files: DataFiles, inputs: Sequence[DataFile]) -> list[str | None]:
     total = sum(max(0, file.num_rows) for file in inputs)
     bounds: list[str | None] = [None]
     if total > _RANGE_ROWS:
-        begins = sorted(begin for file in inputs for begin in files.row_group_begins(file))
+        begins = sorted(begin for file in inputs for begin in files.row_group_starts(file))
         rows = 0
         for least, count in begins:
             rows += count

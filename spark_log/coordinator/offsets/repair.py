@@ -26,8 +26,8 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
-from spark_log.delta.delta_log import Transaction
 from spark_log.delta.files import DataFile
+from spark_log.delta.state import Transaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.witness import Witness
 from spark_log.metadata import Cluster

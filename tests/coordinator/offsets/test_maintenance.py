@@ -150,7 +150,9 @@ def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, tab
     fresh = other_process(cluster)
     assert positions(fresh, "g") == {P0: 100 + MAINTENANCE_EVERY - 1}
     assert fresh.generation("fenced") == 7
-    assert fresh._shared().table.state.older is not None  # it was opened from the checkpoint
+    assert (
+        fresh._shared().table.state.checkpoint_transactions is not None
+    )  # it was opened from the checkpoint
 
 
 def test_superseded_positions_are_kept_for_the_retention_time(table, clock):

@@ -10,8 +10,9 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
-from spark_log.delta.delta_log import DeltaLog, LogListing, TableState, Version
+from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFile
+from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.testing.simulation.offsets.world import Maintenance, OffsetsVariant
 
@@ -24,7 +25,7 @@ class _TakesMissingForTheEnd(DeltaLog):
 
 
 class _TakesEveryPutForAnAppend(DeltaLog):
-    def _is_behind_known(self, number: int) -> bool:
+    def _was_certainly_unused(self, number: int) -> bool:
         return True
 
 
@@ -35,7 +36,7 @@ class _TakesTheOldestCheckpoint(DeltaLog):
         self, listed: LogListing, last: float = float("inf")
     ) -> TableState | None:
         for version in sorted(listed.checkpoints):
-            found = self._checkpointed(version) if version <= last else None
+            found = self._read_checkpoint(version) if version <= last else None
             if found is not None:
                 return found
         return None

@@ -27,7 +27,8 @@ from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
-from spark_log.delta.delta_log import DeltaLog, TableState
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
