@@ -290,7 +290,7 @@ class TestCreatePartitions:
             (2, "2 would not be an increase"),
             (-1, "-1 would not be an increase"),
             (200_001, "give 4 to 200000"),
-            ("4", "'4' is no number of partitions"),
+            ("4", "'4' partitions; give a whole number"),
         ],
     )
     def test_it_only_grows_all_or_none(self, admin, root, count, message, validate_only):

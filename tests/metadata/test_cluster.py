@@ -133,7 +133,7 @@ class TestOpen:
     def test_a_later_version_is_named(self, root):
         root.mkdir()
         (root / META_PROPERTIES).write_text("version=2\ncluster.id=abc\n")
-        with pytest.raises(InvalidRootError, match=r"is of version '2'.*reads version '1'"):
+        with pytest.raises(InvalidRootError, match=r"has version '2'.*reads version '1'"):
             Cluster(root)
 
     def test_storage_without_put_if_absent_is_refused(self):

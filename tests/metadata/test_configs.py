@@ -108,7 +108,7 @@ class TestSetAndDelete:
             ({"segment.byte": "1"}, "did you mean 'segment.bytes'"),
             ({"segment.byte": ("DELETE", None)}, "did you mean 'segment.bytes'"),
             ({"segment.bytes": "1"}, "config 'segment.bytes' is '1', expected int"),
-            ({"segment.bytes": None}, "SET takes a value; to go back to the default, DELETE it"),
+            ({"segment.bytes": None}, "SET needs a value; to restore the default, DELETE it"),
             ({"segment.bytes": ("REPLACE", "1")}, "there is no operation 'REPLACE'; expected SET"),
             ({"segment.bytes": (7, "1")}, "there is no operation 7"),
         ],

@@ -253,7 +253,7 @@ def test_a_missing_data_file_is_an_error_and_not_an_empty_position(cluster):
 
 def test_what_is_no_position_or_no_group_id_is_refused(cluster):
     table = OffsetsTable(cluster)
-    with pytest.raises(OffsetOutOfRangeError, match="t-0: a position of -1"):
+    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset -1 cannot be committed"):
         table.commit("g", {P0: OffsetAndMetadata(-1)})
     with pytest.raises(InvalidGroupIdError):
         table.commit("\udc80", {P0: OffsetAndMetadata(1)})

@@ -300,7 +300,7 @@ class TestWrongClocks:
         assert self.versions(right) == list(range(self.versions(right)[-1] + 1))
         assert positions(right, "idle") == {P0: 4}
         assert positions(right, "g") == {P0: 2 * MAINTENANCE_EVERY - 1}
-        told = [each for each in caplog.messages if "is not tidied up by this process" in each]
+        told = [each for each in caplog.messages if "is not maintained by this process" in each]
         assert len(told) == 1
 
     def test_the_difference_that_is_allowed_is_a_setting(self, cluster, table, clock):

@@ -56,7 +56,7 @@ def test_a_zombies_commit_is_refused_and_changes_nothing(cluster: Cluster) -> No
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(20)}, generation=2)
     with pytest.raises(
-        IllegalGenerationError, match="generation 1 of group 'g' is over"
+        IllegalGenerationError, match="generation 1 of group 'g' has ended"
     ) as refused:
         table.commit("g", {P0: OffsetAndMetadata(10)}, generation=1)
 

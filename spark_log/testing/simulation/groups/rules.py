@@ -162,7 +162,7 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
-        patches=((group_changes, "_step", _give_at_once),)
+        patches=((group_changes, "_reconcile", _give_at_once),)
     ),
     "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
 }
