@@ -48,7 +48,7 @@ class TestRepr:
 
 
 def test_groups_alone_import_what_reads_parquet():
-    """Importing it takes longer than most commands."""
+    """The import of pyarrow.parquet takes longer than most commands."""
     code = (
         "import sys, tempfile; from spark_log import Admin, NewTopic\n"
         "admin = Admin(tempfile.mkdtemp() + '/root')\n"

@@ -1,4 +1,4 @@
-"""`Admin` on topics, from any number of processes at once."""
+"""`Admin` on topics, also from several processes at the same time."""
 
 import multiprocessing
 import os
@@ -207,7 +207,7 @@ class TestDelete:
     def test_one_that_is_created_again_meanwhile_is_marked_before_it_is_deleted(
         self, admin, root, monkeypatch
     ):
-        """Between the two a crash would leave data that nobody removes."""
+        """After a crash between the two, data would be left that no cleaner removes."""
         admin.create_topics([NewTopic("a", 1)])
         other, mark, marked = Admin(root), admin_module.mark_deleted, []
 

@@ -1,4 +1,4 @@
-"""A whole root verified: every log of it, the metadata's too, and what lies beside them."""
+"""Verification of a whole root: all logs, the metadata log included, and other directories."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings of topics and the cluster: where a value comes from, and what a change makes of it."""
+"""Configs of topics and of the cluster: sources of values, and changes."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ from spark_log.types import AlterConfigOp, ConfigResource, ConfigResourceType, C
 
 
 class ListConfig(TopicConfig):
-    """The table with a list key, as Kafka's ``cleanup.policy`` is one."""
+    """The config table with a list key, like Kafka's ``cleanup.policy``."""
 
     cleanup_policy: Annotated[
         tuple[Literal["delete", "compact"], ...], BeforeValidator(split_list)
@@ -31,7 +31,7 @@ LISTS = replace(TOPIC_CONFIGS, model=ListConfig)
 
 
 def altered(overrides, changes, kind=TOPIC_CONFIGS):
-    """What changes, as a dict: None for what goes back to the default."""
+    """Return the changes as a dict: None for a restored default."""
     return {record.name: record.value for record in alterations("a", overrides, changes, kind)}
 
 

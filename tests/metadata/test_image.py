@@ -1,4 +1,4 @@
-"""The image: state is what replaying records makes of it."""
+"""The metadata image: the state after replaying records."""
 
 import pytest
 

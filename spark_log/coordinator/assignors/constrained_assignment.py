@@ -101,7 +101,7 @@ class ConstrainedAssignment:
     def _next_within_racks(
         self, partition: TopicPartition, members: list[int], start: int
     ) -> int | None:
-        """Return the next index in ``members``, cyclically, of a member in a rack of the partition."""
+        """Return the next index in ``members``, cyclically, with a rack of the partition."""
         racks, of_members = self._racks.of_partition(partition), self._racks.of_members
         for part in (range(start, len(members)), range(start)):
             for at in part:

@@ -1,4 +1,4 @@
-"""The cooperative step: nothing is handed out before it was given up, and two steps are enough."""
+"""The cooperative step assigns no partition before it is released, and two steps are enough."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_what_nobody_owns_is_handed_out_at_once(member, tps):
 
 
 def test_one_partition_that_waits_holds_up_no_other(member, tps):
-    """t-1 moves from c1 to c2; t-3 is new and needs no waiting."""
+    """t-1 moves from c1 to c2; t-3 is new and is assigned at once."""
     subscriptions = {"c1": member("t", "t-0 t-1 t-2", 1), "c2": member("t", "", 1)}
     assert first_step({"t": 4}, subscriptions) == {"c1": tps("t-0 t-1"), "c2": tps("t-3")}
 
@@ -109,7 +109,7 @@ def test_two_steps_reach_the_target_and_no_partition_has_two_owners_on_the_way(d
     partitions = data.draw(st.dictionaries(st.sampled_from("tuv"), st.integers(1, 6)))
     topics = st.lists(st.sampled_from("tuv"), unique=True).map(tuple)
     names = [f"c{i}" for i in range(data.draw(st.integers(1, 6)))]
-    # Everybody owns something and no two the same, as in a group that has settled.
+    # All members own partitions, no two the same one, as in a stable group.
     every = [TopicPartition(topic, i) for topic, count in partitions.items() for i in range(count)]
     owners = {each: data.draw(st.sampled_from([None, *names])) for each in every}
     owned = {name: {each for each in every if owners[each] == name} for name in names}
@@ -118,15 +118,15 @@ def test_two_steps_reach_the_target_and_no_partition_has_two_owners_on_the_way(d
     target = assign(partitions, subscriptions)
 
     step = cooperative_step(target, owned)
-    # While some are still at the old assignment and some at the new one already:
+    # Some members still have the old assignment, and others have the new one already:
     at_work = Counter(each for name in names for each in owned[name] | set(step[name]))
     assert max(at_work.values(), default=1) == 1
     assert all(set(step[name]) <= set(target[name]) for name in names)
     assert all(set(target[name]) & owned[name] <= set(step[name]) for name in names)
 
     assert cooperative_step(target, step) == target
-    # And the assignor stays with it when it is asked again, or balances better: the sticky
-    # algorithm is a heuristic, which may find one move more from nearer by.
+    # A second call returns the same assignment, or a better balanced one: the sticky algorithm is
+    # a heuristic, which may find one more move from there.
     subscriptions = {name: Subscription(wanted[name], frozenset(step[name]), 2) for name in names}
     again = assign(partitions, subscriptions)
     assert max(map(len, again.values())) <= max(map(len, target.values()))

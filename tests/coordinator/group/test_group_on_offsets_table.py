@@ -1,4 +1,4 @@
-"""Members of a group and the real offsets table: whose commits take effect."""
+"""Members of a group with the real offsets table: which commits take effect."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def at(offset, *partitions):
 
 
 def test_a_zombies_late_commit_changes_nothing(cluster, table):
-    """It looked at the group before it was expired, and commits after its heir has begun."""
+    """It read the group before it expired, and commits after the new owner has started."""
     ids = {"t": cluster.topic("t").topic_id}
     zombie = joined(cluster, "a")
     late = commits_of(zombie, table)

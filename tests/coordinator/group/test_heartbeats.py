@@ -1,4 +1,4 @@
-"""Signs of life: who is dead, by one observer's clock."""
+"""Heartbeats: which members are dead, by one observer's clock."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def watch(heartbeats, clock):
 
 
 def look(watch, clock, duration_ms, *, every_ms=500):
-    """Look for some time, and return whether the member was dead at the end of it, or before."""
+    """Check for some time, and return whether the member was dead at any check."""
     dead = False
     for _ in range(int(duration_ms // every_ms)):
         clock.advance_ms(every_ms)
@@ -61,7 +61,7 @@ def test_a_late_put_of_an_older_heartbeat_is_no_sign_of_life(heartbeats, watch, 
 
 
 def test_who_slept_did_not_see_the_others_stand_still(heartbeats, watch, clock):
-    """The machine was suspended with all of them on it: nobody is dead when it wakes up."""
+    """The machine was suspended with all members on it: none is dead when it wakes up."""
     heartbeats.beat("m", 1)
     watch.expired_members({"m": TIMEOUT_MS})
     clock.advance_ms(3_600_000)

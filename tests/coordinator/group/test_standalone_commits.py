@@ -1,4 +1,4 @@
-"""Commits of who is no member: refused while the group has members, and never lost behind one."""
+"""Commits without membership: refused while the group has members, and never overtaken by one."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def joined(cluster):
 
 
 def begin(cluster, member):
-    """Begin as a member does, in a process of its own."""
+    """Start as a member does, in another process."""
     table = OffsetsTable(Cluster(cluster.root))
     found = MemberCommits(table, "g", member.status, member.heartbeat).begin([P0])
     return found[P0].offset if P0 in found else None
@@ -74,7 +74,7 @@ def test_of_nothing_is_nothing(cluster, commits):
 class TestAMemberJoinsAfterTheLookAtTheGroup:
     @pytest.fixture
     def before_the_commit(self, monkeypatch):
-        """What is put here is called once, between the look at the group and the commit."""
+        """A function that a test adds here runs once, after the group was read, before the commit."""
         todo = []
         commit = OffsetsTable.commit
 

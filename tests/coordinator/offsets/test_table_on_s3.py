@@ -1,4 +1,4 @@
-"""Committed offsets of a root on an object store."""
+"""Committed offsets on an object store."""
 
 import multiprocessing
 
