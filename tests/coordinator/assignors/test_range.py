@@ -1,4 +1,4 @@
-"""The range assignor returns the same as Kafka's RangeAssignor, with and without racks (KIP-881)."""
+"""The range assignor returns the same as Kafka's, with and without racks (KIP-881)."""
 
 import pytest
 

@@ -74,7 +74,7 @@ def test_of_nothing_is_nothing(cluster, commits):
 class TestAMemberJoinsAfterTheLookAtTheGroup:
     @pytest.fixture
     def before_the_commit(self, monkeypatch):
-        """A function that a test adds here runs once, after the group was read, before the commit."""
+        """A function that a test adds here runs once: after the group was read, before a commit."""
         todo = []
         commit = OffsetsTable.commit
 

@@ -199,13 +199,13 @@ def test_only_the_files_of_newer_versions_are_read_again(cluster, monkeypatch):
 
 
 def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster, monkeypatch):
-    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_KEPT_POSITIONS", 3)
+    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_POSITIONS", 3)
     table = OffsetsTable(cluster)
     for number in range(10):
         table.commit(f"g{number}", {P0: OffsetAndMetadata(number)})
     for _ in range(2):
         assert [positions(table, f"g{n}") for n in range(10)] == [{P0: n} for n in range(10)]
-        assert len(table._shared().table._kept) == 3
+        assert len(table._shared().table._cache) == 3
 
 
 def test_a_version_that_delta_rs_made_is_fenced_and_read_too(cluster):
