@@ -104,6 +104,18 @@ class OffsetSpec(IntEnum):
     MAX_TIMESTAMP = -3
 
 
+class OffsetTimestamp(int):
+    """A time, in milliseconds since the epoch, given to `Admin.reset_group_offsets`.
+
+    The class tells a time from a plain offset. A time means the first record at or after it.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"OffsetTimestamp({int(self)})"
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create.
@@ -285,6 +297,32 @@ class LogDirDescription:
     broker: int
     log_dir: str
     replicas: tuple[ReplicaInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """A broker of a cluster: a storage root that holds replicas.
+
+    Attributes:
+        broker_id: the broker's id.
+        log_dir: its path or URL.
+    """
+
+    broker_id: int
+    log_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A cluster as ``describe_cluster`` returns it.
+
+    Attributes:
+        cluster_id: the cluster's id, as in its ``meta.properties``.
+        brokers: its storage roots, sorted by id.
+    """
+
+    cluster_id: str
+    brokers: tuple[BrokerDescription, ...]
 
 
 def random_id() -> str:

@@ -40,7 +40,7 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
         """
-        with self._cluster.telling_deletion(topic):
+        with self._cluster.detecting_deletion(topic):
             return self._log(topic, partition).observe()
 
     def offsets_for_times(
@@ -59,7 +59,7 @@ class OffsetFetcher:
         for tp, time_us in times_us.items():
             topic = image.topic(tp.topic)
             log = self._log(topic, tp.partition)
-            with self._cluster.telling_deletion(topic):
+            with self._cluster.detecting_deletion(topic):
                 found = log.offset_for_time(time_us)
             epoch = topic.partitions[tp.partition].leader_epoch
             answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
@@ -73,7 +73,7 @@ class OffsetFetcher:
         """
         assert policy != "none"
         log = self._log(topic, partition)
-        with self._cluster.telling_deletion(topic):
+        with self._cluster.detecting_deletion(topic):
             return reset_offset(log, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:

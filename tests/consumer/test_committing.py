@@ -126,7 +126,7 @@ class TestByHand:
         other = open_consumer(group_id="g", clock=clock)
         other.assign([T0])
         assert read_values(other, 5) == numbered(0, 5)
-        with pytest.raises(CommitFailedError, match="who is none commits nothing"):
+        with pytest.raises(CommitFailedError, match="cannot commit in it"):
             other.commit()
         clock.advance_ms(5000)
         other.poll()
@@ -158,9 +158,9 @@ class TestByHand:
         consumer = open_consumer(group_id="g")
         offsets = {T0: OffsetAndMetadata(1), THREE[0]: OffsetAndMetadata(1, metadata)}
         for commit in (consumer.commit, consumer.commit_async):
-            with pytest.raises(InvalidConfigurationError, match="metadata of a position"):
+            with pytest.raises(InvalidConfigurationError, match="metadata of an offset"):
                 commit(offsets)
-        with pytest.raises(InvalidConfigurationError, match="metadata of a position"):
+        with pytest.raises(InvalidConfigurationError, match="metadata of an offset"):
             Admin(root).alter_group_offsets("g", offsets)
         assert committed(root) == {}
         consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # the refused commits left nothing

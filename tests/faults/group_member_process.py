@@ -19,7 +19,7 @@ from zlib import crc32
 import spark_log.coordinator.group.member
 import spark_log.coordinator.offsets.maintenance  # noqa: F401 - before the fork, not after
 from spark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
-from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -246,7 +246,7 @@ class CommitsWithoutFence(GroupProcess):
                     )
                     return
 
-        GroupCommits.commit = commit
+        MemberCommits.commit = commit
 
 
 class ReadsWhatIsNotItsOwn(GroupProcess):

@@ -16,7 +16,7 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.coordinator import OffsetsTable
-    from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+    from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
@@ -52,7 +52,7 @@ class Committer:
         self._membership = membership
         self._subscription = subscription
         self._table: OffsetsTable | None = None
-        self._memberless: MemberlessCommits | None = None
+        self._memberless: StandaloneCommits | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
         self._opening = threading.Lock()
@@ -83,7 +83,7 @@ class Committer:
         Returns:
             A future that is done when the offsets are durable. Its exceptions are those of
             `OffsetsTable.commit`; for a member also those of `Membership.commit`, for other
-            consumers those of `MemberlessCommits.commit`.
+            consumers those of `StandaloneCommits.commit`.
         """
         is_member = self._subscription.is_subscribed
         with self._submitting:  # revoked partitions are committed on another thread
@@ -117,11 +117,11 @@ class Committer:
             else:
                 self._memberless_commits().commit(offsets, topic_ids)
 
-    def _memberless_commits(self) -> MemberlessCommits:
+    def _memberless_commits(self) -> StandaloneCommits:
         if self._memberless is None:
-            from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+            from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 
-            self._memberless = MemberlessCommits(self._cluster, self._open_table(), self._group_id)
+            self._memberless = StandaloneCommits(self._cluster, self._open_table(), self._group_id)
         return self._memberless
 
     def _open_table(self) -> OffsetsTable:

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 
-from spark_log.admin.topic_admin import Admin
+from spark_log.admin import Admin
 from spark_log.clock import Clock
 from spark_log.log.witness import WITNESSES
 from spark_log.metadata import Cluster, metadata_log

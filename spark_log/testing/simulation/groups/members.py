@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator, GroupStatus
 from spark_log.coordinator.group.group import GroupTopic
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -44,7 +44,7 @@ class SimulatedMember:
         self._instance_id = instance_id
         self._is_back = False
         self._coordinator: GroupCoordinator
-        self._commits: GroupCommits[int]
+        self._commits: MemberCommits[int]
 
     def run(self) -> None:
         """Work until the simulation is over; called again after each crash."""

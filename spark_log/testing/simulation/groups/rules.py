@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_log.coordinator.group import changes as group_changes
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GroupTopic, Member
 from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import FileInfo
@@ -32,7 +32,7 @@ class GroupVariant:
 
     log: type[GroupLog] = GroupLog
     coordinator: type[GroupCoordinator] = GroupCoordinator
-    commits: type[GroupCommits[int]] = GroupCommits
+    commits: type[MemberCommits[int]] = MemberCommits
     offsets: type[SimulatedOffsets] = SimulatedOffsets
     patches: tuple[tuple[object, str, object], ...] = ()
 
@@ -44,14 +44,14 @@ GROUP_SOUND = GroupVariant()
 # --- the offsets table ---------------------------------------------------------------------------
 
 
-class _BeginsWithoutFence(GroupCommits[int]):
+class _BeginsWithoutFence(MemberCommits[int]):
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
         found = self._table.fetch(self._group_id)
         wanted = self._status().assigned.intersection(partitions)
         return {named: found[named] for named in wanted if named in found}
 
 
-class _ReadsBeforeFence(GroupCommits[int]):
+class _ReadsBeforeFence(MemberCommits[int]):
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
         found = self._table.fetch(self._group_id)
         super().begin(partitions)
@@ -71,14 +71,14 @@ class _LooksAtFenceOnly(SimulatedOffsets):
         return True
 
 
-class _CommitsWhatItHad(GroupCommits[int]):
+class _CommitsWhatItHad(MemberCommits[int]):
     """Retries in the newest generation, without checking which partitions it still owns."""
 
     def _check_held(self, *_: Any) -> None:
         pass
 
 
-class _IgnoresTopicIds(GroupCommits[int]):
+class _IgnoresTopicIds(MemberCommits[int]):
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
@@ -162,7 +162,7 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
-        patches=((group_changes, "_step", _give_at_once),)
+        patches=((group_changes, "_reconcile", _give_at_once),)
     ),
     "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
 }

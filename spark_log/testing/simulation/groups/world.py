@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from spark_log.config.config import TopicConfig
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
@@ -52,7 +52,7 @@ class GroupWorld:
     offsets: SimulatedOffsets
     log_class: type[GroupLog]
     coordinator_class: type[GroupCoordinator]
-    commits_class: type[GroupCommits[int]]
+    commits_class: type[MemberCommits[int]]
     is_ending: bool = False
     is_over: bool = False
     ids: count[int] = field(default_factory=count)

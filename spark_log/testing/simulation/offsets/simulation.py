@@ -132,7 +132,7 @@ class Vandal:
             return
         write_checkpoint(store, log.state)
         world.scheduler.note(f"frees everything before version {log.state.version}")
-        for number in sorted(log.listed().versions):
+        for number in sorted(log.list_log().versions):
             if number < log.state.version:
                 path = f"{LOG}/{number:020}.json"
                 world.truth.vandalized.add(path)

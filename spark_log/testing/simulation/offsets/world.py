@@ -14,20 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_log.clock import Clock
+from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets import commit_times
-from spark_log.coordinator.offsets import commits as offset_commits
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets import maintenance as offsets_maintenance
 from spark_log.coordinator.offsets import store as offsets_store
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
-from spark_log.delta.delta_log import DeltaLog, TableState
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
@@ -95,7 +96,7 @@ class OffsetsVariant:
     log: type[DeltaLog] = DeltaLog
     maintenance: type[Maintenance] = Maintenance
     cleanup: type[DeltaCleanup] = DeltaCleanup
-    commits: type[OffsetCommits] = OffsetCommits
+    commits: type[CommitQueue] = CommitQueue
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
@@ -143,7 +144,7 @@ class SimulatedTable:
     def commit(self, group: str, offset: int | None, generation: int) -> None:
         """Commit an offset; None: begin a generation."""
         rows = () if offset is None else (Row(KEY, offset),)
-        self.commits.submit(Request(group, generation, "", lambda _: rows, float("inf")))
+        self.commits.submit(CommitRequest(group, generation, "", lambda _: rows, float("inf")))
 
     def read(self, group: str) -> int:
         """Return the committed offset of a group; -1: none."""
@@ -195,7 +196,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]
     patches: list[tuple[object, str, object]] = [
         (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
         # Vandals are as fast as other processes here: only a new listing shows their work.
-        (DeltaLog, "sure_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
+        (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),

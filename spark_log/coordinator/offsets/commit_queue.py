@@ -1,12 +1,12 @@
-"""Commits of one process, batched: all that wait at a moment become one version of the table.
+"""Batches the commits of one process: all waiting commits become one version of the table.
 
-Whoever has something to commit puts it into a queue and waits for the lock; who gets it commits
-everything that waits, and tells each its own outcome. So no commit waits for longer than the one
-before it takes, and the more come at once, the more go together.
+A thread puts its request into a queue and waits for the lock. The thread that gets the lock commits
+all waiting requests, and gives each its own outcome. So a commit waits at most for the one before
+it, and the more requests wait, the more share one version.
 
-A version is made on exactly the state that its commits were checked against. When another process
-was faster, the state is read again, and everything is checked again: nothing of an older generation
-takes effect behind a newer one (docs/adr/0010).
+A version is made on exactly the state that its requests were checked on. If another process was
+first, the state is read again and all requests are checked again: no commit of an older generation
+takes effect after a newer one (docs/adr/0010).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
-from spark_log.delta.delta_log import Transaction
 from spark_log.delta.files import DataFile
+from spark_log.delta.state import Transaction
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -37,28 +37,30 @@ from spark_log.storage import is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 
 MAINTENANCE_EVERY = 32
-"""Versions after which whoever made the last of them looks for what there is to tidy up."""
+"""Number of versions after which the process that made the last one starts maintenance."""
 
 _MAX_BATCH_ROWS = 100_000
 _BACKOFF_S = 0.003
 
-_MAY_PASS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
+_RETRIABLE_ERRORS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 
-Stamped = tuple[str, Row, int, str, int]
+StampedRow = tuple[str, Row, int, str, int]
 
 
 @dataclass(slots=True, eq=False)
-class Request:
-    """A commit on its way.
+class CommitRequest:
+    """A commit of one group that waits for its version.
 
     Attributes:
-        group: whose.
-        generation: that it is made in.
-        member_id: who makes it; empty without membership.
-        decide: told the group's positions that the version is made on; returns what to commit.
-            Without rows the fence alone is raised.
-        deadline_ms: by when others have to have let it through, on the system's monotonic clock.
-        needs_positions: ``decide`` looks at them; else it is given none.
+        group: the group's id.
+        generation: generation of the commit.
+        member_id: id of the committing member; empty without membership.
+        decide: called with the group's offsets on which the version is made; returns the rows to
+            commit. Without rows only the fence is raised.
+        deadline_ms: the commit fails if other commits came first until this monotonic time.
+        needs_positions: ``decide`` uses the offsets; if not, it is called with none.
+        is_done: it has an outcome.
+        error: why it failed; None if it did not.
     """
 
     group: str
@@ -71,38 +73,42 @@ class Request:
     error: SparkLogError | None = None
 
     def end(self, error: SparkLogError | None = None) -> None:
-        """Say what came of it, unless that was said already."""
+        """Set the outcome, unless there is one."""
         if not self.is_done:
             self.is_done, self.error = True, error
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file that a version may come to name: its rows, and when it was begun (monotonic)."""
+    """A written file that no version holds yet: its rows, and the monotonic time of its start."""
 
-    rows: list[Stamped]
+    rows: list[StampedRow]
     file: DataFile
     staged_ms: float
 
 
-class OffsetCommits:
-    """The queue of one process. Safe to use from any thread."""
+class CommitQueue:
+    """The commits of one process. Safe to use from any thread."""
 
     def __init__(self, table: OffsetsStore) -> None:
-        """Args: table: what is committed to."""
+        """Return an empty queue.
+
+        Args:
+            table: the table to commit to.
+        """
         self._table = table
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[CommitRequest] = deque()
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
 
-    def submit(self, request: Request) -> None:
-        """Commit, together with whatever else waits; durable on return.
+    def submit(self, request: CommitRequest) -> None:
+        """Commit a request, together with other waiting ones; durable on return.
 
         Raises:
-            IllegalGenerationError: a higher generation has begun; nothing was committed.
+            IllegalGenerationError: a higher generation has started; nothing was committed.
             CommitFailedError: other processes' commits kept coming first; nothing was committed.
-            UnknownOutcomeError: it may have been committed; to commit it again is harmless.
+            UnknownOutcomeError: it may be committed; it is safe to commit it again.
             StorageError: nothing was committed.
         """
         self.submit_all([request])
@@ -112,48 +118,48 @@ class OffsetCommits:
         if request.error is not None:
             raise request.error
 
-    def submit_all(self, requests: Sequence[Request]) -> None:
-        """Commit several; each is told its own outcome, and none is raised."""
+    def submit_all(self, requests: Sequence[CommitRequest]) -> None:
+        """Commit several requests. Each holds its own outcome; no error is raised."""
         self._waiting.extend(requests)
         with self._table.lock:
             while not all(request.is_done for request in requests):
                 self._commit_waiting()
 
     def _commit_waiting(self) -> None:
-        batch: list[Request] = []
+        batch: list[CommitRequest] = []
         retrying = Retrying(
-            retry=retry_if_exception_type(_MAY_PASS),
+            retry=retry_if_exception_type(_RETRIABLE_ERRORS),
             wait=wait_random(0, _BACKOFF_S),
-            stop=lambda attempt: _end_late(batch, attempt),
+            stop=lambda attempt: _fail_late_requests(batch, attempt),
             reraise=True,
         )
-        # wall clock: stamps are data; expiry and compaction ask the storage when they appeared
+        # wall clock: timestamps are data; expiry and compaction use the storage's time
         self._now_us = self._table.clock.time_us()
-        with _ending(batch), self._staging():
+        with _with_outcomes(batch), self._staging():
             self._take_waiting(batch)
             for attempt in retrying:
                 with attempt:
                     self._commit(batch)
 
-    def _take_waiting(self, batch: list[Request]) -> None:
+    def _take_waiting(self, batch: list[CommitRequest]) -> None:
         while self._waiting and len(batch) < _MAX_BATCH_ROWS:
             batch.append(self._waiting.popleft())
 
-    def _commit(self, batch: list[Request]) -> None:
+    def _commit(self, batch: list[CommitRequest]) -> None:
         self._table.refresh(create=True)
-        accepted: list[Request] = []
-        rows: list[Stamped] = []
-        moved: dict[str, Transaction] = {}
-        last_us: dict[str, int] = {}
+        accepted: list[CommitRequest] = []
+        rows: list[StampedRow] = []
+        transactions: dict[str, Transaction] = {}
+        last_timestamps_us: dict[str, int] = {}
         for request in batch:
             group = request.group
-            fence = moved.get(group) or self._table.transaction(group)
+            fence = transactions.get(group) or self._table.transaction(group)
             if request.is_done or not _is_allowed(request, fence):
                 continue
-            if request.needs_positions and group in moved:
-                self._waiting.appendleft(request)  # what it looks at is about to change
+            if request.needs_positions and group in transactions:
+                self._waiting.appendleft(request)  # this version changes the offsets it decides on
                 continue
-            wanted = self._decided(request)
+            wanted = self._decide(request)
             if wanted is None:
                 continue
             if not wanted and request.generation <= max(fence.version, 0):
@@ -162,15 +168,17 @@ class OffsetCommits:
             if len(rows) + len(wanted) > _MAX_BATCH_ROWS and rows:
                 self._waiting.append(request)
                 continue
-            # Stamps of a group only go up, whatever the clocks of those who commit say.
-            stamp_us = max(self._now_us, last_us.get(group, fence.last_updated_ms * 1000) + 1)
+            # The timestamps of a group only increase, also if the clocks of processes differ.
+            timestamp_us = max(
+                self._now_us, last_timestamps_us.get(group, fence.last_updated_ms * 1000) + 1
+            )
             if wanted:
-                last_us[group] = stamp_us
+                last_timestamps_us[group] = timestamp_us
             rows += [
-                (group, row, request.generation, request.member_id, stamp_us) for row in wanted
+                (group, row, request.generation, request.member_id, timestamp_us) for row in wanted
             ]
-            updated_ms = -(-stamp_us // 1000) if wanted else fence.last_updated_ms
-            moved[group] = Transaction(fence.app_id, request.generation, updated_ms)
+            updated_ms = -(-timestamp_us // 1000) if wanted else fence.last_updated_ms
+            transactions[group] = Transaction(fence.app_id, request.generation, updated_ms)
             accepted.append(request)
         batch[:] = accepted + [each for each in batch if each.is_done]
         if not accepted:
@@ -178,21 +186,21 @@ class OffsetCommits:
         actions: list[dict[str, object]] = []
         if rows:
             actions.append(self._stage(rows).to_add(self._now_us // 1000))
-        actions += [each.to_action() for each in moved.values()]
-        staged, self._staged = self._staged, None  # a version that nobody heard of may name it
+        actions += [each.to_action() for each in transactions.values()]
+        staged, self._staged = self._staged, None  # after a lost answer a version may hold it
         try:
             version = self._table.log.append(actions, "WRITE", {"mode": "Append"})
-        except LogEndOffsetMismatchError:  # this one nobody will
+        except LogEndOffsetMismatchError:  # no version holds it: use it for the next try
             self._staged = staged
             raise
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         table = to_table(rows)
-        self._table.took(dict.fromkeys(moved, table))
+        self._table.on_appended(dict.fromkeys(transactions, table))
         for request in accepted:
             request.end()
 
-    def _decided(self, request: Request) -> tuple[Row, ...] | None:
-        """Return what a request commits; None where it is refused, and knows it."""
+    def _decide(self, request: CommitRequest) -> tuple[Row, ...] | None:
+        """Return the rows that a request commits; None if it was refused, with its outcome set."""
         positions = GroupPositions()
         if request.needs_positions:
             positions = self._table.positions(request.group)
@@ -202,11 +210,11 @@ class OffsetCommits:
             request.end(error)
             return None
 
-    def _stage(self, rows: list[Stamped]) -> DataFile:
-        """Return a file with these rows: the one that was written for a version that came late."""
+    def _stage(self, rows: list[StampedRow]) -> DataFile:
+        """Return a file with these rows: the staged one of the last try if it has the same rows."""
         staged, valid_ms = self._staged, listing_validity_ms(self._table.log.free_delay_ms)
         if staged is not None and not (
-            # What no version names is freed some time after it was written.
+            # Cleanup deletes a file without a version some time after it was written.
             staged.rows == rows and is_listing_valid(self._table.clock, staged.staged_ms, valid_ms)
         ):
             self._discard()
@@ -218,7 +226,7 @@ class OffsetCommits:
 
     @contextmanager
     def _staging(self) -> Iterator[None]:
-        """Delete in the end what no version names."""
+        """Delete the staged file in the end if no version holds it."""
         try:
             yield
         finally:
@@ -228,19 +236,19 @@ class OffsetCommits:
     def _discard(self) -> None:
         assert self._staged is not None
         staged, self._staged = self._staged, None
-        # No version names it: a later tidying deletes it.
+        # After a failure maintenance deletes it later: no version holds it.
         table = self._table.log.directory
         with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
             self._table.files.delete(staged.file)
 
 
-def _is_allowed(request: Request, fence: Transaction) -> bool:
+def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
     if request.generation >= fence.version:
         return True
     request.end(
         IllegalGenerationError(
-            f"generation {request.generation} of group {request.group!r} is over: "
-            f"{fence.version} has begun; nothing was committed",
+            f"generation {request.generation} of group {request.group!r} has ended: "
+            f"{fence.version} has started; nothing was committed",
             generation=request.generation,
             current=fence.version,
         )
@@ -249,8 +257,8 @@ def _is_allowed(request: Request, fence: Transaction) -> bool:
 
 
 @contextmanager
-def _ending(batch: list[Request]) -> Iterator[None]:
-    """See to it that each request is told something, whatever happens."""
+def _with_outcomes(batch: list[CommitRequest]) -> Iterator[None]:
+    """Give each request an outcome, whatever is raised."""
     error: SparkLogError = CommitFailedError("the commit was interrupted; commit again")
     try:
         yield
@@ -261,8 +269,8 @@ def _ending(batch: list[Request]) -> Iterator[None]:
             request.end(error)
 
 
-def _end_late(batch: list[Request], attempt: RetryCallState) -> bool:
-    """Give up those whose time is over; whether none is left."""
+def _fail_late_requests(batch: list[CommitRequest], attempt: RetryCallState) -> bool:
+    """Fail requests whose deadline has passed; return whether none is left."""
     now_ms = SYSTEM_CLOCK.monotonic_ms()
     reason = attempt.outcome.exception() if attempt.outcome else None
     for request in batch:
@@ -270,7 +278,7 @@ def _end_late(batch: list[Request], attempt: RetryCallState) -> bool:
             request.end(
                 CommitFailedError(
                     f"offsets of group {request.group!r} could not be committed in time: {reason}; "
-                    f"the group stays where it was"
+                    f"nothing was committed"
                 )
             )
     return all(request.is_done for request in batch)

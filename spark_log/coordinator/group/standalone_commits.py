@@ -1,9 +1,9 @@
-"""Commits of who is no member: of partitions assigned by hand, of a streaming query's progress.
+"""Commits without membership: of manually assigned partitions, and of a streaming query's progress.
 
-They take the group's current generation, and are refused while the group has members, as in Kafka:
-its members share the partitions, and know of nobody else. A member that joins between the look at
-the group and the commit has a higher generation: either it begins after the commit, and goes on
-from there, or the table refuses the commit, and the group is looked at again (docs/adr/0010).
+Such a commit is made in the group's current generation. It is refused while the group has members,
+as in Kafka, because the members do not know of other readers. If a member joins after the group was
+read, it has a higher generation. Either it starts after the commit and continues from there, or the
+table refuses the commit and the group is read again (docs/adr/0010).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _MAX_TRIES = 20
 _MEMBERS_SHOWN = 3
 
 
-class MemberlessCommits:
-    """Commits positions of one group in nobody's name. For one thread at a time."""
+class StandaloneCommits:
+    """Commits offsets of one group without membership. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, table: OffsetsTable, group_id: str) -> None:
-        """Get ready; touches nothing.
+        """Return the commits of a group; nothing is read yet.
 
         Args:
             cluster: the opened root.
-            table: its offsets.
-            group_id: the group's.
+            table: its offsets table.
+            group_id: the group's id.
         """
         self._table = table
         self._group_id = group_id
@@ -42,26 +42,28 @@ class MemberlessCommits:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit positions, all of them or none; durable on return.
+        """Commit offsets, all of them or none; durable on return.
 
-        Where the group is as it was, finding that out costs a look for a file's name.
+        If the group did not change, checking that costs one lookup of a file name.
 
         Args:
-            offsets: by partition, the next offset to read.
-            topic_ids: of the topics that they are in, where the caller knows them.
-            timeout_s: see `OffsetsTable.commit`.
+            offsets: partition → the next offset to read.
+            topic_ids: topic → id of the topic that was read, if the caller knows it.
+            timeout_s: how long to retry after other commits that came first; None for a minute.
 
         Raises:
             CommitFailedError: the group has members, or other commits kept coming first; nothing
                 was committed.
-            UnknownTopicOrPartitionError, UnknownOutcomeError, StorageError: see
-                `OffsetsTable.commit`; or the group cannot be read.
+            UnknownTopicOrPartitionError: a topic does not exist, or was created again; nothing was
+                committed.
+            UnknownOutcomeError: the offsets may be committed; it is safe to commit them again.
+            StorageError: the group cannot be read, or nothing was committed.
         """
         if not offsets:
             return
         refused: IllegalGenerationError | None = None
         for _ in range(_MAX_TRIES):
-            # The fence first: who joins after the look at the group has a higher generation.
+            # Read the fence first: a member that joins later has a higher generation.
             fence = self._table.generation(self._group_id)
             generation = max(fence, self._empty_generation())
             try:
@@ -77,19 +79,20 @@ class MemberlessCommits:
             else:
                 return
         raise CommitFailedError(
-            f"group {self._group_id!r} changes so fast that no commit in it came through"
+            f"group {self._group_id!r} changes too fast: its generation rose {_MAX_TRIES} times "
+            f"during the commit; nothing was committed, try again"
         ) from refused
 
     def _empty_generation(self) -> int:
-        """Return the generation of a group that has no members now."""
+        """Return the group's generation; raise if it has members."""
         self._log.replay()
         group = self._log.group
         if group.members:
             names = list(group.members)
             more = ", …" if len(names) > _MEMBERS_SHOWN else ""
             raise CommitFailedError(
-                f"group {self._group_id!r} has members, {', '.join(names[:_MEMBERS_SHOWN])}{more}, "
-                f"who share its partitions: who is none commits nothing in its name. Subscribe in "
-                f"place of assigning partitions, or take another group id"
+                f"group {self._group_id!r} has members, {', '.join(names[:_MEMBERS_SHOWN])}{more}: "
+                f"a consumer with assigned partitions cannot commit in it. Subscribe instead of "
+                f"assigning partitions, or take another group id"
             )
         return group.generation

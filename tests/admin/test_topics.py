@@ -1,4 +1,4 @@
-"""`Admin`: topics, settings, offsets and records, from any number of processes at once."""
+"""`Admin` on topics, also from several processes at the same time."""
 
 import multiprocessing
 import os
@@ -9,24 +9,18 @@ import pytest
 
 from spark_log import (
     Admin,
-    ConfigResource,
-    ConfigResourceType,
     NewPartitions,
     NewTopic,
-    OffsetAndTimestamp,
-    OffsetSpec,
-    ReplicaInfo,
-    TopicPartition,
 )
-from spark_log.admin import topic_admin as admin_module
+from spark_log.admin import topics as admin_module
+from spark_log.clock import ManualClock
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationFactorError,
-    InvalidTimestampError,
     InvalidTopicError,
+    KafkaTimeoutError,
     LogTruncatedError,
-    OffsetOutOfRangeError,
     RootNotFoundError,
     SparkLogError,
     TopicAlreadyExistsError,
@@ -36,17 +30,7 @@ from spark_log.errors import (
 from spark_log.metadata import Cluster
 from tests.log.support import values
 from tests.metadata.support import append, metadata_files, topic_names
-from tests.record.samples import START_US, numbered
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def admin(root):
-    return Admin(root)
+from tests.record.samples import numbered
 
 
 class TestCreate:
@@ -223,7 +207,7 @@ class TestDelete:
     def test_one_that_is_created_again_meanwhile_is_marked_before_it_is_deleted(
         self, admin, root, monkeypatch
     ):
-        """Between the two a crash would leave data that nobody removes."""
+        """After a crash between the two, data would be left that no cleaner removes."""
         admin.create_topics([NewTopic("a", 1)])
         other, mark, marked = Admin(root), admin_module.mark_deleted, []
 
@@ -306,7 +290,7 @@ class TestCreatePartitions:
             (2, "2 would not be an increase"),
             (-1, "-1 would not be an increase"),
             (200_001, "give 4 to 200000"),
-            ("4", "'4' is no number of partitions"),
+            ("4", "'4' partitions; give a whole number"),
         ],
     )
     def test_it_only_grows_all_or_none(self, admin, root, count, message, validate_only):
@@ -329,295 +313,6 @@ class TestCreatePartitions:
             list(pool.map(lambda count: grow(root, count), [3, 7, 5, 2]))
         partitions = admin.describe_topics()[0].partitions
         assert [each.partition for each in partitions] == list(range(7))
-
-
-class TestConfigs:
-    def test_changes_are_described_with_their_source(self, admin):
-        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
-        changes = {"compression.type": "zstd", "segment.bytes": ("DELETE", None)}
-        admin.alter_configs([ConfigResource("topic", "a", changes)])
-        entries = admin.describe_configs([ConfigResource("topic", "a")])["topic"]["a"]
-        sources = {entry.name for entry in entries.values() if not entry.is_default}
-        assert sources == {"compression.type"}
-        assert entries["compression.type"].value == "zstd"
-        assert entries["segment.bytes"].source == "DEFAULT_CONFIG"
-
-    def test_can_be_asked_for_what_is_changed_or_is_not(self, admin):
-        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
-        (resource,) = [ConfigResource(ConfigResourceType.TOPIC, "a")]
-        modified = admin.describe_configs([resource], config_filter="modified")["topic"]["a"]
-        others = admin.describe_configs([resource], config_filter="default")["topic"]["a"]
-        assert list(modified) == ["segment.bytes"]
-        assert "segment.bytes" not in others
-        assert "flush.on.append" in others
-        with pytest.raises(InvalidConfigurationError, match="expected all, modified, default"):
-            admin.describe_configs([resource], config_filter="dynamic")
-
-    @pytest.mark.parametrize("validate_only", [True, False])
-    @pytest.mark.parametrize(
-        ("refused", "error"),
-        [
-            (ConfigResource("topic", "b", {"segment.bytes": 1}), InvalidConfigurationError),
-            (ConfigResource("topic", "b", {"segment.byte": 1}), InvalidConfigurationError),
-            (ConfigResource("topic", "b", ["segment.bytes"]), InvalidConfigurationError),
-            (ConfigResource("broker", "0", {}), InvalidConfigurationError),
-            (ConfigResource("topic", "no-such", {}), UnknownTopicOrPartitionError),
-        ],
-    )
-    def test_all_or_none_are_changed(self, admin, root, refused, error, validate_only):
-        admin.create_topics([NewTopic("a"), NewTopic("b")])
-        before = metadata_files(root)
-        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
-        with pytest.raises(error):
-            admin.alter_configs([good, refused], validate_only=validate_only)
-        assert metadata_files(root) == before
-
-    def test_validate_only_writes_nothing(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        before = metadata_files(root)
-        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
-        admin.alter_configs([good], validate_only=True)
-        assert metadata_files(root) == before
-
-    def test_several_for_one_topic_come_one_after_the_other_in_one_change(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        changes = [
-            {"segment.bytes": 2**21, "index.interval.bytes": 1},
-            {"segment.bytes": 2**22, "index.interval.bytes": ("DELETE", None)},
-        ]
-        admin.alter_configs([ConfigResource("topic", "a", each) for each in changes])
-        assert admin.describe_topics()[0].configs == {"segment.bytes": str(2**22)}
-        assert len(metadata_files(root)) == 2
-
-    def test_of_two_that_change_other_keys_at_once_none_undoes_the_other(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        keys = [
-            "segment.bytes",
-            "max.message.bytes",
-            "index.interval.bytes",
-            "file.delete.delay.ms",
-        ]
-
-        def alter(key):
-            Admin(root).alter_configs([ConfigResource("topic", "a", {key: 2**21})])
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(alter, keys))
-        assert admin.describe_topics()[0].configs == dict.fromkeys(sorted(keys), str(2**21))
-
-    def test_who_looks_again_has_the_new_settings_without_a_restart(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        running = Cluster(root)
-        assert running.topic("a").config().segment_bytes == 2**30
-        Admin(root).alter_configs([ConfigResource("topic", "a", {"segment.bytes": 2**21})])
-        assert running.topic("a").config().segment_bytes == 2**21
-
-
-class TestClientQuotas:
-    @pytest.fixture(autouse=True)
-    def a_root(self, admin):
-        admin.create_topics([NewTopic("a")])
-
-    def test_are_set_changed_and_removed_and_what_is_not_named_stays(self, admin, root):
-        admin.alter_client_quotas(
-            {
-                None: {"producer_byte_rate": 1_000},
-                "loader": {"producer_byte_rate": 5, "consumer_byte_rate": 6},
-            }
-        )
-        admin.alter_client_quotas({"loader": {"producer_byte_rate": 7}})
-        assert Admin(root).describe_client_quotas() == {
-            None: {"producer_byte_rate": 1_000},
-            "loader": {"consumer_byte_rate": 6, "producer_byte_rate": 7},
-        }
-        assert list(admin.describe_client_quotas()) == [None, "loader"]
-        assert list(admin.describe_client_quotas([None, "another"])) == [None]
-        admin.alter_client_quotas({"loader": {"producer_byte_rate": None}})
-        assert admin.describe_client_quotas(["loader"]) == {"loader": {"consumer_byte_rate": 6}}
-        admin.alter_client_quotas({"loader": {"consumer_byte_rate": None}})
-        assert admin.describe_client_quotas(["loader"]) == {}
-
-    @pytest.mark.parametrize(
-        ("quotas", "message"),
-        [
-            ({"": {"producer_byte_rate": 1}}, "the client id is empty"),
-            ({"b\ud800": {"producer_byte_rate": 1}}, r"the name of a client is 'b\\ud800'"),
-            ({"b": {"producer_byte_rate": 0}}, "'producer_byte_rate' is '0', expected int ≥ 1"),
-            ({"b": {"producer_byte_rate": -1}}, "is '-1', expected int"),
-            ({"b": {"producer_byte_rate": 2**63}}, "expected int"),
-            ({"b": {"producer_byte_rate": 1.5}}, "expected int"),
-            ({"b": {"producer_byte_rat": 1}}, "did you mean 'producer_byte_rate'"),
-            ({"b": {"producer.byte.rate": 1}}, "did you mean 'producer_byte_rate'"),
-            ({"b": {"retention.ms": 1}}, "unknown client quota config 'retention.ms'"),
-        ],
-    )
-    def test_mistakes_are_refused_and_nothing_is_changed(self, admin, quotas, message):
-        with pytest.raises(InvalidConfigurationError, match=message):
-            admin.alter_client_quotas({"a": {"producer_byte_rate": 1}, **quotas})
-        assert admin.describe_client_quotas() == {}
-
-    def test_validate_only_changes_nothing(self, admin):
-        admin.alter_client_quotas({"a": {"producer_byte_rate": 1}}, validate_only=True)
-        assert admin.describe_client_quotas() == {}
-
-    def test_are_described_with_where_they_come_from(self, admin):
-        admin.alter_client_quotas({None: {"producer_byte_rate": 8}, "a": {"producer_byte_rate": 9}})
-        client = ConfigResourceType.CLIENT
-        resources = [ConfigResource(client, name) for name in ("", "a", "b")]
-        described = admin.describe_configs(resources)["client"]
-        chains = {
-            name: [(each.value, each.source) for each in entries["producer_byte_rate"].synonyms]
-            for name, entries in described.items()
-        }
-        of_all = [
-            ("8", "DYNAMIC_DEFAULT_CLIENT_QUOTA"),
-            (str(2**63 - 1), "DEFAULT_CONFIG"),
-        ]
-        assert chains == {"": of_all, "a": [("9", "DYNAMIC_CLIENT_QUOTA"), *of_all], "b": of_all}
-        entry = described["a"]["consumer_byte_rate"]
-        assert (entry.source, entry.is_default) == ("DEFAULT_CONFIG", True)
-
-
-class TestListOffsets:
-    def test_ends_times_and_the_largest_time(self, admin, root):
-        admin.create_topics([NewTopic("a", 2)])
-        append(root, "a", 3)
-        append(root, "a", 2, first=3)
-        partition, empty = TopicPartition("a", 0), TopicPartition("a", 1)
-        start_ms = START_US // 1000
-
-        def found(spec):
-            both = admin.list_offsets({partition: spec, empty: spec})
-            assert list(both) == [partition, empty]
-            return both[partition], both[empty]
-
-        none = OffsetAndTimestamp(-1, -1, -1)
-        zero = OffsetAndTimestamp(0, -1, 0)
-        assert found(OffsetSpec.EARLIEST) == (zero, zero)
-        assert found(OffsetSpec.LATEST) == (OffsetAndTimestamp(5, -1, 0), zero)
-        assert found(-3) == (OffsetAndTimestamp(4, start_ms + 4, 0), none)
-        assert found(start_ms + 2) == (OffsetAndTimestamp(2, start_ms + 2, 0), none)
-        assert found(0) == (OffsetAndTimestamp(0, start_ms, 0), none)
-        assert found(start_ms + 5) == (none, none)
-
-    def test_the_earliest_is_the_first_that_is_not_deleted(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        append(root, "a", 3)
-        partition = TopicPartition("a", 0)
-        admin.delete_records({partition: 2})
-        assert admin.list_offsets({partition: OffsetSpec.EARLIEST})[partition].offset == 2
-        assert admin.list_offsets({partition: 0})[partition].offset == 2
-
-    def test_what_does_not_exist_is_refused(self, admin):
-        admin.create_topics([NewTopic("a")])
-        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 1"):
-            admin.list_offsets({TopicPartition("a", 1): OffsetSpec.LATEST})
-        with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'b'"):
-            admin.list_offsets({TopicPartition("b", 0): OffsetSpec.LATEST})
-        for time in (-4, 2**63):
-            with pytest.raises(InvalidTimestampError, match="is no time to look up"):
-                admin.list_offsets({TopicPartition("a", 0): time})
-
-
-class TestDeleteRecords:
-    def test_each_partition_begins_where_it_was_told(self, admin, root):
-        admin.create_topics([NewTopic("a", 3)])
-        logs = [append(root, "a", 4, partition=number) for number in range(3)]
-        first, second, third = (TopicPartition("a", number) for number in range(3))
-        deleted = admin.delete_records({first: 2, second: -1, third: 0})
-        assert {key: left.low_watermark for key, left in deleted.items()} == {
-            first: 2,
-            second: 4,
-            third: 0,
-        }
-        assert [[offset for offset, _ in values(log)] for log in logs] == [
-            [2, 3],
-            [],
-            [0, 1, 2, 3],
-        ]
-        assert logs[1].append(numbered(0, 1)).base_offset == 4
-
-    def test_one_that_begins_later_stays(self, admin, root):
-        admin.create_topics([NewTopic("a")])
-        append(root, "a", 4)
-        partition = TopicPartition("a", 0)
-        admin.delete_records({partition: 3})
-        assert admin.delete_records({partition: 1})[partition].low_watermark == 3
-
-    @pytest.mark.parametrize("offset", [5, -2])
-    def test_all_is_checked_before_anything_is_deleted(self, admin, root, offset):
-        admin.create_topics([NewTopic("a", 2)])
-        logs = [append(root, "a", 4, partition=number) for number in range(2)]
-        wanted = {TopicPartition("a", 0): 2, TopicPartition("a", 1): offset}
-        with pytest.raises(OffsetOutOfRangeError, match="give 0 to 4, or -1") as caught:
-            admin.delete_records(wanted)
-        assert (caught.value.offset, caught.value.log_end_offset) == (offset, 4)
-        with pytest.raises(UnknownTopicOrPartitionError):
-            admin.delete_records({TopicPartition("a", 0): 2, TopicPartition("a", 2): 1})
-        assert [log.log_start_offset() for log in logs] == [0, 0]
-
-
-class TestLogDirs:
-    def test_a_root_holds_every_replica(self, admin, root):
-        admin.create_topics([NewTopic("b"), NewTopic("a", 2)])
-        log = append(root, "a", 4, partition=1)
-        append(root, "a", 1, partition=1)
-        (log_dir,) = admin.describe_log_dirs()
-        assert (log_dir.broker, log_dir.log_dir) == (0, str(root))
-        partitions = [(replica.topic, replica.partition) for replica in log_dir.replicas]
-        assert partitions == [("a", 0), ("a", 1), ("b", 0)]
-        files = Cluster(root).store.list(log.directory)
-        assert log_dir.replicas[1] == ReplicaInfo(
-            topic="a",
-            partition=1,
-            size_bytes=sum(file.size_bytes for file in files),
-            offset_lag=0,
-            is_future=False,
-            segments=2,
-            log_start_offset=0,
-            log_end_offset=5,
-            path=str(root / log.directory),
-        )
-
-    def test_can_be_asked_for_some(self, admin):
-        admin.create_topics([NewTopic("b"), NewTopic("a", 2)])
-
-        def asked(which):
-            (log_dir,) = admin.describe_log_dirs(which)
-            return [(replica.topic, replica.partition) for replica in log_dir.replicas]
-
-        assert asked(["b"]) == [("b", 0)]
-        assert asked({"a": [1], "b": [0]}) == [("a", 1), ("b", 0)]
-        with pytest.raises(UnknownTopicOrPartitionError):
-            asked({"a": [2]})
-
-
-class TestRemote:
-    def test_many_partitions_are_looked_at_together_and_answered_in_order(self, admin, root):
-        admin.create_topics([NewTopic("a", 40)])
-        append(root, "a", 2, partition=7)
-        store = admin._cluster().store
-        barrier = threading.Barrier(2)
-        first_two = iter([True, True])
-
-        class Slow(type(store)):
-            is_mapped = False
-
-            def list(self, directory, start_after=None):
-                if "/a-" in directory and next(first_two, False):
-                    barrier.wait(timeout=60)  # nobody comes here alone
-                return super().list(directory, start_after)
-
-        store.__class__ = Slow
-        ends = [each.log_end_offset for each in admin.describe_topics()[0].partitions]
-        assert ends == [2 if number == 7 else 0 for number in range(40)]
-
-
-class TestClose:
-    def test_a_closed_one_is_opened_again_by_its_next_use(self, root):
-        with Admin(root) as admin:
-            admin.create_topics([NewTopic("a")])
-        assert admin.list_topics() == ["a"]
 
 
 class TestRaces:
@@ -680,3 +375,39 @@ def create_and_delete(root, mark):
     except TopicAlreadyExistsError:
         return []
     return ["same"]
+
+
+class WaitingClock(ManualClock):
+    """A clock that does something in each sleep, in place of another process."""
+
+    def __init__(self, *actions):
+        super().__init__()
+        self.actions = list(actions)
+
+    def sleep_ms(self, duration_ms):
+        self.advance_ms(duration_ms)
+        if self.actions:
+            self.actions.pop(0)()
+
+
+class TestWait:
+    def test_topics_that_exist_are_not_waited_for(self, admin, root):
+        admin.create_topics([NewTopic("a"), NewTopic("b")])
+        clock = WaitingClock(lambda: pytest.fail("it has slept"))
+        Admin(root, clock=clock).wait_for_topics(["a", "b"], timeout_ms=0)
+
+    def test_it_returns_when_another_process_has_created_the_last_topic(self, admin, root):
+        clock = WaitingClock(
+            lambda: admin.create_topics([NewTopic("a")]),
+            lambda: admin.create_topics([NewTopic("b")]),
+        )
+        Admin(root, clock=clock).wait_for_topics(["a", "b"])
+        assert clock.actions == []
+        assert clock.monotonic_ms() < 10_000
+
+    def test_after_the_timeout_the_missing_topics_are_named(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        clock = WaitingClock()
+        with pytest.raises(KafkaTimeoutError, match=r"after 250 ms; missing: b, c"):
+            Admin(root, clock=clock).wait_for_topics(["a", "b", "c"], timeout_ms=250)
+        assert clock.monotonic_ms() == 250

@@ -1,11 +1,11 @@
-"""Commits of who is no member: refused while the group has members, and never lost behind one."""
+"""Commits without membership: refused while the group has members, and never overtaken by one."""
 
 import pytest
 
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+from spark_log.coordinator.group.member_commits import MemberCommits
+from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -20,7 +20,7 @@ def table(cluster):
 
 @pytest.fixture
 def commits(cluster, table):
-    return MemberlessCommits(cluster, table, "g")
+    return StandaloneCommits(cluster, table, "g")
 
 
 def joined(cluster):
@@ -30,9 +30,9 @@ def joined(cluster):
 
 
 def begin(cluster, member):
-    """Begin as a member does, in a process of its own."""
+    """Start as a member does, in another process."""
     table = OffsetsTable(Cluster(cluster.root))
-    found = GroupCommits(table, "g", member.status, member.heartbeat).begin([P0])
+    found = MemberCommits(table, "g", member.status, member.heartbeat).begin([P0])
     return found[P0].offset if P0 in found else None
 
 
@@ -74,7 +74,7 @@ def test_of_nothing_is_nothing(cluster, commits):
 class TestAMemberJoinsAfterTheLookAtTheGroup:
     @pytest.fixture
     def before_the_commit(self, monkeypatch):
-        """What is put here is called once, between the look at the group and the commit."""
+        """A function that a test adds here runs once: after the group was read, before a commit."""
         todo = []
         commit = OffsetsTable.commit
 

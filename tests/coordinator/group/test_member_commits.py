@@ -1,8 +1,8 @@
-"""Commits of members: fenced by generation, so that a zombie's late one changes nothing."""
+"""Commits of members are fenced by generation: a late commit of a zombie changes nothing."""
 
 import pytest
 
-from spark_log.coordinator.group.commits import GroupCommits
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.coordinator.group_support import FakeCluster, join, partitions, settle
@@ -12,7 +12,7 @@ P0, P2, P3 = (TopicPartition("t", number) for number in (0, 2, 3))
 
 
 class Table:
-    """An offsets table that keeps the promises of `FencedOffsets`."""
+    """An offsets table in memory with the interface of `FencedOffsets`."""
 
     def __init__(self):
         self.highest = 0
@@ -34,7 +34,7 @@ class Table:
         hook()
         self._check(generation)
         self.highest = generation
-        self.positions.update({named: each.offset for named, each in offsets.items()})
+        self.positions.update({tp: each.offset for tp, each in offsets.items()})
         self.commits.append((generation, member_id, dict(topic_ids)))
 
     def _check(self, generation):
@@ -57,7 +57,7 @@ def commits_of(coordinator, table):
         coordinator.describe()
         return coordinator.status()
 
-    return GroupCommits(table, "g", coordinator.status, refresh)
+    return MemberCommits(table, "g", coordinator.status, refresh)
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def pair(cluster, table):
     return a, b
 
 
-def at(offset, *named):
-    return {each: OffsetAndMetadata(offset) for each in named}
+def at(offset, *partitions):
+    return {each: OffsetAndMetadata(offset) for each in partitions}
 
 
 def test_a_member_commits_what_it_has(pair, table):
@@ -98,7 +98,7 @@ def test_what_is_revoked_may_be_committed_until_it_is_released(cluster, table):
 
 
 def test_who_begins_ends_all_commits_before(pair, table):
-    """A zombie is fenced also where nobody has committed anything since."""
+    """A zombie is fenced also if no other member has committed since."""
     a, b = pair
     zombie = commits_of(a, table)
     a_status = a.status()
@@ -121,7 +121,7 @@ def test_a_commit_that_stands_before_is_seen_by_who_begins(pair, table):
 
 
 def test_a_commit_that_comes_just_before_the_fence_is_seen_too(pair, table):
-    """Positions are read after the fence, not before it."""
+    """Offsets are read after the fence was raised, not before."""
     a, b = pair
     zombie = commits_of(a, table)
     b.remove([a.member_id])

@@ -1,4 +1,4 @@
-"""Commits of one process go together; each keeps its own outcome, and nothing passes the fence."""
+"""Commits of one process share a version; each has its own outcome, and is fenced."""
 
 import multiprocessing
 import os
@@ -27,16 +27,16 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def other_process(cluster):
-    """A table that shares nothing with that of the cluster, as in another process."""
+    """A table that shares no cache with that of the cluster, as in another process."""
     return OffsetsTable(Cluster(cluster.root, clock=ManualClock(cluster.clock.time_us())))
 
 
 def before_version(table, monkeypatch, act):
-    """Run ``act`` once, between the look at the fence and the put of the next version."""
+    """Run ``act`` once, after the fence was read, before the next version is put."""
     store = table._shared().table.store
     put = store.put_if_absent
     left = [act]
@@ -69,7 +69,7 @@ def test_commits_that_wait_become_one_version_and_each_has_its_own_outcome(clust
     wanted = [(f"g{number}", 1, number) for number in range(20)] + [("old", 4, 1), ("old", 5, 2)]
     threads = [threading.Thread(target=commit, args=each) for each in wanted]
     shared = table._shared()
-    with shared.table.lock:  # somebody is committing
+    with shared.table.lock:  # another thread commits
         for thread in threads:
             thread.start()
         while len(shared.commits._waiting) < len(wanted):
@@ -95,7 +95,7 @@ def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatc
         table.commit("g", {P0: OffsetAndMetadata(9)}, generation=1)
 
     assert positions(table, "g") == positions(other, "g") == {P0: 5}
-    assert len(data_files(table)) == 1  # what was written for it is gone
+    assert len(data_files(table)) == 1  # its file was deleted
 
 
 def test_a_fence_that_loses_the_race_to_a_commit_is_raised_behind_it(cluster, monkeypatch):
@@ -155,7 +155,7 @@ def test_what_is_unknown_is_said_to_be_and_its_file_stays(cluster, monkeypatch):
         patch.setattr(store, "put_if_absent", lose)
         with pytest.raises(UnknownOutcomeError):
             table.commit("g", {P0: OffsetAndMetadata(6)}, generation=1)
-    put(*late[0])  # it is delivered late, and counts
+    put(*late[0])  # it is delivered late, and takes effect
     assert positions(table, "g") == {P0: 6}
     table.commit("g", {P0: OffsetAndMetadata(6)}, generation=1)
     assert positions(table, "g") == {P0: 6}
@@ -199,13 +199,13 @@ def test_only_the_files_of_newer_versions_are_read_again(cluster, monkeypatch):
 
 
 def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster, monkeypatch):
-    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_KEPT_POSITIONS", 3)
+    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_POSITIONS", 3)
     table = OffsetsTable(cluster)
     for number in range(10):
         table.commit(f"g{number}", {P0: OffsetAndMetadata(number)})
     for _ in range(2):
         assert [positions(table, f"g{n}") for n in range(10)] == [{P0: n} for n in range(10)]
-        assert len(table._shared().table._kept) == 3
+        assert len(table._shared().table._cache) == 3
 
 
 def test_a_version_that_delta_rs_made_is_fenced_and_read_too(cluster):
@@ -253,7 +253,7 @@ def test_a_missing_data_file_is_an_error_and_not_an_empty_position(cluster):
 
 def test_what_is_no_position_or_no_group_id_is_refused(cluster):
     table = OffsetsTable(cluster)
-    with pytest.raises(OffsetOutOfRangeError, match="t-0: a position of -1"):
+    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset -1 cannot be committed"):
         table.commit("g", {P0: OffsetAndMetadata(-1)})
     with pytest.raises(InvalidGroupIdError):
         table.commit("\udc80", {P0: OffsetAndMetadata(1)})
@@ -299,7 +299,7 @@ def test_a_forked_child_commits_while_its_parent_holds_the_lock(cluster):
 
 @pytest.mark.parametrize("what", ["a data file", "the mark"])
 def test_what_could_not_be_read_of_a_new_version_is_read_later(cluster, monkeypatch, what):
-    """Else the positions that this process keeps would lack it for ever."""
+    """Otherwise the cache of this process would never get it."""
     table, other = OffsetsTable(cluster), other_process(cluster)
     other.commit("g", {P0: OffsetAndMetadata(1)})
     assert positions(table, "g") == {P0: 1}
@@ -319,7 +319,7 @@ def test_what_could_not_be_read_of_a_new_version_is_read_later(cluster, monkeypa
 
 
 def test_who_makes_the_table_after_others_did_sees_what_they_committed(cluster, monkeypatch):
-    """It has looked before there was a table, and keeps that the group is nowhere."""
+    """It read before the table existed, and has cached that the group has no offsets."""
     table, other = OffsetsTable(cluster), other_process(cluster)
     assert positions(table, "g") == {}
     store = table._shared().table.store

@@ -1,14 +1,15 @@
-"""Commits of a member: fenced by its generation, so that a zombie's late one changes nothing.
+"""Commits of a member, fenced by its generation: a late commit of a zombie changes nothing.
 
-The group's log says who has what in each generation; the offsets table lies beside it, and the two
-have no common commit. What joins them is a *fence* in the table: the highest generation of a group
-that anything was committed or begun in. The table takes a commit, atomically with its rows, only if
-its generation is no lower (`FencedOffsets`). See docs/adr/0010 for why that is enough:
+The group's log says which member has which partitions in each generation. The offsets table is
+separate, and no commit covers both. They are joined by a *fence* in the table: the highest
+generation of the group in which anything was committed or started. The table accepts a commit,
+atomically with its rows, only if its generation is not lower (`FencedOffsets`). docs/adr/0010 shows
+why this is enough:
 
-- who is given a partition raises the fence to its own generation *before* it reads the position:
-  whatever an earlier owner committed stands by then, and nothing of it comes after;
-- who commits has the partition in the generation that it commits in; refused, it looks at the log,
-  and commits in the newest generation only what it still has there.
+- a member that is given a partition raises the fence to its own generation *before* it reads the
+  committed offset: by then all commits of earlier owners are there, and none can follow;
+- a member that commits has the partition in the generation of the commit. If the commit is refused,
+  it reads the group's log and commits, in the newest generation, only partitions that it still has.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ _Position_co = TypeVar("_Position_co", covariant=True)
 _Position = TypeVar("_Position")
 
 _MAX_GENERATIONS = 20
-"""Generations that may begin during one commit before it is given up."""
+"""Number of new generations during one commit after which it fails."""
 
 
 class FencedOffsets(Protocol[_Position_co]):
-    """What is needed of the offsets table: commits in one order, each after a look at the fence."""
+    """The part of the offsets table that members use: serial commits, each checked by the fence."""
 
     def fence(self, group: str, generation: int) -> None:
-        """Let no commit of a lower generation of this group take effect from now on.
+        """Refuse all commits of lower generations of this group from now on.
 
         Raises:
-            IllegalGenerationError: a higher generation has begun.
-            StorageError: it may not have begun; call again.
+            IllegalGenerationError: a higher generation has started.
+            StorageError: the fence may not have been raised; call again.
         """
 
     def fetch(self, group: str) -> Mapping[TopicPartition, _Position_co]:
-        """Return the group's positions, as they are after everything that took effect so far."""
+        """Return the group's committed offsets, after all commits so far."""
 
     def commit(
         self,
@@ -50,16 +51,16 @@ class FencedOffsets(Protocol[_Position_co]):
         member_id: str,
         topic_ids: Mapping[str, str],
     ) -> None:
-        """Commit positions, and raise the fence to this generation, all in one step or not at all.
+        """Commit offsets and raise the fence to this generation, atomically.
 
         Raises:
-            IllegalGenerationError: a higher generation has begun; nothing was committed.
-            UnknownOutcomeError: it may have been committed; committing it again is harmless.
+            IllegalGenerationError: a higher generation has started; nothing was committed.
+            UnknownOutcomeError: the offsets may be committed; it is safe to commit them again.
         """
 
 
-class GroupCommits(Generic[_Position]):
-    """Reads and commits positions in the name of one member. For one thread at a time."""
+class MemberCommits(Generic[_Position]):
+    """Reads and commits offsets for one member. For one thread at a time."""
 
     def __init__(
         self,
@@ -68,13 +69,13 @@ class GroupCommits(Generic[_Position]):
         status: Callable[[], GroupStatus],
         refresh: Callable[[], GroupStatus],
     ) -> None:
-        """Commit for a member.
+        """Return the commits of a member.
 
         Args:
             table: the offsets table.
-            group_id: the group's.
-            status: the member's place as it was seen last.
-            refresh: its place as it is now, read from the group's log.
+            group_id: the group's id.
+            status: returns the member's last known status.
+            refresh: reads the group's log, and returns the member's present status.
         """
         self._table = table
         self._group_id = group_id
@@ -82,12 +83,12 @@ class GroupCommits(Generic[_Position]):
         self._refresh = refresh
 
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Position]:
-        """Return where to begin in partitions that were just given to the member.
+        """Return the committed offsets of partitions that were just assigned to the member.
 
-        Those that were taken away again meanwhile, and those without a position, are left out.
+        Partitions that were revoked meanwhile, and those without a committed offset, are left out.
 
         Raises:
-            UnknownMemberIdError: it is no member any more.
+            UnknownMemberIdError: it is not a member any more.
             StorageError: the storage does not answer; call again.
         """
         status = self._status()
@@ -99,24 +100,26 @@ class GroupCommits(Generic[_Position]):
                 continue
             wanted = status.assigned.intersection(partitions)
             found = self._table.fetch(self._group_id)
-            return {named: found[named] for named in wanted if named in found}
+            return {tp: found[tp] for tp in wanted if tp in found}
         raise CommitFailedError(
-            f"group {self._group_id!r} changes so fast that no generation of it could begin"
+            f"group {self._group_id!r} changes too fast: it had {_MAX_GENERATIONS} new generations "
+            f"while this member read its offsets; try again"
         )
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
-        """Commit positions of partitions that the member has.
+        """Commit offsets of partitions that the member has.
 
         Args:
-            offsets: by partition, the next offset to read.
-            topic_ids: of the topics that were read: one that was created again is another.
+            offsets: partition → the next offset to read.
+            topic_ids: topic → id of the topic that was read; a topic that was created again has
+                another id.
 
         Raises:
-            CommitFailedError: it does not have one of them any more, or is no member; nothing was
-                committed.
-            UnknownOutcomeError: they may have been committed.
+            CommitFailedError: the member has lost one of the partitions, or is not a member any
+                more; nothing was committed.
+            UnknownOutcomeError: the offsets may be committed.
         """
         status = self._status_or_fail(self._status)
         for _ in range(_MAX_GENERATIONS):
@@ -139,7 +142,8 @@ class GroupCommits(Generic[_Position]):
             else:
                 return
         raise CommitFailedError(
-            f"group {self._group_id!r} changes so fast that no commit in it came through"
+            f"group {self._group_id!r} changes too fast: it had {_MAX_GENERATIONS} new generations "
+            f"during the commit; nothing was committed, try again"
         )
 
     def _check_held(
@@ -152,7 +156,7 @@ class GroupCommits(Generic[_Position]):
         if lost:
             raise CommitFailedError(
                 f"{', '.join(map(str, sorted(lost)))} of group {self._group_id!r} went to another "
-                f"member, or its topic was deleted: nothing was committed, and what was read since "
+                f"member, or its topic was deleted: nothing was committed, and records read since "
                 f"the last commit will be read again. Poll more often, or raise "
                 f"max.poll.interval.ms"
             )
@@ -162,8 +166,8 @@ class GroupCommits(Generic[_Position]):
         if after.generation > before.generation:
             return after
         raise CommitFailedError(
-            f"positions of group {self._group_id!r} are of a later generation than "
-            f"{after.generation}, the newest in its log: a part of the log is lost; raise it by "
+            f"committed offsets of group {self._group_id!r} have a later generation than "
+            f"{after.generation}, the newest in its log: a part of the log is lost; run "
             f"spark-log groups repair"
         )
 
@@ -180,9 +184,9 @@ def _lost(
     topic_ids: Mapping[str, str],
 ) -> set[TopicPartition]:
     return {
-        named
-        for named in offsets
-        if named not in status.held
-        or named.topic not in status.topics
-        or status.topics[named.topic].topic_id != topic_ids[named.topic]
+        tp
+        for tp in offsets
+        if tp not in status.held
+        or tp.topic not in status.topics
+        or status.topics[tp.topic].topic_id != topic_ids[tp.topic]
     }

@@ -1,7 +1,8 @@
-"""Groups as an administrator sees and changes them: Kafka's rules, and no more.
+"""Reads and changes groups for `Admin`, by Kafka's rules.
 
-A change is made in the group's current generation, by whoever is no member, only while there are
-no members (docs/adr/0010): one who joins meanwhile sees it, or it is refused and decided again.
+Offsets are changed in the group's current generation, and only while the group has no members
+(docs/adr/0010). If a member joins at the same time, either it reads the changed offsets, or the
+change is refused and decided again.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from spark_log.admin.cluster_access import MAX_CONCURRENT_REQUESTS
 from spark_log.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
+    GroupPartitionLag,
     MemberDescription,
-    PartitionLag,
 )
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GROUP_STATES, Member
@@ -43,32 +45,34 @@ from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _MAX_TRIES = 20
-_REQUESTS_AT_ONCE = 16
 
-_Of = TypeVar("_Of")
-_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _Positions = Mapping[PartitionKey, CommittedOffset]
 
 
-class GroupAdmin:
+class GroupManager:
     """Lists, describes and changes the groups of one root."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Args: cluster: the opened root.
+        """Return a manager for the groups of a root.
+
+        Args:
+            cluster: the opened root.
 
         Raises:
-            UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
+            UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
         self.table = OffsetsTable(cluster)
         self._cluster = cluster
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
     def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
-        """See `Admin.list_groups`."""
+        """Return the groups with members or committed offsets, in one of ``states``."""
         wanted = None if states is None else {_state(state) for state in states}
         logged = list_group_ids(self._cluster.store, self._cluster.clock)
-        views = dict(zip(logged, self._of_each(self._view, logged), strict=True))
+        views = dict(zip(logged, self._map(self._view, logged), strict=True))
         with_positions = self.table.groups_with_positions()
         found = []
         for group_id in sorted(with_positions | views.keys()):
@@ -85,7 +89,7 @@ class GroupAdmin:
         return [each for each in found if wanted is None or each.group_state in wanted]
 
     def describe(self, group_id: str) -> GroupDescription:
-        """See `Admin.describe_groups`."""
+        """Return the state, generation and members of a group."""
         view = self._existing(group_id)
         group = view.group
         return GroupDescription(
@@ -98,69 +102,69 @@ class GroupAdmin:
         )
 
     def members(self, group_id: str) -> tuple[str, ...]:
-        """See `Admin.group_members`."""
+        """Return the member ids; none if the group does not exist."""
         return tuple(self._view(group_id).group.members)
 
     def offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See `Admin.list_group_offsets`."""
+        """Return the committed offsets, of some partitions or of all."""
         wanted = None if partitions is None else {TopicPartition(*each) for each in partitions}
         return {
-            named: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
-            for named, found in sorted(self.table.fetch(group_id).items())
-            if wanted is None or named in wanted
+            tp: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+            for tp, found in sorted(self.table.fetch(group_id).items())
+            if wanted is None or tp in wanted
         }
 
-    def lag(self, description: GroupDescription) -> list[PartitionLag]:
-        """See `Admin.group_lag`."""
+    def lag(self, description: GroupDescription) -> list[GroupPartitionLag]:
+        """Return the lag in each partition with a committed offset or an owner."""
         committed = self.table.fetch(description.group_id)
         image = self._cluster.image()
         owners = description.owners
         partitions = sorted(
-            named
-            for named in committed.keys() | owners.keys()
-            if (topic := image.find(named.topic)) and named.partition in topic.partitions
+            tp
+            for tp in committed.keys() | owners.keys()
+            if (topic := image.find(tp.topic)) and tp.partition in topic.partitions
         )
 
-        def look(named: TopicPartition) -> PartitionLag | None:
-            topic = image.topic(named.topic)
+        def read(tp: TopicPartition) -> GroupPartitionLag | None:
+            topic = image.topic(tp.topic)
             try:
-                with self._cluster.telling_deletion(topic):
-                    return lag_in(topic, named)
+                with self._cluster.detecting_deletion(topic):
+                    return lag_in(topic, tp)
             except UnknownTopicOrPartitionError:
-                return None  # deleted since
+                return None  # deleted since the metadata were read
 
-        def lag_in(topic: TopicImage, named: TopicPartition) -> PartitionLag:
-            log = self._cluster.partition_log(topic, named.partition)
+        def lag_in(topic: TopicImage, tp: TopicPartition) -> GroupPartitionLag:
+            log = self._cluster.partition_log(topic, tp.partition)
             end = log.observe().log_end_offset
-            found = committed.get(named)
+            found = committed.get(tp)
             lag_ms: int | None = None
             if found is not None:
                 since_us = first_unread_us(log, found.offset) if found.offset < end else None
                 lag_ms = 0 if found.offset >= end else None
                 if since_us is not None:
-                    # wall clock: a figure for people
+                    # wall clock: only shown to users
                     lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000
-            return PartitionLag(
-                named,
+            return GroupPartitionLag(
+                tp,
                 found.offset if found else None,
                 end,
                 max(0, end - found.offset) if found else None,
                 lag_ms,
                 found.metadata if found else "",
                 found.commit_timestamp_us if found else None,
-                owners.get(named),
+                owners.get(tp),
             )
 
-        return [each for each in self._of_each(look, partitions) if each is not None]
+        return [each for each in self._map(read, partitions) if each is not None]
 
     # --- changing --------------------------------------------------------------------------------
 
     def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """See `Admin.alter_group_offsets`."""
+        """Set committed offsets of a group without members, all of them or none."""
         image = self._cluster.image()
         rows = []
         for (topic, partition), position in sorted(offsets.items()):
@@ -180,7 +184,7 @@ class GroupAdmin:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """See `Admin.delete_group_offsets`."""
+        """Delete committed offsets, all of them or none; return the partitions that had one."""
         wanted = {TopicPartition(*each) for each in partitions}
         self._existing(group_id)
         topics = {each.topic for each in wanted}
@@ -197,8 +201,8 @@ class GroupAdmin:
                 ]
                 if subscribers:
                     raise GroupSubscribedToTopicError(
-                        f"members of group {group_id!r} subscribe to {topic!r}: its positions are "
-                        f"theirs; stop {', '.join(subscribers[:3])} first",
+                        f"members of group {group_id!r} subscribe to {topic!r}; to delete its "
+                        f"committed offsets, stop {', '.join(subscribers[:3])} first",
                         group_id=group_id,
                         members=tuple(subscribers),
                     )
@@ -213,7 +217,7 @@ class GroupAdmin:
         return deleted
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """See `Admin.delete_groups`."""
+        """Delete the committed offsets of groups that have no members."""
         wanted = list(dict.fromkeys(group_ids))
         for group_id in wanted:
             _check_empty(self._existing(group_id), "deleted")
@@ -225,7 +229,7 @@ class GroupAdmin:
             )
 
     def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
-        """See `Admin.remove_group_members`."""
+        """Remove members from a group."""
         group = self._existing(group_id).group
         for member_id in member_ids:
             if member_id not in group.members:
@@ -247,7 +251,7 @@ class GroupAdmin:
     ) -> None:
         refused: IllegalGenerationError | None = None
         for _ in range(_MAX_TRIES):
-            # The fence first: who joins after the look at the group has a higher generation.
+            # Read the fence first: a member that joins later has a higher generation.
             fence = self.table.generation(group_id)
             view = self._view(group_id)
             check(view)
@@ -267,7 +271,7 @@ class GroupAdmin:
             near = nearest(group_id, known, 3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise GroupIdNotFoundError(
-                f"there is no group {group_id!r}: it has neither members nor positions{hint}",
+                f"there is no group {group_id!r}: it has neither members nor offsets{hint}",
                 group_id=group_id,
             )
         return view
@@ -275,12 +279,12 @@ class GroupAdmin:
     def _view(self, group_id: str) -> GroupView:
         return view_group(self._cluster.store, group_id, self._cluster.clock)
 
-    def _of_each(self, look: Callable[[_Of], _Answer], wanted: Collection[_Of]) -> list[_Answer]:
-        """Look at several: one after the other, where a look costs no request."""
-        if self._cluster.store.is_mapped or len(wanted) < 2:
-            return [look(each) for each in wanted]
-        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-admin") as pool:
-            return list(pool.map(look, wanted))
+    def _map(self, read: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
+        """Call ``read`` for each item: in parallel where a read is a request."""
+        if self._cluster.store.is_mapped or len(items) < 2:
+            return [read(each) for each in items]
+        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
+            return list(pool.map(read, items))
 
 
 def _state(text: str) -> str:
@@ -288,7 +292,7 @@ def _state(text: str) -> str:
         if state.lower() == text.strip().lower():
             return state
     raise InvalidConfigurationError(
-        f"no group is in a state {text!r}; expected {', '.join(GROUP_STATES)}"
+        f"there is no group state {text!r}; expected {', '.join(GROUP_STATES)}"
     )
 
 

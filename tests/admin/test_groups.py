@@ -12,15 +12,22 @@ from spark_log import (
     NewTopic,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
+    OffsetSpec,
+    OffsetTimestamp,
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.errors import IllegalGenerationError, UnknownMemberIdError
+from spark_log.errors import (
+    IllegalGenerationError,
+    InvalidConfigurationError,
+    InvalidTimestampError,
+    UnknownMemberIdError,
+)
 from spark_log.metadata import Cluster
-from tests.record.samples import record_batch, row
+from tests.record.samples import START_US, numbered, record_batch, row
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -42,7 +49,7 @@ def joined(cluster, group="g", topics=("t",), **options):
 
 
 def offsets(admin, group):
-    return {named: each.offset for named, each in admin.list_group_offsets(group).items()}
+    return {tp: each.offset for tp, each in admin.list_group_offsets(group).items()}
 
 
 def test_groups_with_members_or_positions_are_listed(cluster, admin, table):
@@ -207,3 +214,59 @@ def test_members_are_removed_by_name(cluster, admin):
 def test_topics_are_administered_by_the_same_object(admin):
     with admin:
         assert admin.list_topics() == ["t"]
+
+
+class TestResetOffsets:
+    @pytest.fixture
+    def log(self, cluster, admin):
+        log = cluster.partition_log(cluster.topic("t"), 0)
+        log.append(numbered(0, 10))
+        admin.delete_records({P0: 2})
+        return log
+
+    @pytest.mark.parametrize(
+        ("spec", "offset"),
+        [
+            (OffsetSpec.EARLIEST, 2),
+            (OffsetSpec.LATEST, 10),
+            (OffsetSpec.MAX_TIMESTAMP, 9),
+            (OffsetTimestamp(START_US // 1000 + 4), 4),
+            (OffsetTimestamp(START_US // 1000 + 1000), 10),
+            (7, 7),
+            (0, 2),
+            (-1, 2),
+            (11, 10),
+        ],
+    )
+    def test_specs_times_and_offsets_become_offsets_of_the_log(self, log, admin, spec, offset):
+        assert admin.reset_group_offsets("g", {P0: spec}) == {P0: OffsetAndMetadata(offset)}
+        assert offsets(admin, "g") == {P0: offset}
+
+    def test_other_partitions_keep_their_offsets(self, log, admin, table):
+        table.commit("g", {P0: OffsetAndMetadata(3), P1: OffsetAndMetadata(0)})
+        admin.reset_group_offsets("g", {P0: OffsetSpec.LATEST})
+        assert offsets(admin, "g") == {P0: 10, P1: 0}
+
+    def test_a_group_with_members_is_not_reset(self, log, admin, table, cluster):
+        table.commit("g", {P0: OffsetAndMetadata(3)})
+        joined(cluster)
+        with pytest.raises(GroupNotEmptyError):
+            admin.reset_group_offsets("g", {P0: OffsetSpec.LATEST})
+        assert offsets(admin, "g") == {P0: 3}
+
+    @pytest.mark.parametrize(
+        ("specs", "error"),
+        [
+            ({TopicPartition("t", 99): 0}, UnknownTopicOrPartitionError),
+            ({TopicPartition("u", 0): OffsetSpec.LATEST}, UnknownTopicOrPartitionError),
+            ({P0: OffsetTimestamp(-1)}, InvalidTimestampError),
+            ({P0: "latest"}, InvalidConfigurationError),
+            ({P0: True}, InvalidConfigurationError),
+            ({"t": 0}, InvalidConfigurationError),
+        ],
+        ids=str,
+    )
+    def test_one_wrong_spec_changes_nothing(self, log, admin, specs, error):
+        with pytest.raises(error):
+            admin.reset_group_offsets("g", {P1: 0, **specs})
+        assert offsets(admin, "g") == {}
