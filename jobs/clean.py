@@ -21,7 +21,7 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ClockSkewError
-from spark_log.jobs.cluster_cleaning import CleanWork, run_tasks
+from spark_log.jobs.cluster_cleaning import CleaningTask, run_per_partition
 from spark_log.jobs.job import Report, job_session, spark_progress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.cluster_cleaner import check_clock
@@ -93,30 +93,30 @@ def main(
     spark = job_session("clean")
     started = time.perf_counter()
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
-    work = CleanWork(
+    work = CleaningTask(
         root.url,
         root.storage_options,
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )
     with spark_progress(spark, "Looking for what there is to do"):
-        plans = run_tasks(spark, work.plan, partitions)
+        plans = run_per_partition(spark, work.plan, partitions)
     dirt = {
-        named: plan.get("dirt_bytes", math.inf)  # what cannot be planned is tried, and told
-        for named, plan in zip(partitions, plans, strict=True)
+        tp: plan.get("dirt_bytes", math.inf)  # what cannot be planned is tried, and told
+        for tp, plan in zip(partitions, plans, strict=True)
     }
     results = dict(zip(partitions, plans, strict=True))
     if not dry_run:
-        dirty = [named for named in partitions if dirt[named]]
-        dirty.sort(key=lambda named: dirt[named], reverse=True)
+        dirty = [tp for tp in partitions if dirt[tp]]
+        dirty.sort(key=lambda tp: dirt[tp], reverse=True)
         with spark_progress(spark, "Cleaning"):
-            results |= zip(dirty, run_tasks(spark, work.clean, dirty), strict=True)
+            results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
-    failed = {str(named): each["error"] for named, each in results.items() if "error" in each}
+    failed = {str(tp): each["error"] for tp, each in results.items() if "error" in each}
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
@@ -124,7 +124,7 @@ def main(
     if failed:
         report.add(failed=failed)
     if output.is_json:
-        documents = [{"partition": str(named)} | each for named, each in results.items()]
+        documents = [{"partition": str(tp)} | each for tp, each in results.items()]
         report.add(by_partition=documents)
     report.print(as_json=output.is_json)
     if failed:

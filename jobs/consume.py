@@ -2,8 +2,8 @@
 
     spark-submit jobs/consume.py flights --root /data/log --group dashboard --to parquet --path out
 
-The job is a member of the group: several of one group share the partitions, and each lets Spark
-work on its share by tasks that own whole partitions. Run again, it continues where the group
+The job is a member of the group: several of one group member the partitions, and each lets Spark
+processor on its member by tasks that own whole partitions. Run again, it continues where the group
 stands. Into a Delta table each record goes exactly once; elsewhere offsets are committed after the
 records are written, at least once.
 """
@@ -24,10 +24,9 @@ from spark_log.config.config import ConsumerConfig
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidConfigurationError, nearest
+from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.jobs.group_job import GroupJob, Work
-from spark_log.jobs.group_share import GroupShare
-from spark_log.jobs.group_work import DeltaWork, DestinationWork
+from spark_log.jobs.group_job import BatchProcessor, GroupJob
 from spark_log.jobs.job import (
     Counts,
     Destination,
@@ -38,6 +37,7 @@ from spark_log.jobs.job import (
     job_session,
     spark_progress,
 )
+from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.storage import open_store
 
@@ -81,7 +81,7 @@ def main(
     members: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tasks that share the job's partitions. [default: as many as run at once]"
+            min=1, help="Tasks that member the job's partitions. [default: as many as run at once]"
         ),
     ] = None,
     assignment_strategy: Annotated[
@@ -107,16 +107,16 @@ def main(
     """Read what is new in topics for a consumer group, write it, and commit the offsets.
 
     Into a Delta table each record goes exactly once, elsewhere at least once. Several jobs of one
-    group share the partitions.
+    group member the partitions.
     """
     report = Report("consumed")
     config = _config(consumer_props or [], assignment_strategy, latest=latest)
     cluster = root.cluster()
     connection = connection_options(root.url, root.storage_options)
     read = {"subscribe": ",".join(topics), "group.id": group}
-    share = GroupShare(
-        cluster, parse_read_options({**connection, **read}), config, follows=follow,
-        most=batch_records,
+    member = JobMember(
+        cluster, parse_read_options({**connection, **read}), config, follow=follow,
+        max_records=batch_records,
     )  # fmt: skip
     arguments = (lambda: job_session("consume"), connection, group, members, spark_progress)
     if destination.sink is Sink.DELTA:
@@ -127,22 +127,22 @@ def main(
             open_store(destination.path, options).url, options, group, destination.binary
         )
         sink.prepare()
-        work: Work = DeltaWork(sink, *arguments)
+        processor: BatchProcessor = DeltaProcessor(sink, *arguments)
     else:
-        work = DestinationWork(destination, *arguments)
+        processor = DestinationProcessor(destination, *arguments)
     report.add(group=group, topics=", ".join(topics), to=str(destination))
     started = time.perf_counter()
     with StopSignals() as stop:
-        tally = GroupJob(
-            share, work, cluster.clock, stop=stop,
+        stats = GroupJob(
+            member, processor, cluster.clock, stop=stop,
             max_poll_interval_ms=config.max_poll_interval_ms, interval_s=interval if follow else 0,
         ).run()  # fmt: skip
-    report.add_counts(Counts(tally.records, tally.written), time.perf_counter() - started)
-    if tally.skipped:
-        report.add(in_the_table_before=tally.skipped)
-    if tally.lost:
-        report.add(went_to_other_members=", ".join(map(str, sorted(tally.lost))))
-    report.add(committed=format_offsets(tally.committed))
+    report.add_counts(Counts(stats.records, stats.written), time.perf_counter() - started)
+    if stats.skipped:
+        report.add(in_the_table_before=stats.skipped)
+    if stats.lost:
+        report.add(went_to_other_members=", ".join(map(str, sorted(stats.lost))))
+    report.add(committed=format_offsets(stats.committed))
     report.print(as_json=output.is_json)
     if stop.exit_status:
         raise typer.Exit(stop.exit_status)

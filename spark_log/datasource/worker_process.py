@@ -14,7 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from pyspark import TaskContext
 
-from spark_log.datasource.options.given_options import STORAGE_PREFIX
+from spark_log.datasource.options.option_parser import STORAGE_PREFIX
 from spark_log.errors import SparkLogError
 
 _P = ParamSpec("_P")
@@ -38,7 +38,7 @@ class ShownSecretWarning(UserWarning):
 
 
 @contextmanager
-def errors_in_one_line() -> Iterator[None]:
+def hide_traceback() -> Iterator[None]:
     """Let Spark report an error of this package by its message alone, without a traceback.
 
     Spark's worker makes a text of an error and hands it to the JVM, which repeats it for each
@@ -53,12 +53,12 @@ def errors_in_one_line() -> Iterator[None]:
         raise
 
 
-def in_one_line(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make `errors_in_one_line` hold for a method that Spark calls."""
+def without_traceback(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make `hide_traceback` hold for a method that Spark calls."""
 
     @wraps(method)
     def calling(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with errors_in_one_line():
+        with hide_traceback():
             return method(*args, **kwargs)
 
     return calling
@@ -82,7 +82,7 @@ class _QuietTraceback(ModuleType):
             self._traceback.print_exc(*args, **kwargs)
 
 
-def end_quietly() -> None:
+def silence_broken_pipe() -> None:
     """Keep a task's process silent when Spark hangs up before it has read everything.
 
     That is how ``show()``, ``limit`` and ``take`` end a read. The process, which meets a closed
@@ -100,7 +100,7 @@ def end_quietly() -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def warn_of_shown_secrets(storage_options: Iterable[str]) -> None:
+def warn_exposed_secrets(storage_options: Iterable[str]) -> None:
     """Warn, in a query's first task, of options that Spark shows and that may be secrets.
 
     Spark prints options in plans, in its UI and in event logs, except where `REDACTION_SETTING`
@@ -113,7 +113,7 @@ def warn_of_shown_secrets(storage_options: Iterable[str]) -> None:
     if context is None or context.partitionId() != 0:
         return
     given = context.getLocalProperty(REDACTION_SETTING) or _SPARKS_REDACTION
-    shown = shown_secrets(storage_options, given)
+    shown = exposed_secrets(storage_options, given)
     if shown:
         warnings.warn(
             f"Spark shows the values of {', '.join(shown)} in plans, in its UI and in event logs: "
@@ -123,7 +123,7 @@ def warn_of_shown_secrets(storage_options: Iterable[str]) -> None:
         )
 
 
-def shown_secrets(storage_options: Iterable[str], redaction: str) -> list[str]:
+def exposed_secrets(storage_options: Iterable[str], redaction: str) -> list[str]:
     """Return the options that may be secrets and that a session's redaction does not cover.
 
     Args:

@@ -21,12 +21,12 @@ from spark_log.types import TopicPartition
 
 _ANSWER: Final = "number int, report string"
 
-_NOTHING: Final[dict[str, Any]] = {"dirt_bytes": 0}
+_NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 """There is nothing to do for a topic that was deleted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
-class CleanWork:
+class CleaningTask:
     """What a task needs to clean a partition. Goes to tasks as it is.
 
     Attributes:
@@ -56,7 +56,7 @@ class CleanWork:
         image = cluster.image()
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
-            return _NOTHING
+            return _NOTHING_TO_DO
         cleaner = PartitionCleaner(
             cluster.partition_log(topic, partition.partition),
             step=Throttle(self.bytes_per_second),
@@ -70,12 +70,12 @@ class CleanWork:
         except (StorageError, CorruptRecordError) as error:
             now = cluster.image().find(partition.topic)
             if now is None or now.topic_id != topic.topic_id:
-                return _NOTHING
+                return _NOTHING_TO_DO
             return {"error": str(error)}
         return asdict(report) | {"dirt_bytes": report.dirt_bytes}
 
 
-def run_tasks(
+def run_per_partition(
     spark: SparkSession,
     action: Callable[[TopicPartition], dict[str, Any]],
     partitions: Sequence[TopicPartition],

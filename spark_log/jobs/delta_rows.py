@@ -28,7 +28,7 @@ _COLUMNS: Final = {
     "timestamp": "timestamp",
     "timestampType": "integer",
 }
-_CAST: Final = ("key", "value")
+_TEXT_COLUMNS: Final = ("key", "value")
 _ARROW_TYPES: Final = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -40,7 +40,7 @@ _ARROW_TYPES: Final = {
 
 def columns(*, is_binary: bool) -> dict[str, str]:
     """Return a table's columns with Delta's types: as Spark writes what it reads from the log."""
-    return _COLUMNS | dict.fromkeys(_CAST, "binary" if is_binary else "string")
+    return _COLUMNS | dict.fromkeys(_TEXT_COLUMNS, "binary" if is_binary else "string")
 
 
 def arrow_schema(wanted: Mapping[str, str]) -> pa.Schema:
@@ -62,7 +62,7 @@ def open_table(store: Store) -> DeltaTable | None:
         raise StorageError(f"{store.url} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def make_table(store: Store, wanted: Mapping[str, str]) -> None:
+def create_table(store: Store, wanted: Mapping[str, str]) -> None:
     """Make an empty table where there is nothing; harmless where there is one.
 
     Whoever is first makes it: version 0 of its log, by put-if-absent. (Of several that make one by
@@ -100,14 +100,14 @@ def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
         if there.get(name) != kind
     ]
     if wrong:
-        is_about_bytes = {there.get(name) for name in _CAST} == {"string", "binary"} - {
+        is_about_bytes = {there.get(name) for name in _TEXT_COLUMNS} == {"string", "binary"} - {
             wanted["key"]
         }
         hint = "; --binary decides between string and binary" if is_about_bytes else ""
         raise InvalidOptionError(
             f"the Delta table {url} has other columns: {', '.join(wrong)}{hint}", key="path"
         )
-    never_null = wanted.keys() - set(_CAST)
+    never_null = wanted.keys() - set(_TEXT_COLUMNS)
     strict = sorted(each["name"] for each in fields if not each["nullable"])
     lacking = [name for name in strict if name not in never_null]
     if lacking:
@@ -125,7 +125,7 @@ def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
         )
 
 
-def as_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def to_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return records as a table's rows.
 
     Args:
@@ -135,7 +135,9 @@ def as_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         column = records.column(name)
-        arrays.append(_as_text(column) if name in _CAST and pa.types.is_string(kind) else column)
+        arrays.append(
+            _as_text(column) if name in _TEXT_COLUMNS and pa.types.is_string(kind) else column
+        )
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

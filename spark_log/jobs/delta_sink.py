@@ -34,16 +34,16 @@ from spark_log.errors import StorageError
 from spark_log.jobs.delta_rows import (
     LOG_DIRECTORY,
     arrow_schema,
-    as_rows,
     check_table,
     columns,
-    make_table,
+    create_table,
     open_table,
+    to_rows,
 )
 from spark_log.storage import StorageOptions, Store, open_store
 
-_MOST_TRIES: Final = 30
-_MOST_PAUSE_S: Final = 1.0
+_MAX_TRIES: Final = 30
+_MAX_PAUSE_S: Final = 1.0
 
 COMMIT_OFFSETS: Final = 1_000_000
 """So many offsets go into one commit at most: what a task that dies has to do again, and what may
@@ -57,7 +57,7 @@ ReadSplit = Callable[[LogSplit], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class SplitResult:
     """What a task did with a split.
 
     Attributes:
@@ -101,7 +101,7 @@ class DeltaSink:
                 transactions.
             StorageError: it cannot be read or made.
         """
-        make_table(self._store(), self._columns())
+        create_table(self._store(), self._columns())
         check_table(self.open(), self.url, self._columns())
 
     def version(self) -> int:
@@ -114,7 +114,7 @@ class DeltaSink:
 
     # --- in tasks --------------------------------------------------------------------------------
 
-    def append(self, splits: Sequence[LogSplit], read: ReadSplit) -> Iterator[Appended]:
+    def append(self, splits: Sequence[LogSplit], read: ReadSplit) -> Iterator[SplitResult]:
         """Append the records of splits that the table does not have yet.
 
         Several splits, of about a million offsets together, are one commit. Records stream through;
@@ -140,13 +140,13 @@ class DeltaSink:
         if any(skipped.values()):
             _sync_everything(self._store())
         records = [0] * len(splits)
-        is_told = [False] * len(splits)
+        is_yielded = [False] * len(splits)
         tries = 0
         while True:
             for index, split in enumerate(splits):
-                if positions[index] >= split.end_offset and not is_told[index]:
-                    is_told[index] = True
-                    yield Appended(split, positions[index], skipped[index], records[index])
+                if positions[index] >= split.end_offset and not is_yielded[index]:
+                    is_yielded[index] = True
+                    yield SplitResult(split, positions[index], skipped[index], records[index])
             chunk = _next_chunk(splits, positions)
             if not chunk:
                 return
@@ -161,7 +161,7 @@ class DeltaSink:
                 has_moved = before != positions
                 if not has_moved and not isinstance(error, DeltaCommitFailedError):
                     raise StorageError(f"{self.url} was not written: {_line(error)}") from error
-                if tries >= _MOST_TRIES:
+                if tries >= _MAX_TRIES:
                     raise StorageError(
                         f"{self.url} was not written: other commits came first {tries} times; "
                         f"the last time it said: {_line(error)}"
@@ -169,7 +169,7 @@ class DeltaSink:
                 if has_moved:
                     _sync_everything(self._store())
                 else:
-                    time.sleep(random.uniform(0, min(_MOST_PAUSE_S, 0.02 * 2**tries)))
+                    time.sleep(random.uniform(0, min(_MAX_PAUSE_S, 0.02 * 2**tries)))
             else:
                 tries = 0
                 _sync_commit(table, self._store())
@@ -229,7 +229,7 @@ class DeltaSink:
                 for index, part in chunk.items():
                     for batch in read(part):
                         counts[index] += batch.num_rows
-                        yield as_rows(batch, schema)
+                        yield to_rows(batch, schema)
             except Exception as error:  # what comes out of Rust is another one
                 failures.append(error)
                 raise

@@ -29,7 +29,7 @@ from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _KEY: Final = "spark_log.reprocess"
-_NEWEST_COMMITS: Final = 20
+_RECENT_COMMITS: Final = 20
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -64,9 +64,11 @@ class Progress:
         """Whether all is read."""
         return not count_offsets(self.reached, self.ends)
 
-    def next_ends(self, most: int | None) -> Offsets:
-        """Return where the next step ends, which has about so many offsets at most."""
-        return self.ends if most is None else limit_rate(most, self.reached, self.ends)
+    def next_ends(self, max_offsets: int | None) -> Offsets:
+        """Return where the next step ends, which has about so many offsets at max_offsets."""
+        return (
+            self.ends if max_offsets is None else limit_rate(max_offsets, self.reached, self.ends)
+        )
 
     def to_json(self) -> str:
         """Return it as it is kept."""
@@ -139,7 +141,7 @@ class Reprocessing:
             reader = OffsetReader(options)
             starts = reader.starting_offsets(is_batch=True)
             ends = reader.ending_offsets()
-            ends = {named: max(start, ends[named]) for named, start in starts.items()}
+            ends = {tp: max(start, ends[tp]) for tp, start in starts.items()}
             found = Progress(name, settings, starts, starts, ends)
             target.begin(found)
         else:
@@ -147,13 +149,13 @@ class Reprocessing:
         self.progress = found
 
     def run_step(
-        self, results_of: Callable[[Offsets, Offsets], DataFrame], most: int | None
+        self, results_of: Callable[[Offsets, Offsets], DataFrame], max_offsets: int | None
     ) -> int:
         """Do the next step.
 
         Args:
             results_of: makes results of the records from the first offsets to before the second.
-            most: about how many offsets it takes; None: all that are left.
+            max_offsets: about how many offsets it takes; None: all that are left.
 
         Returns:
             How many rows were written.
@@ -162,7 +164,7 @@ class Reprocessing:
             InvalidOptionError: another run of this name did it at the same time.
         """
         before = self.progress
-        reached = before.next_ends(most)
+        reached = before.next_ends(max_offsets)
         after = replace(before, reached=reached, step=before.step + 1, token=uuid.uuid4().hex)
         written = self._target.write(results_of(before.reached, reached), after)
         self.progress = after
@@ -190,7 +192,7 @@ class DeltaTarget:
         step = None if table is None else table.transaction_version(_app_id(name))
         if table is None or step is None:
             return None
-        for limit in (_NEWEST_COMMITS, None):  # a run's last step is hardly far behind
+        for limit in (_RECENT_COMMITS, None):  # a run's last step is hardly far behind
             for commit in table.history(limit):
                 found = Progress.from_json(_user_metadata(commit))
                 if found is not None and (found.name, found.step) == (name, step):
@@ -251,16 +253,16 @@ class TopicTarget:
 
     def progress(self, name: str) -> Progress | None:
         """See `Target.progress`."""
-        committed = self._table.fetch(group_of(name))
+        committed = self._table.fetch(progress_group(name))
         if not committed:
             return None
         found = Progress.from_json(committed[min(committed)].metadata)
         if found is None:
             raise InvalidOptionError(
-                f"the group {group_of(name)!r} has offsets that are no run's; take another --name",
+                f"the group {progress_group(name)!r} has offsets that are no run's; take another --name",
                 key="name",
             )
-        reached = {named: committed[named].offset for named in found.ends}
+        reached = {tp: committed[tp].offset for tp in found.ends}
         found = replace(found, reached=reached)
         rested_us = 0 if found.is_done else self._time_us() - found.written_us
         if rested_us >= self._remembered_us and not found.is_done:
@@ -268,7 +270,7 @@ class TopicTarget:
                 f"the run {name!r} has rested for {rested_us // 3_600_000_000} hours: whether the "
                 f"results of step {found.step + 1} are in the topic cannot be told any more "
                 f"(producer.id.expiration.ms of {self._topic}). Look there, delete the group "
-                f"{group_of(name)!r}, and begin another run behind what is there",
+                f"{progress_group(name)!r}, and begin another run behind what is there",
                 key="name",
             )
         return found
@@ -298,14 +300,16 @@ class TopicTarget:
         return storage_time_us(self._cluster.store, metadata_log.DIRECTORY)
 
     def _commit(self, progress: Progress) -> None:
-        positions = {named: OffsetAndMetadata(at) for named, at in progress.reached.items()}
+        positions = {tp: OffsetAndMetadata(at) for tp, at in progress.reached.items()}
         first = min(positions)
         text = replace(progress, reached={}).to_json()
         positions[first] = OffsetAndMetadata(positions[first].offset, text)
-        MemberlessCommits(self._cluster, self._table, group_of(progress.name)).commit(positions)
+        MemberlessCommits(self._cluster, self._table, progress_group(progress.name)).commit(
+            positions
+        )
 
 
-def group_of(name: str) -> str:
+def progress_group(name: str) -> str:
     """Return the consumer group in whose name a run into a topic keeps its progress."""
     return f"reprocess-{name}"
 

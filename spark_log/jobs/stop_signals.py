@@ -7,7 +7,7 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
@@ -22,11 +22,13 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
         self._parent = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else None
 
     def __enter__(self) -> Self:
-        self._before = {each: signal.signal(each, self._take) for each in _ENDING}
+        self._previous_handlers = {
+            each: signal.signal(each, self._on_signal) for each in _STOP_SIGNALS
+        }
         return self
 
     def __exit__(
@@ -37,7 +39,7 @@ class StopSignals:
     ) -> None:
         self._restore()
 
-    def is_told(self) -> bool:
+    def is_set(self) -> bool:
         """Return whether it is time to end."""
         if self.received is None and self._parent not in (None, os.getppid()):
             self.received = signal.SIGTERM
@@ -48,11 +50,11 @@ class StopSignals:
         """As a shell counts: 128 and the signal's number; 0 where none came."""
         return 0 if self.received is None else 128 + self.received
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         self._restore()
 
     def _restore(self) -> None:
-        for each, handler in self._before.items():
+        for each, handler in self._previous_handlers.items():
             signal.signal(each, handler)
-        self._before = {}
+        self._previous_handlers = {}

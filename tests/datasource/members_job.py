@@ -16,9 +16,9 @@ from pyspark import cloudpickle
 from spark_log.config.config import ConsumerConfig
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.jobs import delta_sink
+from spark_log.jobs.batch_processors import DeltaProcessor
 from spark_log.jobs.group_job import GroupJob
-from spark_log.jobs.group_share import GroupShare
-from spark_log.jobs.group_work import DeltaWork
+from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 
@@ -51,10 +51,10 @@ def main():
     sink = delta_sink.DeltaSink(f"{directory}/table", {}, "g")
     sink.prepare()
     spark = session(master)
-    work = DeltaWork(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
+    processor = DeltaProcessor(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
     tally = GroupJob(
-        GroupShare(cluster, options, config),
-        work,
+        JobMember(cluster, options, config),
+        processor,
         cluster.clock,
         stop=StopSignals(),
         max_poll_interval_ms=config.max_poll_interval_ms,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.datasource.options.options import parse_read_options
-from spark_log.datasource.stream.micro_batches import MicroBatches
+from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.file_names import StartMarker
 from spark_log.metadata import Cluster
@@ -75,12 +75,12 @@ def delete_records(root: str, topic: str, partition: int, start: int, segment: i
     Cluster(root).store.put_if_absent(path, b"")
 
 
-def batches(root: str, clock: ManualClock, **options: str) -> MicroBatches:
+def batches(root: str, clock: ManualClock, **options: str) -> MicroBatchPlanner:
     """Return the planning of a query on ``t``, from the earliest offsets unless options differ."""
     given = {"path": root, "startingOffsets": "earliest", **options}
     if not given.keys() & {"subscribePattern", "assign"}:
         given.setdefault("subscribe", "t")
-    return MicroBatches(parse_read_options(given, is_stream=True), clock)
+    return MicroBatchPlanner(parse_read_options(given, is_stream=True), clock)
 
 
 def at(root: str, *offsets: int, topic: str = "t") -> StreamOffset:

@@ -151,8 +151,8 @@ class TestEachRecordIsAppendedOnce:
 
     @pytest.mark.parametrize("kind", [DeltaError, OSError])
     def test_although_the_answer_of_a_commit_was_lost(self, root, sink, monkeypatch, kind):
-        def losing(*arguments, **named):
-            write_deltalake(*arguments, **named)
+        def losing(*arguments, **keywords):
+            write_deltalake(*arguments, **keywords)
             monkeypatch.undo()
             raise kind("the connection broke")
 

@@ -40,26 +40,26 @@ def reader(root, *, is_stream=False, **options):
 
 def by_number(offsets):
     """Offsets of one topic by partition number."""
-    return {named.partition: offset for named, offset in offsets.items()}
+    return {tp.partition: offset for tp, offset in offsets.items()}
 
 
 class TestPartitions:
     def test_of_subscribed_topics_in_order(self, root):
         create(root, "a", 2)
-        assert [str(named) for named in reader(root, subscribe="t,a").partitions()] == [
+        assert [str(tp) for tp in reader(root, subscribe="t,a").partitions()] == [
             "a-0", "a-1", "t-0", "t-1", "t-2",
         ]  # fmt: skip
 
     def test_assigned_ones_alone(self, root):
         found = reader(root, assign='{"t":[2,0]}').partitions()
-        assert [named.partition for named in found] == [0, 2]
+        assert [tp.partition for tp in found] == [0, 2]
 
     def test_of_topics_in_whose_name_a_pattern_is_found(self, root):
         for name in ("flights", "flights-2", "my-flights", "weather"):
             create(root, name)
-        found = {named.topic for named in reader(root, subscribePattern="flights").partitions()}
+        found = {tp.topic for tp in reader(root, subscribePattern="flights").partitions()}
         assert found == {"flights", "flights-2", "my-flights"}
-        found = {named.topic for named in reader(root, subscribePattern="^flights$").partitions()}
+        found = {tp.topic for tp in reader(root, subscribePattern="^flights$").partitions()}
         assert found == {"flights"}
 
     def test_a_pattern_that_nothing_matches_finds_nothing(self, root):
@@ -70,7 +70,7 @@ class TestPartitions:
         assert len(looking.partitions()) == 3
         add_partition(root, "t")
         create(root, "u")
-        assert [str(named) for named in looking.partitions()] == ["t-0", "t-1", "t-2", "t-3", "u-0"]
+        assert [str(tp) for tp in looking.partitions()] == ["t-0", "t-1", "t-2", "t-3", "u-0"]
         assert set(looking.topic_ids()) == {"t", "u"}
 
     def test_unknown_ones_are_errors(self, root):
@@ -140,11 +140,11 @@ class TestOffsetsNow:
 
     def test_a_view_is_looked_at_again_where_it_does_not_reach_far_enough(self, root):
         looking = reader(root)
-        named = TopicPartition("t", 0)
-        first = looking.view(named)
+        tp = TopicPartition("t", 0)
+        first = looking.view(tp)
         fill(root, "t", 0, range(4))
-        assert looking.view(named) is first
-        assert looking.view(named, 4).log_end_offset == 4
+        assert looking.view(tp) is first
+        assert looking.view(tp, 4).log_end_offset == 4
 
     def test_many_partitions_are_looked_at_at_once_where_each_look_waits(self, root, monkeypatch):
         """Every look waits for all the others: one after the other would never end."""

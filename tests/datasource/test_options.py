@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from spark_log import InvalidOptionError, TopicPartition, UnsupportedStoreError
-from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_of_ignored
+from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_ignored_options
 from spark_log.datasource.options.options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
@@ -59,7 +59,7 @@ def test_what_is_left_out_has_the_connectors_defaults():
     options = parse()
     assert (options.starting, options.ending) == (None, AtOffsets("endingOffsets", LATEST))
     assert options.fail_on_data_loss
-    assert not options.begins_late
+    assert not options.latest_if_no_match
     assert not options.include_headers
     assert options.check_crcs
     assert options.isolation_level == "read_uncommitted"
@@ -130,8 +130,8 @@ class TestWhereToBegin:
         assert parse(startingOffsets=word).starting == AtOffsets("startingOffsets", EARLIEST)
 
     def test_what_to_do_without_a_record_is_error_or_latest(self):
-        assert parse(startingOffsetsByTimestampStrategy="LATEST").begins_late
-        assert not parse(startingOffsetsByTimestampStrategy="error").begins_late
+        assert parse(startingOffsetsByTimestampStrategy="LATEST").latest_if_no_match
+        assert not parse(startingOffsetsByTimestampStrategy="error").latest_if_no_match
         assert "expected error or latest; did you mean 'latest'?" in message_of(
             startingOffsetsByTimestampStrategy="lates"
         )
@@ -316,13 +316,13 @@ class TestOptionsForKafka:
 
     def test_one_warning_names_all_that_is_ignored(self):
         with pytest.warns(IgnoredOptionWarning, match="no use for a, b; ignored") as caught:
-            warn_of_ignored(("a", "b"))
+            warn_ignored_options(("a", "b"))
         assert len(caught) == 1
 
     def test_no_warning_without_reason(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warn_of_ignored(())
+            warn_ignored_options(())
 
     def test_what_would_change_results_is_taken_over(self):
         options = parse(**{"kafka.group.id": "g", "KAFKA.check.crcs": "false"})

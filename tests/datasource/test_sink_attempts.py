@@ -62,11 +62,11 @@ def test_the_result_of_the_first_attempt_is_lost(root):
     second = attempt(root, batches)
 
     assert numbers(root) == [list(range(10)), list(range(10, 20)), [], []]
-    assert [share.repeated for share in first.shares.values()] == [0, 0]
-    assert [share.repeated for share in second.shares.values()] == [10, 10]
-    for name in first.shares:
-        assert first.shares[name].first_offset == second.shares[name].first_offset
-        assert first.shares[name].last_offset == second.shares[name].last_offset
+    assert [result.repeated for result in first.results.values()] == [0, 0]
+    assert [result.repeated for result in second.results.values()] == [10, 10]
+    for name in first.results:
+        assert first.results[name].first_offset == second.results[name].first_offset
+        assert first.results[name].last_offset == second.results[name].last_offset
 
 
 @pytest.mark.parametrize("appended", range(4))
@@ -80,7 +80,7 @@ def test_the_first_attempt_dies_between_partitions(root, monkeypatch, appended):
     written = attempt(root, batches)
 
     assert numbers(root) == [list(range(100 * part, 100 * part + 50)) for part in range(4)]
-    assert sum(share.repeated for share in written.shares.values()) == 50 * appended
+    assert sum(result.repeated for result in written.results.values()) == 50 * appended
 
 
 @pytest.mark.parametrize("appended", [1, 2])
@@ -98,8 +98,8 @@ def test_the_first_attempt_dies_between_segments_and_the_next_one_cuts_them_else
     written = attempt(small, three_segments(cut), topic="small")
 
     assert numbers(small, "small") == [list(range(2500))]
-    (share,) = written.shares.values()
-    assert (share.records, share.repeated) == (2500, stands)
+    (result,) = written.results.values()
+    assert (result.records, result.repeated) == (2500, stands)
 
 
 def test_two_attempts_at_the_same_time_segment_by_segment(small):
@@ -124,7 +124,7 @@ def test_two_attempts_at_the_same_time_segment_by_segment(small):
             thread.join(60)
 
     assert numbers(small, "small") == [list(range(2500))]
-    assert sum(share.repeated for end in ends.values() for share in end.shares.values()) == 2500
+    assert sum(result.repeated for end in ends.values() for result in end.results.values()) == 2500
 
 
 def test_many_tasks_and_their_doubles_at_the_same_time(root):
@@ -215,11 +215,11 @@ def test_more_runs_than_are_remembered_lie_in_the_log(small):
             for batch in segments:
                 writer.add(batch)
             writer._buffers.finish()
-        shares = [next(iter(writer._shares.values())) for writer in (first, second)]
-        assert all(len(share._staged) >= 7 for share in shares)
-        for ordinal in range(len(shares[0]._staged)):
-            for share in shares:
-                share._append(share._staged[ordinal])
+        writers = [next(iter(task._writers.values())) for task in (first, second)]
+        assert all(len(writer._staged) >= 7 for writer in writers)
+        for ordinal in range(len(writers[0]._staged)):
+            for writer in writers:
+                writer._append(writer._staged[ordinal])
     (before,) = numbers(small, "small")
     (remembered,) = {
         len(entry.runs) for _, entry in partition_logs(small, "small")[0].producers().entries()
@@ -227,8 +227,8 @@ def test_more_runs_than_are_remembered_lie_in_the_log(small):
     assert remembered == 5
 
     for number in (0, 1):
-        (share,) = attempt(small, segments, topic="small", number=number).shares.values()
-        assert share.repeated == 7200
+        (result,) = attempt(small, segments, topic="small", number=number).results.values()
+        assert result.repeated == 7200
 
     assert numbers(small, "small") == [before]
     assert len(before) == 14_400
@@ -242,7 +242,7 @@ def test_more_rows_than_at_first_are_appended_behind_the_first(root):
     written = attempt(root, [rows(range(15), 0)])
 
     assert numbers(root)[0] == list(range(15))
-    assert next(iter(written.shares.values())).repeated == 10
+    assert next(iter(written.results.values())).repeated == 10
 
 
 def test_fewer_rows_than_at_first_leave_what_stands(root):

@@ -14,7 +14,7 @@ from spark_log import (
 )
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import RecordFilter
-from spark_log.datasource.read.splits import plan_splits, splits_of
+from spark_log.datasource.read.splits import plan_splits, splits_between
 from spark_log.log import SegmentReader
 from tests.datasource.reading import (
     BASE_MS,
@@ -102,7 +102,7 @@ class TestRanges:
         looks = []
         real = OffsetReader._observe
         monkeypatch.setattr(
-            OffsetReader, "_observe", lambda self, named: looks.append(named) or real(self, named)
+            OffsetReader, "_observe", lambda self, tp: looks.append(tp) or real(self, tp)
         )
         fill(root, "t", 0, range(10))
         plan(root, minPartitions="5", endingTimestamp=str(BASE_MS + 5000))
@@ -168,14 +168,14 @@ class TestCutting:
 
     def test_nothing_is_looked_at_for_a_micro_batch_that_need_not_be_cut(self, root, monkeypatch):
         reader = OffsetReader(options_of(root, minPartitions="1"))
-        named = TopicPartition("t", 0)
+        tp = TopicPartition("t", 0)
         monkeypatch.setattr(OffsetReader, "_observe", None)
-        assert ranges(splits_of(reader, {named: 5}, {named: 9})) == [("t-0", 5, 9)]
+        assert ranges(splits_between(reader, {tp: 5}, {tp: 9})) == [("t-0", 5, 9)]
 
     def test_partitions_of_one_side_only_are_left_out(self, root):
         reader = OffsetReader(options_of(root))
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
-        assert splits_of(reader, {first: 0}, {second: 5}) == []
+        assert splits_between(reader, {first: 0}, {second: 5}) == []
 
 
 class TestFilters:

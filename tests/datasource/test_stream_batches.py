@@ -17,7 +17,7 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.stream.log_watch import LOOK_INTERVAL_MS
+from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
@@ -58,7 +58,7 @@ def root(tmp_path):
 @pytest.fixture
 def later(clock):
     """Let so much time pass that everything is looked at again, wherever it lies."""
-    return lambda: clock.advance_ms(LOOK_INTERVAL_MS)
+    return lambda: clock.advance_ms(POLL_INTERVAL_MS)
 
 
 def forgetful(root, clock, limit=ALL):
@@ -66,7 +66,7 @@ def forgetful(root, clock, limit=ALL):
     planned = batches(root, clock)
     start = planned.next_end(planned.initial(), limit)
     planned._reader._tails.clear()
-    clock.advance_ms(LOOK_INTERVAL_MS)
+    clock.advance_ms(POLL_INTERVAL_MS)
     return planned, start
 
 
@@ -142,7 +142,7 @@ class TestAQueryStarts:
     def test_again_on_its_first_batch_and_then_reads_what_there_is(self, root, clock):
         append(root, "t", 1, range(3))
         planned = batches(root, clock, startingOffsets='{"t":{"0":-1,"1":-2}}')
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.initial()
         assert planned.splits(start, start) == []
         assert planned.next_end(start, ALL) == at(root, 0, 3)
@@ -233,7 +233,7 @@ class TestABatch:
         planned = batches(root, clock, maxOffsetsPerTrigger="30", minOffsetsPerTrigger="20")
         planned.next_end(at(root, 0, 0), ALL)
         append(root, "t", 1, range(2))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(at(root, 0, 0), ALL) == at(root, 50, 2)
 
     def test_waits_for_the_least(self, root, clock):
@@ -242,10 +242,10 @@ class TestABatch:
         start = planned.next_end(at(root, 0, 0), ReadMinRows(15))
         assert start == at(root, 16, 0), "the first one is not held back"
         append(root, "t", 1, range(6))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, ReadMinRows(15)) == start
         append(root, "t", 0, range(9))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         start = planned.next_end(start, ReadMinRows(15))
         assert start == at(root, 25, 6)
         append(root, "t", 1, range(1))
@@ -263,7 +263,7 @@ class TestABatch:
         assert start == at(root, 13, 6)
         assert planned.next_end(start, limit) == start, "13 are left, less than 15"
         append(root, "t", 1, range(20))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, limit) == at(root, 17, 21)
 
     def test_of_control_records_and_gaps_counts_offsets(self, root, clock):
@@ -362,7 +362,7 @@ class TestALook:
             append(root, "t", 1, [number])
             start = planned.next_end(start, ALL)
             assert start == at(root, 0, number)
-            assert clock.slept_ms == number * LOOK_INTERVAL_MS
+            assert clock.slept_ms == number * POLL_INTERVAL_MS
         add_partitions(root, "t", 3)
         append(root, "t", 2, range(3))
         assert planned.next_end(start, ALL) == at(root, 0, 4, 3)
@@ -376,7 +376,7 @@ class TestALook:
         assert end == at(root, 20, 0)
         assert clock.slept_ms == 0
         assert planned.next_end(end, ReadMaxRows(5)) is end
-        assert clock.slept_ms == LOOK_INTERVAL_MS, "before it is said that there is no more"
+        assert clock.slept_ms == POLL_INTERVAL_MS, "before it is said that there is no more"
 
     def test_takes_a_fifth_of_the_time_at_most(self, root, clock, monkeypatch):
         planned = batches(root, clock)
@@ -420,7 +420,7 @@ class TestAvailableNow:
     def test_stops_where_the_log_ended_when_it_began(self, root, clock, later):
         append(root, "t", 0, range(10))
         planned = batches(root, clock, maxOffsetsPerTrigger="6")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start, ends = planned.initial(), []
         for _ in range(4):
             append(root, "t", 0, range(10))
@@ -434,14 +434,14 @@ class TestAvailableNow:
         append(root, "t", 0, range(10))
         options = {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "8"}
         planned = batches(root, clock, **options)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(at(root, 0, 0), ReadMaxRows(8))
         assert start == at(root, 8, 0)
         assert planned.next_end(start, ReadMaxRows(8)) == at(root, 10, 0)
 
     def test_from_the_end_reads_nothing_and_ends(self, root, clock, later):
         planned = batches(root, clock, startingOffsets="latest")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         append(root, "t", 0, range(10))
         start = planned.initial()
         for _ in range(3):
@@ -451,7 +451,7 @@ class TestAvailableNow:
     def test_fails_when_a_topic_is_replaced_before_it_was_read(self, root, clock, later):
         append(root, "t", 0, range(15))
         planned = batches(root, clock, maxOffsetsPerTrigger="5")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(planned.initial(), ReadMaxRows(5))
         create_again(root, "t", 3)
         append(root, "t", 0, range(15))
@@ -463,14 +463,14 @@ class TestAvailableNow:
         append(root, "t", 0, range(15))
         options = {"maxOffsetsPerTrigger": "5", "failOnDataLoss": "false"}
         planned = batches(root, clock, **options)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(planned.initial(), ReadMaxRows(5))
         create_again(root, "t", 2)
         append(root, "t", 0, range(8))
         later()
         assert planned.next_end(start, ReadMaxRows(5)) == start
         following = batches(root, clock)
-        following.stop_at_end()
+        following.prepare_available_now()
         end = following.next_end(start, ALL)
         assert end == at(root, 8, 0)
         assert ranges(following.splits(start, end)) == [("t", 0, 0, 8)]
@@ -480,7 +480,7 @@ class TestAvailableNow:
         start, end = at(root, 0, 0), at(root, 7, 0)
         add_partitions(root, "t", 3)
         planned = batches(root, clock)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         assert ranges(planned.splits(start, end)) == [("t", 0, 0, 7)]
         assert planned.next_end(end, ALL) == at(root, 7, 0, 0)
 

@@ -31,7 +31,7 @@ def progress(root, clock):
 
 def committed(root, group="g"):
     found = OffsetsTable(Cluster(root)).fetch(group)
-    return {named: position.offset for named, position in found.items()}
+    return {tp: position.offset for tp, position in found.items()}
 
 
 def rows(root):

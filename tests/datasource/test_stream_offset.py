@@ -97,12 +97,12 @@ def test_another_sources_offset_is_refused_with_what_to_do(document):
 
 class TestATopicOfTheSameName:
     def test_is_another_where_the_id_is_another(self):
-        assert OFFSET.is_another("t", OTHER)
-        assert not OFFSET.is_another("t", ID)
+        assert OFFSET.is_recreated("t", OTHER)
+        assert not OFFSET.is_recreated("t", ID)
 
     def test_is_taken_to_be_the_same_where_an_id_is_not_known(self):
-        assert not StreamOffset(OFFSET.offsets).is_another("t", ID)
-        assert not OFFSET.is_another("t", None)
+        assert not StreamOffset(OFFSET.offsets).is_recreated("t", ID)
+        assert not OFFSET.is_recreated("t", None)
 
 
 def test_by_topic_is_in_order_of_partitions():

@@ -92,7 +92,7 @@ def test_available_now_reads_in_batches_reports_lag_and_the_groups_progress(
         "t": {"0": 50, "1": 20}, f"t@{topic_id(root, 't')}": {},
     }  # fmt: skip
     committed = OffsetsTable(Cluster(root)).fetch("g")
-    assert {named: each.offset for named, each in committed.items()} == {p0: 50, p1: 20}, (
+    assert {tp: each.offset for tp, each in committed.items()} == {p0: 50, p1: 20}, (
         "the last batch too"
     )
 

@@ -37,7 +37,7 @@ def asked(read, start):
 
 def committed(root):
     found = OffsetsTable(Cluster(root)).fetch("g")
-    return {named.partition: each.offset for named, each in found.items()}
+    return {tp.partition: each.offset for tp, each in found.items()}
 
 
 def test_is_pickled_to_the_tasks_without_what_the_driver_knows(root):

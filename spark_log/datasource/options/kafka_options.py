@@ -22,7 +22,7 @@ class IgnoredOptionWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class OptionTranslation:
     """What becomes of the options for Kafka's clients.
 
     Attributes:
@@ -62,7 +62,7 @@ class Translation:
         return translated, foreign, servers
 
 
-READ_TRANSLATION: Final = Translation(
+READ_TRANSLATION: Final = OptionTranslation(
     taken_over={
         "kafka.group.id": "group.id",
         "kafka.isolation.level": "isolation.level",
@@ -90,7 +90,7 @@ READ_TRANSLATION: Final = Translation(
         }
     ),
 )
-WRITE_TRANSLATION: Final = Translation(
+WRITE_TRANSLATION: Final = OptionTranslation(
     taken_over={"kafka.compression.type": "compression.type"},
     refused={
         "kafka.key.serializer": "keys are written as bytes; cast or encode the column key with "
@@ -106,11 +106,11 @@ WRITE_TRANSLATION: Final = Translation(
 )
 
 
-_INSTEAD: Final = {"gzip": "zstd", "snappy": "lz4"}
+_SUBSTITUTES: Final = {"gzip": "zstd", "snappy": "lz4"}
 """Of Kafka's codecs that Arrow's files cannot carry, the one that comes nearest."""
 
 
-def compression_instead(options: Mapping[str, str]) -> tuple[str, str] | None:
+def substitute_codec(options: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the codec to use instead of one of Kafka's that Arrow lacks, and a warning; else None.
 
     Args:
@@ -118,15 +118,15 @@ def compression_instead(options: Mapping[str, str]) -> tuple[str, str] | None:
     """
     given = {name.lower(): value for name, value in options.items()}
     codec = given.get("kafka.compression.type", "").strip().lower()
-    if "compression.type" in given or codec not in _INSTEAD:
+    if "compression.type" in given or codec not in _SUBSTITUTES:
         return None
-    return _INSTEAD[codec], (
+    return _SUBSTITUTES[codec], (
         f"Arrow's files have no {codec}, which option kafka.compression.type asks for; "
-        f"{_INSTEAD[codec]} is used instead (there are none, lz4 and zstd)"
+        f"{_SUBSTITUTES[codec]} is used instead (there are none, lz4 and zstd)"
     )
 
 
-def warn_of_ignored(names: Sequence[str], others: Sequence[str] = ()) -> None:
+def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> None:
     """Warn once of options that mean nothing, if there are any, and of each other thing.
 
     Args:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from spark_log.config.config import ConsumerConfig, ProducerConfig
-from spark_log.datasource.options.given_options import STORAGE_PREFIX, GivenOptions
 from spark_log.datasource.options.kafka_options import (
     READ_TRANSLATION,
     WRITE_TRANSLATION,
-    compression_instead,
+    substitute_codec,
 )
+from spark_log.datasource.options.option_parser import STORAGE_PREFIX, OptionParser
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
@@ -103,7 +103,7 @@ class ReadOptions:
         assigned: only these partitions of the topics; None for all.
         starting: where to begin; None for the default, which a batch and a stream do not share.
         ending: where to end.
-        begins_late: begin at the end where no record is at or after a starting time.
+        latest_if_no_match: begin at the end where no record is at or after a starting time.
         min_partitions: about how many tasks at least.
         max_records_per_partition: how many offsets a task reads at most.
         max_trigger_delay_ms: how long `min_offsets_per_trigger` may hold records back.
@@ -120,7 +120,7 @@ class ReadOptions:
     assigned: frozenset[TopicPartition] | None
     starting: OffsetLimit | None
     ending: OffsetLimit
-    begins_late: bool
+    latest_if_no_match: bool
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -172,7 +172,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
     Raises:
         InvalidOptionError: an option is unknown (names the nearest), missing, or has a bad value.
     """
-    given = GivenOptions(options, READ_OPTIONS, READ_TRANSLATION)
+    given = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
     topics, pattern, assigned = _subscription(given)
     starting = given.limit("starting")
     ending = given.limit("ending")
@@ -197,7 +197,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         assigned=assigned,
         starting=starting,
         ending=ending or AtOffsets("endingOffsets", LATEST),
-        begins_late=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+        latest_if_no_match=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
         == "latest",
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
         min_partitions=given.integer("minPartitions", least=1, most=2**31 - 1),
@@ -224,8 +224,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     Raises:
         InvalidOptionError: an option is unknown (names the nearest), missing, or has a bad value.
     """
-    given = GivenOptions(options, WRITE_OPTIONS, WRITE_TRANSLATION)
-    instead = compression_instead(options)
+    given = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
+    instead = substitute_codec(options)
     compression = (
         ProducerConfig.parse(given.subset("compression.type")).compression_type
         if instead is None
@@ -244,7 +244,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _transaction(given: GivenOptions) -> tuple[str, int] | None:
+def _transaction(given: OptionParser) -> tuple[str, int] | None:
     name, number = given.get("txnAppId"), given.integer("txnVersion")
     if not name and number is None:
         return None
@@ -258,7 +258,7 @@ def _transaction(given: GivenOptions) -> tuple[str, int] | None:
 
 
 def _subscription(
-    given: GivenOptions,
+    given: OptionParser,
 ) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition] | None]:
     """Return topics, pattern and assigned partitions, of which the user gave exactly one."""
     chosen = [name for name in SUBSCRIPTION_OPTIONS if name in given]
@@ -273,7 +273,7 @@ def _subscription(
     option, text = chosen[0], given.get(chosen[0]).strip()
     if option == "assign":
         assigned = given.assigned()
-        return tuple(sorted({named.topic for named in assigned})), None, assigned
+        return tuple(sorted({tp.topic for tp in assigned})), None, assigned
     if option == "subscribe":
         names = [name.strip() for name in text.split(",") if name.strip()]
         if not names:
@@ -295,7 +295,7 @@ def _subscription(
     return (), text, None
 
 
-def _check_stream(given: GivenOptions) -> None:
+def _check_stream(given: OptionParser) -> None:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name in given:
             raise InvalidOptionError(
@@ -319,7 +319,7 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
                 key=limit.option,
             )
         if isinstance(limit.offsets, Mapping):
-            wrong = sorted(named for named, offset in limit.offsets.items() if offset == word)
+            wrong = sorted(tp for tp, offset in limit.offsets.items() if offset == word)
             if wrong:
                 raise InvalidOptionError(
                     f"option {limit.option!r} has {word} for {', '.join(map(str, wrong))}, but a "
@@ -339,7 +339,7 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
                 f"{', '.join(map(str, sorted(begins.keys() ^ ends.keys())))}",
                 key=ending.option,
             )
-        pairs = [(f"{named}: ", begins[named], ends[named]) for named in sorted(begins)]
+        pairs = [(f"{tp}: ", begins[tp], ends[tp]) for tp in sorted(begins)]
     elif is_time and not isinstance(begins, Mapping) and not isinstance(ends, Mapping):
         pairs = [("", begins, ends)]
     else:
@@ -353,7 +353,7 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
             )
 
 
-def _assignor(given: GivenOptions) -> str | None:
+def _assignor(given: OptionParser) -> str | None:
     name = "partition.assignment.strategy"
     if name not in given:
         return None

@@ -11,17 +11,17 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, by_member, splits_in
+from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member, splits_in
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.read.schema import check_columns
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.datasource.worker_process import (
-    end_quietly,
-    errors_in_one_line,
-    in_one_line,
-    warn_of_shown_secrets,
+    hide_traceback,
+    silence_broken_pipe,
+    warn_exposed_secrets,
+    without_traceback,
 )
 
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -44,7 +44,7 @@ class LogBatchReader(DataSourceReader):
         self._options = options
         self._where = EVERYTHING
 
-    @in_one_line
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """See `plan_splits`, and with ``partition.assignment.strategy`` `PartitionOwners`."""
         splits = plan_splits(self._options, self._where)
@@ -52,13 +52,13 @@ class LogBatchReader(DataSourceReader):
         if strategy is None:
             return splits
         owners = PartitionOwners(strategy, self._options.min_partitions)
-        return by_member(splits, owners, OffsetReader(self._options).partitions())
+        return group_by_member(splits, owners, OffsetReader(self._options).partitions())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the split's records."""
-        end_quietly()
-        warn_of_shown_secrets(self._options.storage_options)
-        with errors_in_one_line():
+        silence_broken_pipe()
+        warn_exposed_secrets(self._options.storage_options)
+        with hide_traceback():
             for split in splits_in(partition):
                 yield from read_split(split, self._columns, self._options)
 

@@ -52,24 +52,24 @@ class PartitionOwners:
         self._owners: dict[TopicPartition, int] = {}
         self._generation = 0
 
-    def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def assign(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the number of each partition's owner, for all that are read.
 
         Args:
             partitions: all of them, also those without new records.
         """
         if self._owners.keys() != set(partitions):
-            self._assign(partitions)
+            self._reassign(partitions)
         return self._owners
 
-    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+    def _reassign(self, partitions: Collection[TopicPartition]) -> None:
         # Assignors know partitions 0 to n - 1 of a topic; of some topics only a few are read.
-        named: dict[str, list[TopicPartition]] = defaultdict(list)
+        by_topic: dict[str, list[TopicPartition]] = defaultdict(list)
         for each in sorted(partitions):
-            named[each.topic].append(each)
+            by_topic[each.topic].append(each)
         dense = {
             partition: TopicPartition(topic, index)
-            for topic, parts in named.items()
+            for topic, parts in by_topic.items()
             for index, partition in enumerate(parts)
         }
         owned: dict[int, set[TopicPartition]] = defaultdict(set)
@@ -77,22 +77,22 @@ class PartitionOwners:
             if partition in dense:
                 owned[member].add(dense[partition])
         count = max(1, len(partitions) if self._members is None else self._members)
-        topics = tuple(named)
+        topics = tuple(by_topic)
         subscriptions = {
             f"{member:010d}": Subscription(topics, frozenset(owned[member]), self._generation)
             for member in range(count)
         }
-        counts = {topic: len(parts) for topic, parts in named.items()}
+        counts = {topic: len(parts) for topic, parts in by_topic.items()}
         answer = self._assignor.assign(counts, subscriptions)
         self._generation += 1
         self._owners = {
-            named[each.topic][each.partition]: int(member)
+            by_topic[each.topic][each.partition]: int(member)
             for member, assigned in answer.items()
             for each in assigned
         }
 
 
-def by_member(
+def group_by_member(
     splits: Sequence[LogSplit], owners: PartitionOwners, partitions: Collection[TopicPartition]
 ) -> list[MemberSplit]:
     """Return each member's splits as one, for members that have any.
@@ -102,12 +102,12 @@ def by_member(
         owners: who owns what.
         partitions: all that are owned, also those without a split.
     """
-    named = [TopicPartition(split.topic, split.partition) for split in splits]
-    owner = owners.of({*partitions, *named})
-    shares: dict[int, list[LogSplit]] = defaultdict(list)
-    for partition, split in zip(named, splits, strict=True):
-        shares[owner[partition]].append(split)
-    return [MemberSplit(member, tuple(shares[member])) for member in sorted(shares)]
+    partition_of = [TopicPartition(split.topic, split.partition) for split in splits]
+    owner = owners.assign({*partitions, *partition_of})
+    by_member: dict[int, list[LogSplit]] = defaultdict(list)
+    for partition, split in zip(partition_of, splits, strict=True):
+        by_member[owner[partition]].append(split)
+    return [MemberSplit(member, tuple(by_member[member])) for member in sorted(by_member)]
 
 
 def splits_in(partition: InputPartition | None) -> Iterable[LogSplit]:

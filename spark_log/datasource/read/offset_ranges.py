@@ -20,7 +20,7 @@ MAX_SKEW: Final = 1.5
 """No piece is larger than the mean by more than this factor, where it can be cut."""
 
 _SNAP: Final = 0.2
-"""A cut moves to the beginning of a segment that is at most this part of a piece away."""
+"""A cut moves to the beginning of a segment that is at max_offsets this part of a piece away."""
 
 
 class SegmentMark(NamedTuple):
@@ -62,7 +62,7 @@ def split_ranges(
 
     Args:
         ranges: what is to be read.
-        min_partitions: make at least so many pieces, as long as there are offsets for them, the
+        min_partitions: make at min_pieces so many pieces, as long as there are offsets for them, the
             largest ranges cut first, so that no piece is larger than 1.5 times the mean: of bytes
             where segments are known, else of offsets. None, or no more than there are ranges:
             ranges stay whole.
@@ -85,13 +85,13 @@ def split_ranges(
     ]
 
 
-def _apportion(ranges: list[OffsetRange], totals: list[float], least: int) -> list[int]:
+def _apportion(ranges: list[OffsetRange], totals: list[float], min_pieces: int) -> list[int]:
     """Return into how many pieces to cut each range: always the one with the largest pieces."""
     parts = [1] * len(ranges)
     count, total = len(ranges), sum(totals)
     largest = [(-weight, index) for index, weight in enumerate(totals) if len(ranges[index]) > 1]
     heapify(largest)
-    while largest and (count < least or -largest[0][0] > MAX_SKEW * total / count):
+    while largest and (count < min_pieces or -largest[0][0] > MAX_SKEW * total / count):
         _, index = heappop(largest)
         parts[index] += 1
         count += 1
@@ -107,10 +107,10 @@ class _Weights:
         self.offsets = [piece.start, piece.end]
         self.before: list[float] = [0.0, float(len(piece))]
         if piece.segments:
-            self._take_in(piece)
+            self._weigh_segments(piece)
         self.total = self.before[-1]
 
-    def _take_in(self, piece: OffsetRange) -> None:
+    def _weigh_segments(self, piece: OffsetRange) -> None:
         starts = [segment.start_offset for segment in piece.segments]
         first = max(0, bisect_right(starts, piece.start) - 1)
         behind = bisect_left(starts, piece.end)
@@ -131,10 +131,10 @@ class _Weights:
         """Return the offset before which about so much lies."""
         index = min(max(1, bisect_left(self.before, weight)), len(self.before) - 1)
         low, high = self.before[index - 1], self.before[index]
-        share = (weight - low) / (high - low) if high > low else 0.0
+        fraction = (weight - low) / (high - low) if high > low else 0.0
         first = self.offsets[index - 1]
         # Not below a whole number that floating point misses by a hair.
-        return first + int(share * (self.offsets[index] - first) + 1e-6)
+        return first + int(fraction * (self.offsets[index] - first) + 1e-6)
 
     def boundary_near(self, weight: float, tolerance: float) -> int | None:
         """Return the beginning of the segment nearest to a weight, if it is near enough."""
@@ -160,12 +160,14 @@ def _cut(piece: OffsetRange, weights: _Weights, count: int, largest: float) -> l
     return _between([*cuts, piece.end], piece)
 
 
-def _cut_by_offsets(whole: OffsetRange, most: int) -> list[OffsetRange]:
-    """Cut a range into even pieces of at most so many offsets."""
-    count = -(-len(whole) // most)
+def _cut_by_offsets(whole: OffsetRange, max_offsets: int) -> list[OffsetRange]:
+    """Cut a range into even pieces of at max_offsets so many offsets."""
+    count = -(-len(whole) // max_offsets)
     if count == 1:
         return [whole]
-    slack = most - -(-len(whole) // count)  # so much may a piece grow: half of it at either end
+    slack = max_offsets - -(
+        -len(whole) // count
+    )  # so much may a piece grow: half of it at either end
     starts = [segment.start_offset for segment in whole.segments]
     cuts = [whole.start]
     for number in range(1, count):

@@ -19,7 +19,7 @@ from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 
 _THREADS: Final = 32
-"""Partitions looked at at once where each look is a request over the network."""
+"""Partitions looked at at once where each function is a request over the network."""
 
 _Answer = TypeVar("_Answer")
 
@@ -27,9 +27,9 @@ _Answer = TypeVar("_Answer")
 class OffsetReader:
     """Answers every question about offsets that planning a batch or a micro-batch asks.
 
-    Nothing is remembered that could change an answer: `partitions`, `earliest` and `latest` look
-    anew each time. `latest` costs one look for the next segment's name per partition once the
-    reader has seen it; a caller that asks often sets its own pace (`LogWatch`). One thread at a
+    Nothing is remembered that could change an answer: `partitions`, `earliest` and `latest` function
+    anew each time. `latest` costs one function for the next segment's name per partition once the
+    reader has seen it; a caller that asks often sets its own pace (`LogPoller`). One thread at a
     time.
     """
 
@@ -48,7 +48,7 @@ class OffsetReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether a look is a call of the operating system, and no request over the network."""
+        """Whether a function is a call of the operating system, and no request over the network."""
         return self._cluster.store.is_mapped
 
     # --- which partitions ------------------------------------------------------------------------
@@ -74,43 +74,43 @@ class OffsetReader:
 
     def topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics that the last `partitions` found, by name."""
-        image = self._known_image()
+        image = self._current_image()
         found = {name: image.find(name) for name in self.options.topics}
         if self.options.pattern is not None:
             found = {topic.name: topic for topic in self._topics(image)}
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
-    def log(self, named: TopicPartition) -> PartitionLog:
+    def log(self, tp: TopicPartition) -> PartitionLog:
         """Return a partition's log: the same handle each time, until its topic is created anew.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such partition.
         """
-        topic = self._known_image().topic(named.topic)
-        topic_id, log = self._logs.get(named, ("", None))
+        topic = self._current_image().topic(tp.topic)
+        topic_id, log = self._logs.get(tp, ("", None))
         if log is None or topic_id != topic.topic_id:
-            log = self._cluster.partition_log(topic, named.partition)
-            self._logs[named] = topic.topic_id, log
-            self._views.pop(named, None)
-            self._tails.pop(named, None)
+            log = self._cluster.partition_log(topic, tp.partition)
+            self._logs[tp] = topic.topic_id, log
+            self._views.pop(tp, None)
+            self._tails.pop(tp, None)
         return log
 
     # --- offsets now -----------------------------------------------------------------------------
 
-    def earliest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return log start offsets as they are now: one listing each.
 
         Partitions that do not exist (any more) are left out.
         """
-        views = self._each(self._observe, self._existing(wanted))
-        return {named: view.log_start_offset for named, view in views.items()}
+        views = self._map(self._observe, self._existing(partitions))
+        return {tp: view.log_start_offset for tp, view in views.items()}
 
-    def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log end offsets as they are now: one look for a name each.
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return log end offsets as they are now: one function for a name each.
 
         Partitions that do not exist (any more) are left out.
         """
-        return self._each(self._end_now, self._existing(wanted))
+        return self._map(self._log_end, self._existing(partitions))
 
     def starting_offsets(self, *, is_batch: bool) -> dict[TopicPartition, int]:
         """Return where each partition's read begins, as options say; none is -1 or -2.
@@ -127,7 +127,7 @@ class OffsetReader:
         limit = self.options.starting
         if limit is None:
             limit = AtOffsets("startingOffsets", EARLIEST if is_batch else LATEST)
-        return self._resolve(limit, none_is_late=self.options.begins_late)
+        return self._resolve(limit, latest_if_no_match=self.options.latest_if_no_match)
 
     def ending_offsets(self) -> dict[TopicPartition, int]:
         """Return where each partition's read ends, as options say; for batches.
@@ -137,27 +137,27 @@ class OffsetReader:
         Raises:
             InvalidOptionError: offsets or times do not name exactly the partitions that are read.
         """
-        return self._resolve(self.options.ending, none_is_late=True)
+        return self._resolve(self.options.ending, latest_if_no_match=True)
 
-    def view(self, named: TopicPartition, end_offset: int | None = None) -> LogView:
+    def view(self, tp: TopicPartition, end_offset: int | None = None) -> LogView:
         """Return a view of a partition that reaches to ``end_offset``: the last one where it does.
 
         Args:
-            named: the partition.
+            tp: the partition.
             end_offset: up to where the caller wants to read; None takes any.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such partition.
         """
-        self.log(named)  # a topic created anew has no view
-        view = self._views.get(named)
+        self.log(tp)  # a topic created anew has no view
+        view = self._views.get(tp)
         if view is None or (end_offset is not None and view.log_end_offset < end_offset):
-            view = self._observe(named)
+            view = self._observe(tp)
         return view
 
-    def views(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
+    def views(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
         """Return `view` of many partitions, each up to an offset."""
-        return self._each(lambda named: self.view(named, wanted[named]), wanted)
+        return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
 
     # --- how -------------------------------------------------------------------------------------
 
@@ -167,85 +167,85 @@ class OffsetReader:
         pattern = re.compile(self.options.pattern)
         return (topic for topic in image.topics() if pattern.search(topic.name))
 
-    def _known_image(self) -> MetadataImage:
+    def _current_image(self) -> MetadataImage:
         if self._image is None:
             self._image = self._cluster.image()
         return self._image
 
-    def _existing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
-        image = self._known_image()
-        found = ((named, image.find(named.topic)) for named in wanted)
-        return [named for named, topic in found if topic and named.partition in topic.partitions]
+    def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        image = self._current_image()
+        found = ((tp, image.find(tp.topic)) for tp in partitions)
+        return [tp for tp, topic in found if topic and tp.partition in topic.partitions]
 
-    def _observe(self, named: TopicPartition) -> LogView:
-        view = self._views[named] = self.log(named).observe()
+    def _observe(self, tp: TopicPartition) -> LogView:
+        view = self._views[tp] = self.log(tp).observe()
         return view
 
-    def _end_now(self, named: TopicPartition) -> int:
+    def _log_end(self, tp: TopicPartition) -> int:
         """Return a log's end by trying the next segment's name, or by a listing now and then."""
-        log = self.log(named)
-        tail = self._tails.get(named)
+        log = self.log(tp)
+        tail = self._tails.get(tp)
         if tail is not None:
             while tail.is_valid and tail.open_at(tail.log_end_offset) is not None:
                 pass
             if tail.is_valid:
                 return tail.log_end_offset
-        view = self._observe(named)
-        self._tails[named] = TailView(log.files, view)
+        view = self._observe(tp)
+        self._tails[tp] = TailView(log.files, view)
         return view.log_end_offset
 
-    def _resolve(self, limit: OffsetLimit, *, none_is_late: bool) -> dict[TopicPartition, int]:
-        wanted = self.partitions()
+    def _resolve(
+        self, limit: OffsetLimit, *, latest_if_no_match: bool
+    ) -> dict[TopicPartition, int]:
+        partitions = self.partitions()
         asked = limit.offsets if isinstance(limit, AtOffsets) else limit.timestamp_ms
-        by_partition = dict.fromkeys(wanted, asked) if isinstance(asked, int) else asked
-        _check_names_all(by_partition, wanted, limit.option)
+        by_partition = dict.fromkeys(partitions, asked) if isinstance(asked, int) else asked
+        _check_names_all(by_partition, partitions, limit.option)
         if isinstance(limit, AtTime):
-            return self._each(
-                lambda named: self._offset_for_time(
-                    named, by_partition[named], limit.option, none_is_late=none_is_late
+            return self._map(
+                lambda tp: self._offset_for_time(
+                    tp, by_partition[tp], limit.option, latest_if_no_match=latest_if_no_match
                 ),
-                wanted,
+                partitions,
             )
-        open_ends = [named for named in wanted if by_partition[named] < 0]
-        views = self._each(self.view, open_ends)
+        open_ends = [tp for tp in partitions if by_partition[tp] < 0]
+        views = self._map(self.view, open_ends)
         ends = {EARLIEST: "log_start_offset", LATEST: "log_end_offset"}
         return {
-            named: by_partition[named]
-            if named not in views
-            else getattr(views[named], ends[by_partition[named]])
-            for named in wanted
+            tp: by_partition[tp] if tp not in views else getattr(views[tp], ends[by_partition[tp]])
+            for tp in partitions
         }
 
     def _offset_for_time(
-        self, named: TopicPartition, timestamp_ms: int, option: str, *, none_is_late: bool
+        self, tp: TopicPartition, timestamp_ms: int, option: str, *, latest_if_no_match: bool
     ) -> int:
-        view = self.view(named)
-        found = self.log(named).offset_for_time(timestamp_ms * 1000, view)
+        view = self.view(tp)
+        found = self.log(tp).offset_for_time(timestamp_ms * 1000, view)
         if found is not None:
             return min(found[0], view.log_end_offset)
-        if none_is_late:
+        if latest_if_no_match:
             return view.log_end_offset
         raise InvalidOptionError(
-            f"option {option!r}: {named} has no record at or after {timestamp_ms} (milliseconds "
+            f"option {option!r}: {tp} has no record at or after {timestamp_ms} (milliseconds "
             f"since the epoch); give an earlier time, or startingOffsetsByTimestampStrategy=latest "
             f"to begin at the end of such partitions",
             key=option,
         )
 
-    def _each(
-        self, look: Callable[[TopicPartition], _Answer], wanted: Iterable[TopicPartition]
+    def _map(
+        self, function: Callable[[TopicPartition], _Answer], partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, _Answer]:
-        """Look at many partitions; at some at once where each look waits for an answer.
+        """Look at many partitions; at some at once where each function waits for an answer.
 
         A local root is looked at in one thread: what it costs is Python's own time.
         """
-        wanted = list(wanted)
-        for named in wanted:
-            self.log(named)  # the tables of handles are changed by one thread alone
-        if self.is_local or len(wanted) < 2:
-            return {named: look(named) for named in wanted}
-        with ThreadPoolExecutor(min(_THREADS, len(wanted)), "spark-log-look") as threads:
-            return dict(zip(wanted, threads.map(look, wanted), strict=True))
+        partitions = list(partitions)
+        for tp in partitions:
+            self.log(tp)  # the tables of handles are changed by one thread alone
+        if self.is_local or len(partitions) < 2:
+            return {tp: function(tp) for tp in partitions}
+        with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-function") as threads:
+            return dict(zip(partitions, threads.map(function, partitions), strict=True))
 
 
 def _check_partition(topic: TopicImage, number: int) -> None:
@@ -258,17 +258,17 @@ def _check_partition(topic: TopicImage, number: int) -> None:
 
 
 def _check_names_all(
-    asked: Mapping[TopicPartition, int], wanted: list[TopicPartition], option: str
+    asked: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
 ) -> None:
     what = "time" if "Timestamp" in option else "offset"
-    if missing := sorted(set(wanted) - asked.keys()):
+    if missing := sorted(set(partitions) - asked.keys()):
         hint = " (-2 earliest, -1 latest)" if what == "offset" else ""
         raise InvalidOptionError(
             f"option {option!r} has no {what} for {', '.join(map(str, missing))}; name every "
             f"partition{hint}",
             key=option,
         )
-    if unknown := sorted(asked.keys() - set(wanted)):
+    if unknown := sorted(asked.keys() - set(partitions)):
         raise InvalidOptionError(
             f"option {option!r} names {', '.join(map(str, unknown))}, which is not read here",
             key=option,

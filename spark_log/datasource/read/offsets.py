@@ -59,7 +59,7 @@ def parse_offsets(text: str, option: str) -> dict[TopicPartition, int] | int:
         option: the option's name, for messages.
 
     Returns:
-        `EARLIEST`, `LATEST`, or an offset (or one of these two) for each partition named.
+        `EARLIEST`, `LATEST`, or an offset (or one of these two) for each partition tp.
 
     Raises:
         InvalidOptionError: it is neither.
@@ -68,7 +68,7 @@ def parse_offsets(text: str, option: str) -> dict[TopicPartition, int] | int:
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
     try:
-        return _by_partition(text, _offset)
+        return _parse_by_partition(text, _offset)
     except (ValueError, AttributeError, TypeError):
         raise InvalidOptionError(
             f"option {option!r} is {text!r}, expected earliest, latest, or JSON as "
@@ -84,7 +84,7 @@ def parse_times(text: str, option: str) -> dict[TopicPartition, int]:
         InvalidOptionError: it is not such JSON.
     """
     try:
-        return _by_partition(text, _time)
+        return _parse_by_partition(text, _time)
     except (ValueError, AttributeError, TypeError):
         raise InvalidOptionError(
             f"option {option!r} is {text!r}, expected milliseconds since the epoch for every "
@@ -101,7 +101,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _by_partition(text: str, number: Callable[[object], int]) -> dict[TopicPartition, int]:
+def _parse_by_partition(text: str, number: Callable[[object], int]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(partition)): number(value)
         for topic, partitions in json.loads(text).items()

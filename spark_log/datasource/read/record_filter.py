@@ -48,7 +48,7 @@ class Bounds:
         """Whether they leave nothing out."""
         return self.low == _MIN and self.high == _MAX
 
-    def narrowed(self, low: int = _MIN, high: int = _MAX) -> Bounds:
+    def intersect(self, low: int = _MIN, high: int = _MAX) -> Bounds:
         """Return what lies within other bounds too."""
         return Bounds(max(self.low, low), min(self.high, high))
 
@@ -59,15 +59,15 @@ ANY: Final = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records a query wants, as far as that is known before they are read.
+    """Which records a query may_match, as far as that is known before they are read.
 
     Attributes:
-        places: filters on ``topic`` and ``partition``.
+        partition_filters: filters on ``topic`` and ``partition``.
         offsets: the offsets wanted.
         times_us: the timestamps wanted, microseconds since the epoch.
     """
 
-    places: tuple[Filter, ...] = ()
+    partition_filters: tuple[Filter, ...] = ()
     offsets: Bounds = ANY
     times_us: Bounds = ANY
 
@@ -78,7 +78,7 @@ class RecordFilter:
         Returns:
             The filter, and those of ``filters`` that it does not hold exactly.
         """
-        places: list[Filter] = []
+        partition_filters: list[Filter] = []
         bounds = {"offset": ANY, "timestamp": ANY}
         left: list[Filter] = []
         for each in filters:
@@ -88,18 +88,18 @@ class RecordFilter:
                 is_exact = column in _NEVER_NULL
             elif column in ("topic", "partition"):
                 is_exact = _decide(each) is not None
-                places += [each] if is_exact else []
+                partition_filters += [each] if is_exact else []
             elif column in bounds:
                 narrowed, is_exact = _narrow(each, bounds[column])
                 bounds[column] = narrowed
             if not is_exact:
                 left.append(each)
-        return cls(tuple(places), bounds["offset"], bounds["timestamp"]), left
+        return cls(tuple(partition_filters), bounds["offset"], bounds["timestamp"]), left
 
-    def wants(self, named: TopicPartition) -> bool:
+    def may_match(self, tp: TopicPartition) -> bool:
         """Return whether records of a partition may be wanted."""
-        values = named._asdict()
-        return all(_decided(each, values[str(_column(each))]) for each in self.places)
+        values = tp._asdict()
+        return all(_decided(each, values[str(_column(each))]) for each in self.partition_filters)
 
 
 EVERYTHING: Final = RecordFilter()
@@ -150,11 +150,11 @@ def _narrow(each: Filter, bounds: Bounds) -> tuple[Bounds, bool]:
     least, greatest = min(numbers), max(numbers)
     match each:
         case EqualTo() | EqualNullSafe() | In():
-            return bounds.narrowed(least, greatest + 1), least == greatest
+            return bounds.intersect(least, greatest + 1), least == greatest
         case GreaterThan() | GreaterThanOrEqual():
-            return bounds.narrowed(low=least + isinstance(each, GreaterThan)), True
+            return bounds.intersect(low=least + isinstance(each, GreaterThan)), True
         case LessThan() | LessThanOrEqual():
-            return bounds.narrowed(high=least + isinstance(each, LessThanOrEqual)), True
+            return bounds.intersect(high=least + isinstance(each, LessThanOrEqual)), True
     return bounds, False
 
 

@@ -55,11 +55,13 @@ def read_split(
         partition=split.partition,
     )
     assemble = _Assembler(columns, split)
-    batches = map(assemble, _read(log, split, _stored(columns, split.times_us), options))
-    yield from _joined(batch for batch in batches if batch.num_rows)
+    batches = map(
+        assemble, _read_batches(log, split, _stored_columns(columns, split.times_us), options)
+    )
+    yield from _coalesce(batch for batch in batches if batch.num_rows)
 
 
-def _stored(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
+def _stored_columns(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
     """Return which stored columns to read, None for whole records."""
     stored = [name for name in RECORD_SCHEMA.names if name in columns]
     # Checksums cover whole records. Headers are the one column that a full read may leave out, and
@@ -71,7 +73,7 @@ def _stored(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
     return stored
 
 
-def _read(
+def _read_batches(
     log: PartitionLog, split: LogSplit, columns: list[str] | None, options: ReadOptions
 ) -> Iterator[LogBatch]:
     """Yield a split's batches.
@@ -85,14 +87,14 @@ def _read(
     while offset < split.end_offset:
         view = log.observe()
         if not view.log_start_offset <= offset < view.log_end_offset:
-            offset = _after_loss(view, split, offset, options)
+            offset = _offset_after_loss(view, split, offset, options)
             continue
         end_offset = min(split.end_offset, view.log_end_offset)
         log.expect_segments(view)
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset):
                 stop = min(end_offset, reader.end_offset)
-                for low, high in _wanted(reader, begin, stop, split.times_us, log):
+                for low, high in _offset_ranges_in_time(reader, begin, stop, split.times_us, log):
                     for batch in _batches(
                         log, reader, view, low, high, columns, check_crcs=options.check_crcs
                     ):
@@ -130,7 +132,7 @@ def _batches(
         raise
 
 
-def _after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
+def _offset_after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
     """Return where to read on when the offset is not there (any more).
 
     Raises:
@@ -147,7 +149,7 @@ def _after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOption
     return view.log_start_offset if offset < view.log_start_offset else split.end_offset
 
 
-def _wanted(
+def _offset_ranges_in_time(
     reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: PartitionLog
 ) -> Iterator[tuple[int, int]]:
     """Yield the ranges of a segment's offsets in whose batches there are records of a time.
@@ -167,7 +169,7 @@ def _wanted(
     low = high = found[0]
     # Checked whatever the query says of checksums: they tell which records are read at all.
     for batch in reader.read(found[0], end, columns=["timestamp"]):
-        if not _mask(batch.records, times_us).any():
+        if not _time_mask(batch.records, times_us).any():
             continue
         if high < batch.base_offset and low < high:
             yield low, high
@@ -178,7 +180,7 @@ def _wanted(
         yield low, high
 
 
-def _mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
+def _time_mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
     """Return for each row whether its timestamp lies in bounds."""
     times = times_us_of(records)
     mask: np.ndarray = (times >= times_us.low) & (times < times_us.high)
@@ -210,7 +212,7 @@ class _Assembler:
         whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if self._times_us.is_everything:
             return whole
-        mask = _mask(batch.records, self._times_us)
+        mask = _time_mask(batch.records, self._times_us)
         return whole if mask.all() else whole.filter(pa.array(mask))
 
 
@@ -227,7 +229,7 @@ class _Constant:
         return self._array.slice(0, length)
 
 
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _coalesce(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

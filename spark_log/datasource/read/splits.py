@@ -16,7 +16,7 @@ from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from spark_log.log import LogView
 from spark_log.types import TopicPartition
 
-_FEW_SEGMENTS: Final = 16
+_MAX_SEGMENTS_TO_OPEN: Final = 16
 """So many segments may have to be opened to prune a partition's by time; tasks prune the rest."""
 
 LOST_DATA_ADVICE: Final = (
@@ -65,16 +65,16 @@ def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[
     end = reader.ending_offsets()
     _check_order(start, end)
     views = reader.views(dict.fromkeys(start, 0))
-    for named, view in views.items():
+    for tp, view in views.items():
         if options.fail_on_data_loss:
-            _check_retained(view, named, start[named], end[named])
+            _check_retained(view, tp, start[tp], end[tp])
         else:
-            end[named] = min(end[named], view.log_end_offset)
-            start[named] = min(max(start[named], view.log_start_offset), end[named])
-    return splits_of(reader, start, end, where)
+            end[tp] = min(end[tp], view.log_end_offset)
+            start[tp] = min(max(start[tp], view.log_start_offset), end[tp])
+    return splits_between(reader, start, end, where)
 
 
-def splits_of(
+def splits_between(
     reader: OffsetReader,
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
@@ -95,18 +95,18 @@ def splits_of(
     """
     options = reader.options
     ranges = [
-        OffsetRange(
-            named, max(start[named], where.offsets.low), min(end[named], where.offsets.high)
-        )
-        for named in sorted(start.keys() & end.keys())
-        if where.wants(named)
+        OffsetRange(tp, max(start[tp], where.offsets.low), min(end[tp], where.offsets.high))
+        for tp in sorted(start.keys() & end.keys())
+        if where.may_match(tp)
     ]
     ranges = [each for each in ranges if len(each)]
     if not where.times_us.is_everything:
-        ranges = [piece for each in ranges for piece in _within_times(reader, each, where.times_us)]
+        ranges = [
+            piece for each in ranges for piece in _prune_by_time(reader, each, where.times_us)
+        ]
     # Where tasks own whole partitions nothing is cut: see `member_splits`.
     min_partitions = options.min_partitions if options.assignor is None else None
-    if _has_to_cut(min_partitions, options.max_records_per_partition, ranges):
+    if _must_cut(min_partitions, options.max_records_per_partition, ranges):
         views = reader.views({each.topic_partition: each.end for each in ranges})
         ranges = [_with_segments(each, views[each.topic_partition]) for each in ranges]
     pieces = split_ranges(
@@ -124,7 +124,7 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
     )
 
 
-def _has_to_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
+def _must_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
     return (least or 0) > len(ranges) > 0 or (
         most is not None and any(len(each) > most for each in ranges)
     )
@@ -140,7 +140,9 @@ def _with_segments(wanted: OffsetRange, view: LogView) -> OffsetRange:
     return replace(wanted, segments=tuple(marks))
 
 
-def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -> list[OffsetRange]:
+def _prune_by_time(
+    reader: OffsetReader, wanted: OffsetRange, times_us: Bounds
+) -> list[OffsetRange]:
     """Return the parts of a range in whose segments there may be records of a time.
 
     By the newest snapshot, where it tells of all but a few segments: whoever reads the others sees
@@ -149,7 +151,7 @@ def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -
     view = reader.view(wanted.topic_partition, wanted.end)
     snapshots = view.live.snapshots
     known = view.live.index_of(snapshots[-1]) if snapshots else 0
-    if len(view.live.segments) - max(0, known) > _FEW_SEGMENTS:
+    if len(view.live.segments) - max(0, known) > _MAX_SEGMENTS_TO_OPEN:
         return [wanted]
     summaries, view = reader.log(wanted.topic_partition).segments(view)
     parts: list[OffsetRange] = []
@@ -168,19 +170,19 @@ def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -
 
 
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-    for named, begin in start.items():
-        if begin > end[named]:
+    for tp, begin in start.items():
+        if begin > end[tp]:
             raise InvalidOptionError(
-                f"{named}: the range starts at offset {begin} and ends before it, at {end[named]}; "
+                f"{tp}: the range starts at offset {begin} and ends before it, at {end[tp]}; "
                 f"lower the start or raise the end",
                 key="endingOffsets",
             )
 
 
-def _check_retained(view: LogView, named: TopicPartition, start: int, end: int) -> None:
+def _check_retained(view: LogView, tp: TopicPartition, start: int, end: int) -> None:
     for offset in (start, end):
         try:
-            view.check_offset(offset, str(named))
+            view.check_offset(offset, str(tp))
         except OffsetOutOfRangeError as error:
             advice = (
                 LOST_DATA_ADVICE

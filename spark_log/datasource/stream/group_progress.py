@@ -63,12 +63,12 @@ class GroupProgress:
             may try again.
         """
         moved = {}
-        for named, offset in processed.offsets.items():
-            topic_id = topic_ids.get(named.topic)
-            if topic_id is None or processed.is_another(named.topic, topic_id):
+        for tp, offset in processed.offsets.items():
+            topic_id = topic_ids.get(tp.topic)
+            if topic_id is None or processed.is_recreated(tp.topic, topic_id):
                 continue
-            if self._reported.get(named) != (topic_id, offset):
-                moved[named] = (topic_id, offset)
+            if self._reported.get(tp) != (topic_id, offset):
+                moved[tp] = (topic_id, offset)
         if not moved:
             return True
         now_ms = self._clock.monotonic_ms()
@@ -76,7 +76,7 @@ class GroupProgress:
             return False
         try:
             self._commits.commit(
-                {named: OffsetAndMetadata(offset) for named, (_, offset) in moved.items()},
+                {tp: OffsetAndMetadata(offset) for tp, (_, offset) in moved.items()},
                 timeout_s=_TIMEOUT_S,
             )
         except (

@@ -44,7 +44,7 @@ def initial_offsets(
         except NotFoundError:
             continue
         offsets = _parse(content, f"{checkpoint}/{path}")
-        if {named.topic for named in offsets} & set(topics):
+        if {tp.topic for tp in offsets} & set(topics):
             found[path] = offsets
     if any(each != next(iter(found.values())) for each in found.values()):
         raise InvalidOptionError(

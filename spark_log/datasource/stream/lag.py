@@ -117,7 +117,7 @@ def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:
     except InvalidOptionError:
         return {}
     lags = {}
-    for named, offset in latest_offsets.items():
-        behind = max(0, offset - ends.get(named, 0))
-        lags[named] = PartitionLag(behind, times.get(named) if behind else 0)
+    for tp, offset in latest_offsets.items():
+        behind = max(0, offset - ends.get(tp, 0))
+        lags[tp] = PartitionLag(behind, times.get(tp) if behind else 0)
     return lags

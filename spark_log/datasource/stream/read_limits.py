@@ -41,21 +41,21 @@ def limit_rate(
         start: where the batch begins, for each partition of ``end``.
         end: where it would end without a limit.
     """
-    sizes = {named: max(0, offset - start[named]) for named, offset in end.items()}
+    sizes = {tp: max(0, offset - start[tp]) for tp, offset in end.items()}
     total = sum(sizes.values())
     if total == 0:
         return dict(end)
     limited = {}
-    for named, size in sizes.items():
+    for tp, size in sizes.items():
         share = most * (size / total)
         whole = math.ceil(share) if share < 1 else math.floor(share)
-        limited[named] = min(end[named], start[named] + whole) if size else end[named]
+        limited[tp] = min(end[tp], start[tp] + whole) if size else end[tp]
     return limited
 
 
 def count_offsets(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
     """Return how many offsets there are from ``start``, given for each of them, to ``end``."""
-    return sum(max(0, offset - start[named]) for named, offset in end.items())
+    return sum(max(0, offset - start[tp]) for tp, offset in end.items())
 
 
 class TriggerDelay:
@@ -71,7 +71,7 @@ class TriggerDelay:
         self._clock = clock
         self._last_ms: float | None = None
 
-    def holds_back(self, new_offsets: int) -> bool:
+    def should_wait(self, new_offsets: int) -> bool:
         """Return whether to wait for more, with so many there; if not, the wait begins anew."""
         now_ms = self._clock.monotonic_ms()
         if self._last_ms is not None:

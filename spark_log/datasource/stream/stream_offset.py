@@ -98,11 +98,11 @@ class StreamOffset:
     def by_topic(self) -> dict[str, dict[TopicPartition, int]]:
         """Return the offsets of each topic, in order."""
         topics: dict[str, dict[TopicPartition, int]] = {}
-        for named, offset in sorted(self.offsets.items()):
-            topics.setdefault(named.topic, {})[named] = offset
+        for tp, offset in sorted(self.offsets.items()):
+            topics.setdefault(tp.topic, {})[tp] = offset
         return topics
 
-    def of_same_topics(
+    def for_unchanged_topics(
         self, wanted: Iterable[TopicPartition], topic_id: Callable[[str], str | None]
     ) -> dict[TopicPartition, int]:
         """Return the offsets of partitions whose topic has not been replaced by another one.
@@ -112,12 +112,12 @@ class StreamOffset:
             topic_id: tells the id of a topic by its name, None where it is not known.
         """
         return {
-            named: self.offsets[named]
-            for named in wanted
-            if named in self.offsets and not self.is_another(named.topic, topic_id(named.topic))
+            tp: self.offsets[tp]
+            for tp in wanted
+            if tp in self.offsets and not self.is_recreated(tp.topic, topic_id(tp.topic))
         }
 
-    def is_another(self, topic: str, topic_id: str | None) -> bool:
+    def is_recreated(self, topic: str, topic_id: str | None) -> bool:
         """Whether the topic of this name is another one than that of these offsets."""
         own = self.topic_ids.get(topic)
         return own is not None and topic_id is not None and own != topic_id

@@ -19,14 +19,14 @@ from spark_log.datasource.options.options import ReadOptions
 from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.schema import check_columns
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.stream.micro_batches import MicroBatches
+from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
 from spark_log.datasource.worker_process import (
-    end_quietly,
-    errors_in_one_line,
-    in_one_line,
-    warn_of_shown_secrets,
+    hide_traceback,
+    silence_broken_pipe,
+    warn_exposed_secrets,
+    without_traceback,
 )
 from spark_log.metadata import Cluster
 
@@ -52,27 +52,27 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._columns = check_columns(schema)
         self._options = options
-        self._batches: MicroBatches | None = None
+        self._batches: MicroBatchPlanner | None = None
         self._progress: GroupProgress | None = None
         self._start: tuple[dict[str, Any], StreamOffset, OffsetDocument] | None = None
 
-    @in_one_line
+    @without_traceback
     def initialOffset(self) -> OffsetDocument:
-        """See `MicroBatches.initial`."""
+        """See `MicroBatchPlanner.initial`."""
         return self._driver().initial().to_document()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """See `default_read_limit`."""
         return default_read_limit(self._options)
 
-    @in_one_line
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """See `MicroBatches.stop_at_end`."""
-        self._driver().stop_at_end()
+        """See `MicroBatchPlanner.prepare_available_now`."""
+        self._driver().prepare_available_now()
 
-    @in_one_line
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetDocument:
-        """See `MicroBatches.next_end`. What lies before ``start`` has been processed."""
+        """See `MicroBatchPlanner.next_end`. What lies before ``start`` has been processed."""
         if self._start is None or self._start[0] != start:
             begin = StreamOffset.from_document(start)
             self._start = start, begin, begin.to_document()
@@ -82,27 +82,27 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # While nothing comes Spark asks for this all the time, however many partitions there are.
         return document if end is begin else end.to_document()
 
-    @in_one_line
+    @without_traceback
     def reportLatestOffset(self) -> OffsetDocument | None:
-        """See `MicroBatches.latest`."""
+        """See `MicroBatchPlanner.latest`."""
         return self._driver().latest()
 
-    @in_one_line
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """See `MicroBatches.splits`."""
+        """See `MicroBatchPlanner.splits`."""
         return self._driver().splits(
             StreamOffset.from_document(start), StreamOffset.from_document(end)
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's records; in a task."""
-        end_quietly()
-        warn_of_shown_secrets(self._options.storage_options)
-        with errors_in_one_line():
+        silence_broken_pipe()
+        warn_exposed_secrets(self._options.storage_options)
+        with hide_traceback():
             for split in splits_in(partition):
                 yield from read_split(split, self._columns, self._options)
 
-    @in_one_line
+    @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
         """Report it, where it was not: the batch that ends here is done."""
         self._report(StreamOffset.from_document(end))
@@ -110,9 +110,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_batches": None, "_progress": None, "_start": None}
 
-    def _driver(self) -> MicroBatches:
+    def _driver(self) -> MicroBatchPlanner:
         if self._batches is None:
-            self._batches = MicroBatches(self._options, SYSTEM_CLOCK)
+            self._batches = MicroBatchPlanner(self._options, SYSTEM_CLOCK)
         return self._batches
 
     def _report(self, processed: StreamOffset) -> None:

@@ -25,17 +25,17 @@ class TopicHistory:
 
     def __init__(self, *, fail_on_data_loss: bool) -> None:
         """Args: fail_on_data_loss: raise, instead of warn, where something is lost."""
-        self._fails = fail_on_data_loss
+        self._fail_on_data_loss = fail_on_data_loss
         self._ends: dict[tuple[str, int], int] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
 
-    def remember(self, latest: StreamOffset) -> None:
+    def record_ends(self, latest: StreamOffset) -> None:
         """Take note of where partitions end."""
         for (topic, partition), end in latest.offsets.items():
             key = latest.topic_ids[topic], partition
             self._ends[key] = max(end, self._ends.get(key, 0))
 
-    def created_again(
+    def on_recreated(
         self, topic: str, positions: Mapping[TopicPartition, int], former_id: str, now_id: str
     ) -> None:
         """A topic is another one than that which was read up to ``positions``.
@@ -46,7 +46,7 @@ class TopicHistory:
         unread = self._unread(positions, former_id)
         what = f"topic {topic!r} was deleted and created again ({former_id} is now {now_id})"
         if unread:
-            self.lose(f"{what}; {unread} records of the former one had not been read", topic)
+            self.report_loss(f"{what}; {unread} records of the former one had not been read", topic)
             return
         known = (
             "all that was seen of the former one had been read"
@@ -55,7 +55,7 @@ class TopicHistory:
         )
         self.warn(f"{what}: the new one is read from its beginning; {known}", topic, once=now_id)
 
-    def gone(
+    def on_deleted(
         self, topic: str, positions: Mapping[TopicPartition, int], former_id: str | None
     ) -> None:
         """Partitions are not there any more that were read up to ``positions``.
@@ -63,38 +63,38 @@ class TopicHistory:
         Raises:
             DataLossError: records of them had been seen and not read, or nobody knows.
         """
-        names = ", ".join(str(named) for named in sorted(positions))
+        names = ", ".join(str(tp) for tp in sorted(positions))
         if former_id is not None and self._unread(positions, former_id) == 0:
             self.warn(f"{names} is gone; all that was seen of it had been read", topic, once="gone")
         else:
-            self.lose(
+            self.report_loss(
                 f"{names} is gone, or not read any more by this query's options: records may have "
                 f"been missed",
                 topic,
                 once="gone",
             )
 
-    def lose(self, message: str, topic: str, *, once: str | None = None) -> None:
+    def report_loss(self, message: str, topic: str, *, once: str | None = None) -> None:
         """Records were lost, or may have been.
 
         Raises:
             DataLossError: unless ``failOnDataLoss=false``.
         """
-        if self._fails:
+        if self._fail_on_data_loss:
             raise DataLossError(f"{message}; {_ADVICE}", topic=topic)
         self.warn(message, topic, once=once or message)
 
     def warn(self, message: str, topic: str, *, once: str) -> None:
         """Log a warning, once for each thing that happens to a topic."""
-        if (topic, once) not in self._told:
-            self._told.add((topic, once))
+        if (topic, once) not in self._warned:
+            self._warned.add((topic, once))
             _logger.warning("%s", message)
 
     def _unread(self, positions: Mapping[TopicPartition, int], topic_id: str) -> int | None:
         """Return how many records had been seen behind positions; None if some never were."""
         unread = 0
-        for named, position in positions.items():
-            end = self._ends.get((topic_id, named.partition))
+        for tp, position in positions.items():
+            end = self._ends.get((topic_id, tp.partition))
             if end is None:
                 return None
             unread += max(0, end - position)

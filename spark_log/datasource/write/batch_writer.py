@@ -14,12 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.options import WriteOptions
-from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
+from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
-from spark_log.datasource.write.task_writer import TaskWriter, TaskWritten
+from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
 from spark_log.errors import InvalidOptionError
 from spark_log.metadata import Cluster
 
@@ -42,7 +42,7 @@ class LogBatchWriter(DataSourceArrowWriter):
             InvalidOptionError: there is no directory for the summary.
         """
         passed_over = check_columns(schema, options.topic)
-        warn_of_ignored(options.ignored, [*options.warnings, *passed_over])
+        warn_ignored_options(options.ignored, [*options.warnings, *passed_over])
         if options.summary_path and not Path(options.summary_path).absolute().parent.is_dir():
             raise InvalidOptionError(
                 f"option 'summaryPath' is {options.summary_path!r}, expected a file in a directory "
@@ -56,10 +56,10 @@ class LogBatchWriter(DataSourceArrowWriter):
         if options.topic is not None:
             cluster.topic(options.topic)
 
-    @in_one_line
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
-        warn_of_shown_secrets(self._options.storage_options)
+        warn_exposed_secrets(self._options.storage_options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         identity = WriteIdentity(self._write_id, self._number, task, is_stream=False)
@@ -69,29 +69,29 @@ class LogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Write the summary, if one was asked for."""
         if self._options.summary_path is not None:
-            written = [message for message in messages if isinstance(message, TaskWritten)]
+            written = [message for message in messages if isinstance(message, TaskCommitMessage)]
             _write_whole(Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n")
 
 
-def summary_of(tasks: Sequence[TaskWritten]) -> dict[str, Any]:
+def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
     """Return what tasks wrote together, as JSON takes it.
 
     Records, those of them that an earlier attempt had appended, bytes of segments, tasks; and by
     topic and partition records, first and last offset. Others' records may lie between these.
     """
-    shares = [share for task in tasks for share in task.shares.values()]
+    results = [result for task in tasks for result in task.results.values()]
     topics: dict[str, dict[str, dict[str, int]]] = {}
-    pairs = (pair for task in tasks for pair in task.shares.items())
-    for named, share in sorted(pairs, key=lambda pair: pair[0]):
-        found = topics.setdefault(named.topic, {}).setdefault(str(named.partition), {})
-        found["records"] = found.get("records", 0) + share.records
-        if share.first_offset >= 0:
-            found["firstOffset"] = min(share.first_offset, found.get("firstOffset", 2**63))
-            found["lastOffset"] = max(share.last_offset, found.get("lastOffset", -1))
+    pairs = (pair for task in tasks for pair in task.results.items())
+    for tp, result in sorted(pairs, key=lambda pair: pair[0]):
+        found = topics.setdefault(tp.topic, {}).setdefault(str(tp.partition), {})
+        found["records"] = found.get("records", 0) + result.records
+        if result.first_offset >= 0:
+            found["firstOffset"] = min(result.first_offset, found.get("firstOffset", 2**63))
+            found["lastOffset"] = max(result.last_offset, found.get("lastOffset", -1))
     return {
-        "records": sum(share.records for share in shares),
-        "repeatedRecords": sum(share.repeated for share in shares),
-        "bytes": sum(share.size_bytes for share in shares),
+        "records": sum(result.records for result in results),
+        "repeatedRecords": sum(result.repeated for result in results),
+        "bytes": sum(result.size_bytes for result in results),
         "tasks": len(tasks),
         "topics": topics,
     }

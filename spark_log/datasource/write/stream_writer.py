@@ -9,9 +9,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.options import WriteOptions
-from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
+from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.task_writer import TaskWriter
@@ -53,13 +53,13 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         if options.topic is not None:
             cluster.topic(options.topic)
 
-    @in_one_line
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows."""
-        warn_of_shown_secrets(self._options.storage_options)
+        warn_exposed_secrets(self._options.storage_options)
         identity = _identity()
         if identity.batch_id == 0 and identity.task == 0:
-            warn_of_ignored(self._options.ignored, self._warnings)
+            warn_ignored_options(self._options.ignored, self._warnings)
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 

@@ -19,7 +19,7 @@ from spark_log.datasource.options.options import WriteOptions
 from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.partition_chooser import PartitionChooser
-from spark_log.datasource.write.partition_share import PartitionShare, ShareWritten
+from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster, TopicImage
@@ -27,10 +27,10 @@ from spark_log.types import TopicPartition
 
 
 @dataclass
-class TaskWritten(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """What a task wrote, by partition."""
 
-    shares: dict[TopicPartition, ShareWritten]
+    results: dict[TopicPartition, WriteResult]
 
 
 class TaskWriter:
@@ -57,7 +57,7 @@ class TaskWriter:
         self._image = self._cluster.image()
         self._now_us = SYSTEM_CLOCK.time_us()
         self._topics: dict[str, _TopicRouter] = {}
-        self._shares: dict[TopicPartition, PartitionShare] = {}
+        self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._buffers = buffers or RecordBuffers()
 
     def __enter__(self) -> TaskWriter:
@@ -65,10 +65,10 @@ class TaskWriter:
 
     def __exit__(self, *_: object) -> None:
         self._buffers.discard()
-        for share in self._shares.values():
-            share.discard()
+        for writer in self._writers.values():
+            writer.discard()
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
         """Write all rows of a task; on return they are visible."""
         for batch in batches:
             self.add(batch)
@@ -104,30 +104,32 @@ class TaskWriter:
             chosen = None if explicit is None else explicit.filter(rows)
             self._topic(name).add(records.filter(rows), chosen)
 
-    def commit(self) -> TaskWritten:
+    def commit(self) -> TaskCommitMessage:
         """Append everything that is staged, and say what became of it.
 
         Raises:
-            As `PartitionShare.append`; what was appended before stays, and is found when the task
+            As `PartitionWriter.append`; what was appended before stays, and is found when the task
             runs again.
         """
         self._buffers.finish()
-        return TaskWritten({name: self._shares[name].append() for name in sorted(self._shares)})
+        return TaskCommitMessage(
+            {name: self._writers[name].append() for name in sorted(self._writers)}
+        )
 
-    def share(self, topic: TopicImage, partition: int) -> PartitionShare:
+    def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:
         """Return what the task writes to a partition."""
         name = TopicPartition(topic.name, partition)
-        if name not in self._shares:
+        if name not in self._writers:
             producer = None
             if self._options.idempotent:
                 producer_id = self._identity.producer_id(topic.topic_id, partition)
                 producer = (producer_id, self._identity.producer_epoch)
-            self._shares[name] = PartitionShare(
+            self._writers[name] = PartitionWriter(
                 self._cluster.partition_log(topic, partition),
                 compression=self._options.compression,
                 producer=producer,
             )
-        return self._shares[name]
+        return self._writers[name]
 
     def _topic(self, name: str) -> _TopicRouter:
         if name not in self._topics:
@@ -138,7 +140,7 @@ class TaskWriter:
 
 
 class _TopicRouter:
-    """Sends records of one topic to the shares of its partitions."""
+    """Sends records of one topic to the results of its partitions."""
 
     def __init__(
         self, task: TaskWriter, topic: TopicImage, buffers: RecordBuffers, first_partition: int
@@ -151,8 +153,8 @@ class _TopicRouter:
     def add(self, records: pa.RecordBatch, explicit: pa.Array | None) -> None:
         partitions = self._chooser.choose(records.column("key"), explicit)
         if (partitions == partitions[0]).all():
-            share = self._task.share(self._topic, int(partitions[0]))
-            self._buffers.add(records, iter([(share, 0, len(partitions))]))
+            writer = self._task.partition_writer(self._topic, int(partitions[0]))
+            self._buffers.add(records, iter([(writer, 0, len(partitions))]))
             return
         # Numpy sorts 16-bit integers by radix: stable, and linear.
         narrow = (
@@ -161,8 +163,8 @@ class _TopicRouter:
         order = np.argsort(narrow, kind="stable")
         self._buffers.add(records.take(pa.array(order)), self._parts(partitions[order]))
 
-    def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionShare, int, int]]:
+    def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionWriter, int, int]]:
         numbers, starts = np.unique(partitions, return_index=True)
         ends = [*starts[1:].tolist(), len(partitions)]
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-            yield self._task.share(self._topic, number), start, end
+            yield self._task.partition_writer(self._topic, number), start, end

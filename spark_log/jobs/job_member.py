@@ -54,10 +54,10 @@ class Batch:
     @property
     def size(self) -> int:
         """How many offsets there are to read."""
-        return sum(self.ends[named] - start for named, start in self.starts.items())
+        return sum(self.ends[tp] - start for tp, start in self.starts.items())
 
 
-class GroupShare:
+class JobMember:
     """One member's partitions and positions, from joining to leaving. For one thread.
 
     A process that ends without `close` is expired by the others after ``session.timeout.ms``.
@@ -69,8 +69,8 @@ class GroupShare:
         options: ReadOptions,
         config: ConsumerConfig,
         *,
-        follows: bool = False,
-        most: int | None = None,
+        follow: bool = False,
+        max_records: int | None = None,
     ) -> None:
         """Look at the topics; joins nothing yet.
 
@@ -78,20 +78,20 @@ class GroupShare:
             cluster: the opened root.
             options: with the topics, and the group's id.
             config: of the member.
-            follows: whether to read what comes, and not just what is there now.
-            most: about how many offsets a batch takes; None: all that there are.
+            follow: whether to read what comes, and not just what is there now.
+            max_records: about how many offsets a batch takes; None: all that there are.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist.
         """
         assert options.group_id is not None
         self._reader = OffsetReader(options)
-        self._targets = None if follows else self._reader.latest(self._reader.partitions())
+        self._targets = None if follow else self._reader.latest(self._reader.partitions())
         self._target_ids = self._reader.topic_ids()
         self._cluster = cluster
         self._group = options.group_id
         self._topics = options.topics
-        self._most = most
+        self._max_records = max_records
         self._config = config
         self._policy = offset_reset(config.auto_offset_reset)
         self._changed = threading.Event()
@@ -118,7 +118,7 @@ class GroupShare:
         self._uncommitted.clear()
         self._member.join(self._topics)
 
-    def show_life(self) -> bool:
+    def keep_alive(self) -> bool:
         """Say that the job is at work: it is not for ``max.poll.interval.ms`` without this.
 
         Returns:
@@ -168,17 +168,17 @@ class GroupShare:
                 (``auto.offset.reset=none``).
         """
         self._changed.clear()
-        status = self._current_share()
-        while not self._begin(status):
-            status = self._current_share()
+        status = self._current_assignment()
+        while not self._apply_assignment(status):
+            status = self._current_assignment()
         ends = self._ends(status)
-        starts = {named: self._positions[named][1] for named in ends}
-        if self._most is not None:
-            ends = limit_rate(self._most, starts, ends)
+        starts = {tp: self._positions[tp][1] for tp in ends}
+        if self._max_records is not None:
+            ends = limit_rate(self._max_records, starts, ends)
         ids = {name: topic.topic_id for name, topic in status.topics.items()}
         batch = Batch(starts, ends, ids, status.protocol)
         if self._uncommitted:
-            self.commit(batch, {named: starts[named] for named in self._uncommitted & ends.keys()})
+            self.commit(batch, {tp: starts[tp] for tp in self._uncommitted & ends.keys()})
         return batch, self._targets is not None and status.is_settled
 
     def commit(
@@ -199,31 +199,31 @@ class GroupShare:
             StorageError: they may have been committed.
         """
         offsets = {
-            named: OffsetAndMetadata(offset)
-            for named, offset in reached.items()
-            if named in self._uncommitted
-            or self._positions.get(named) != (batch.topic_ids[named.topic], offset)
+            tp: OffsetAndMetadata(offset)
+            for tp, offset in reached.items()
+            if tp in self._uncommitted
+            or self._positions.get(tp) != (batch.topic_ids[tp.topic], offset)
         }
         lost: set[TopicPartition] = set()
         while offsets:
-            ids = {named.topic: batch.topic_ids[named.topic] for named in offsets}
+            ids = {tp.topic: batch.topic_ids[tp.topic] for tp in offsets}
             try:
                 self._member.commit(offsets, ids)
                 break
             except (CommitFailedError, UnknownTopicOrPartitionError):
-                gone = offsets.keys() - self._held(batch)
+                gone = offsets.keys() - self._still_owned(batch)
                 if not gone:
                     raise
                 lost |= gone
-                offsets = {named: at for named, at in offsets.items() if named not in gone}
-        for named in offsets:
-            self._positions[named] = batch.topic_ids[named.topic], reached[named]
+                offsets = {tp: at for tp, at in offsets.items() if tp not in gone}
+        for tp in offsets:
+            self._positions[tp] = batch.topic_ids[tp.topic], reached[tp]
         self._uncommitted -= offsets.keys()
         return frozenset(lost)
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _current_share(self) -> GroupStatus:
+    def _current_assignment(self) -> GroupStatus:
         """Return what this member has now, with nothing left to be given up."""
         while True:
             try:
@@ -237,29 +237,29 @@ class GroupShare:
                 _log.warning("%s; joining again", error)
                 self.join()
 
-    def _begin(self, status: GroupStatus) -> bool:
+    def _apply_assignment(self, status: GroupStatus) -> bool:
         """Take up what was given, and drop what is gone; False where the group changed again."""
-        mine = {named: status.topics[named.topic].topic_id for named in status.assigned}
+        mine = {tp: status.topics[tp.topic].topic_id for tp in status.assigned}
         self._positions = {
-            named: (topic_id, offset)
-            for named, (topic_id, offset) in self._positions.items()
-            if mine.get(named) == topic_id
+            tp: (topic_id, offset)
+            for tp, (topic_id, offset) in self._positions.items()
+            if mine.get(tp) == topic_id
         }
         self._uncommitted &= self._positions.keys()
         new = mine.keys() - self._positions.keys()
         if new:
-            found = {named: each.offset for named, each in self._member.begin(new).items()}
+            found = {tp: each.offset for tp, each in self._member.begin(new).items()}
             if self._generation() != status.generation:
                 return False  # what has no position and what was taken away look alike
             self._reader.partitions()
             ids = self._reader.topic_ids()
-            for named in sorted(new):
-                if ids.get(named.topic) != mine[named]:
+            for tp in sorted(new):
+                if ids.get(tp.topic) != mine[tp]:
                     continue  # deleted, or created again; the group will tell
-                offset, is_committed = self._start(named, found.get(named))
-                self._positions[named] = mine[named], offset
+                offset, is_committed = self._start_offset(tp, found.get(tp))
+                self._positions[tp] = mine[tp], offset
                 if not is_committed:
-                    self._uncommitted.add(named)
+                    self._uncommitted.add(tp)
         return True
 
     def _generation(self) -> int:
@@ -268,16 +268,16 @@ class GroupShare:
         except UnknownMemberIdError:
             return -1
 
-    def _start(self, named: TopicPartition, committed: int | None) -> tuple[int, bool]:
+    def _start_offset(self, tp: TopicPartition, committed: int | None) -> tuple[int, bool]:
         """Return where to begin, and whether that is what the group has committed."""
-        log = self._reader.log(named)
+        log = self._reader.log(tp)
         if committed is not None:
             view = log.observe()
             if view.log_start_offset <= committed <= view.log_end_offset:
                 return committed, True
             if self._policy == "none":
                 raise OffsetOutOfRangeError(
-                    f"{named}: group {self._group!r} stands at offset {committed}, and the log "
+                    f"{tp}: group {self._group!r} stands at offset {committed}, and the log "
                     f"holds {view.log_start_offset} to before {view.log_end_offset}; reset the "
                     f"group, or set auto.offset.reset",
                     offset=committed,
@@ -286,39 +286,39 @@ class GroupShare:
                 )
         if self._policy == "none":
             raise NoOffsetForPartitionError(
-                f"group {self._group!r} has no offset in {named}; reset the group, or set "
+                f"group {self._group!r} has no offset in {tp}; reset the group, or set "
                 f"auto.offset.reset",
-                topic=named.topic,
-                partition=named.partition,
+                topic=tp.topic,
+                partition=tp.partition,
             )
         offset = reset_offset(log, self._policy, self._cluster.clock.time_us())
         if committed is not None:
             _log.warning("%s: offset %d is not there any more, going to %d by auto.offset.reset",
-                         named, committed, offset)  # fmt: skip
+                         tp, committed, offset)  # fmt: skip
         return offset, False
 
     def _ends(self, status: GroupStatus) -> dict[TopicPartition, int]:
         """Return how far to read each partition now; what is gone is left out."""
         self._reader.partitions()
         ends = self._reader.latest(sorted(self._positions))
-        for named in list(ends):
-            topic_id, position = self._positions[named]
-            if self._reader.topic_ids().get(named.topic) != topic_id:
-                del ends[named]  # created again; the group will tell
+        for tp in list(ends):
+            topic_id, position = self._positions[tp]
+            if self._reader.topic_ids().get(tp.topic) != topic_id:
+                del ends[tp]  # created again; the group will tell
                 continue
             if self._targets is not None:
-                is_known = self._target_ids.get(named.topic) == topic_id
-                ends[named] = self._targets.get(named, position) if is_known else position
-            ends[named] = max(position, ends[named])
-        active = [named for named, end in ends.items() if end > self._positions[named][1]]
-        for named, earliest in self._reader.earliest(active).items():
-            topic_id, position = self._positions[named]
+                is_known = self._target_ids.get(tp.topic) == topic_id
+                ends[tp] = self._targets.get(tp, position) if is_known else position
+            ends[tp] = max(position, ends[tp])
+        active = [tp for tp, end in ends.items() if end > self._positions[tp][1]]
+        for tp, earliest in self._reader.earliest(active).items():
+            topic_id, position = self._positions[tp]
             if position < earliest:  # retention was faster
-                self._positions[named] = topic_id, self._start(named, position)[0]
-                ends[named] = max(ends[named], self._positions[named][1])
+                self._positions[tp] = topic_id, self._start_offset(tp, position)[0]
+                ends[tp] = max(ends[tp], self._positions[tp][1])
         return ends
 
-    def _held(self, batch: Batch) -> set[TopicPartition]:
+    def _still_owned(self, batch: Batch) -> set[TopicPartition]:
         """Return what this member has still of a batch."""
         try:
             status = self._member.poll()
@@ -332,4 +332,4 @@ class GroupShare:
             if name in status.topics and status.topics[name].topic_id == topic_id
             if (found := now[name]) is not None and found.topic_id == topic_id
         }
-        return {named for named in status.held if named.topic in same}
+        return {tp for tp in status.held if tp.topic in same}

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.datasource.write.repeated_records import RecordsDigest, standing_records
+from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -36,7 +36,7 @@ _MAX_RECORDS: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class ShareWritten:
+class WriteResult:
     """What became of a share.
 
     Attributes:
@@ -44,7 +44,7 @@ class ShareWritten:
         last_offset: of its last record; others' may lie between.
         records: how many there are.
         repeated: how many of them an earlier attempt had appended.
-        size_bytes: of the segments, before anything is cut off that stands already.
+        size_bytes: of the segments, before anything is cut off that appended already.
     """
 
     first_offset: int
@@ -54,12 +54,12 @@ class ShareWritten:
     size_bytes: int
 
 
-class PartitionShare:
+class PartitionWriter:
     """Streams one partition's records of a task into staged segments, then appends those.
 
     Nothing is visible before `append`. With a producer, appending may be tried again by another
     share with the same records and the same producer, at the same time or after any crash: what
-    stands in the log is found, and only the rest appended.
+    appended in the log is found, and only the rest appended.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class PartitionShare:
         self._batches_written = 0
         self._writer: SegmentWriter | None = None
         self._staged: list[StagedSegment] = []
-        self._rests: list[StagedSegment] = []
+        self._remainders: list[StagedSegment] = []
         self._record_count = 0
-        self._placed: list[LogAppendInfo] = []
+        self._appended: list[LogAppendInfo] = []
         self._repeated = 0
         self._is_compared = False
 
@@ -109,7 +109,7 @@ class PartitionShare:
             if self._writer is not None and self._is_full(self._writer, piece):
                 self.finish()
             if self._writer is None:
-                self._writer = self._begin(self._record_count)
+                self._writer = self._new_segment(self._record_count)
             self._writer.write(piece)
             self._batches_written += 1
             self._record_count += piece.num_rows
@@ -121,7 +121,7 @@ class PartitionShare:
             self._writer = None
             self._batches_written = 0
 
-    def append(self) -> ShareWritten:
+    def append(self) -> WriteResult:
         """Append all of it; `finish` comes before.
 
         Raises:
@@ -132,8 +132,8 @@ class PartitionShare:
         """
         for segment in self._staged:
             self._append(segment)
-        placed = self._placed
-        return ShareWritten(
+        placed = self._appended
+        return WriteResult(
             first_offset=placed[0].base_offset if placed else -1,
             last_offset=placed[-1].last_offset if placed else -1,
             records=self._record_count,
@@ -145,12 +145,12 @@ class PartitionShare:
         """Remove what is staged; what was appended stays."""
         if self._writer is not None:
             self._writer.discard()
-        for segment in (*self._staged, *self._rests):
+        for segment in (*self._staged, *self._remainders):
             segment.staged.discard()
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _begin(self, base_sequence: int) -> SegmentWriter:
+    def _new_segment(self, base_sequence: int) -> SegmentWriter:
         producer = (
             None if self._producer is None else ProducerAppend(*self._producer, base_sequence)
         )
@@ -167,18 +167,18 @@ class PartitionShare:
         try:
             placed = self._log.append_segment(segment)
         except OutOfOrderSequenceError as error:
-            count = self._count_standing(segment, error)
-            self._compare()
+            count = self._count_appended(segment, error)
+            self._check_same_records()
             self._repeated += count
             if count < segment.record_count:
-                self._append(self._without_first(segment, count))
+                self._append(self._drop_first(segment, count))
             return
-        self._placed.append(placed)
-        if segment.producer is not None and not self._is_ours(segment, placed):
-            self._compare()
+        self._appended.append(placed)
+        if segment.producer is not None and not self._is_own_append(segment, placed):
+            self._check_same_records()
             self._repeated += segment.record_count
 
-    def _count_standing(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
+    def _count_appended(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
         """Return how many of a segment's records are in the log already.
 
         Raises:
@@ -190,18 +190,18 @@ class PartitionShare:
             raise error
         return min(ahead, segment.record_count)
 
-    def _is_ours(self, segment: StagedSegment, placed: LogAppendInfo) -> bool:
-        """Whether what stands there is this very file, not what an earlier attempt appended."""
+    def _is_own_append(self, segment: StagedSegment, placed: LogAppendInfo) -> bool:
+        """Whether what appended there is this very file, not what an earlier attempt appended."""
         try:
-            stands = self._log.files.open(SegmentName(placed.base_offset))
-            return stands.append_id == segment.append_id
+            appended = self._log.files.open(SegmentName(placed.base_offset))
+            return appended.append_id == segment.append_id
         except (NotFoundError, CorruptRecordError):
             return False  # rewritten since: only the records themselves can tell
 
-    def _without_first(self, segment: StagedSegment, count: int) -> StagedSegment:
+    def _drop_first(self, segment: StagedSegment, count: int) -> StagedSegment:
         """Return a segment with the records behind the first ``count``."""
         assert segment.producer is not None
-        writer = self._begin(segment.producer.base_sequence + count)
+        writer = self._new_segment(segment.producer.base_sequence + count)
         try:
             for batch in _batches(segment):
                 if batch.num_rows > count:
@@ -211,10 +211,10 @@ class PartitionShare:
         except BaseException:
             writer.discard()
             raise
-        self._rests.append(rest)
+        self._remainders.append(rest)
         return rest
 
-    def _compare(self) -> None:
+    def _check_same_records(self) -> None:
         """Check once that what an earlier attempt appended is what this one would have.
 
         Raises:
@@ -223,17 +223,19 @@ class PartitionShare:
         if self._is_compared or self._producer is None:
             return
         self._is_compared = True
-        standing = standing_records(self._log, *self._producer, most=self._record_count)
-        if standing is None:
+        earlier = digest_appended_records(
+            self._log, *self._producer, max_records=self._record_count
+        )
+        if earlier is None:
             return
         ours = RecordsDigest()
         for segment in self._staged:
             for batch in _batches(segment):
-                ours.add(batch.slice(0, standing.count - ours.count))
-        if ours != standing:
+                ours.add(batch.slice(0, earlier.count - ours.count))
+        if ours != earlier:
             raise NotRepeatableError(
                 f"{self._log.directory}: an earlier attempt at this write appended "
-                f"{standing.count} records that are not the first {standing.count} of this "
+                f"{earlier.count} records that are not the first {earlier.count} of this "
                 f"attempt: to go on would lose or double some. The plan gives other rows, or rows "
                 f"in another order, when it runs again: make it deterministic (sort within "
                 f"partitions, give a key or a partition), or give idempotent=false and take "
@@ -249,7 +251,7 @@ def _batches(segment: StagedSegment) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(records: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of at most so many bytes; a single record stays whole."""
+    """Cut records into batches of at max_records so many bytes; a single record stays whole."""
     if records.num_rows == 1 or records.nbytes <= most_bytes:
         yield records
         return

@@ -16,16 +16,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_log.datasource.options.options import ReadOptions, parse_read_options
-from spark_log.datasource.read.member_splits import PartitionOwners, by_member
+from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.read.splits import LogSplit, splits_of
+from spark_log.datasource.read.splits import LogSplit, splits_between
 from spark_log.errors import StorageError
 from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.jobs.group_job import Done
-from spark_log.jobs.group_share import Batch
+from spark_log.jobs.group_job import BatchResult
 from spark_log.jobs.job import Destination
+from spark_log.jobs.job_member import Batch
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
@@ -34,7 +34,7 @@ _ANSWER: Final = "topic string, partition int, reached long, skipped long, recor
 Shown = Callable[[SparkSession, str], AbstractContextManager[None]]
 
 
-class SparkWork:
+class SparkProcessor:
     """What both have in common: a session, made when there is something to do, and its progress."""
 
     def __init__(
@@ -62,13 +62,13 @@ class SparkWork:
         self._job_group = f"spark-log-{uuid.uuid4().hex}"
         self._spark: SparkSession | None = None
 
-    def run(self, batch: Batch) -> Done:
-        """See `Work.run`."""
+    def run(self, batch: Batch) -> BatchResult:
+        """See `BatchProcessor.run`."""
         if self._spark is None:
             self._spark = self._make_session()
             self._spark.sparkContext.setJobGroup(self._job_group, f"group {self._group}")
             self._members = self._members or self._spark.sparkContext.defaultParallelism
-        topics = ", ".join(sorted({named.topic for named in batch.starts}))
+        topics = ", ".join(sorted({tp.topic for tp in batch.starts}))
         with self._shown(self._spark, f"Reading {topics}"):
             return self._write(self._spark, batch)
 
@@ -89,57 +89,57 @@ class SparkWork:
             IN_PROCESS.add("progress of a batch", self._job_group, error)
             return None
 
-    def give_up(self) -> None:
-        """See `Work.give_up`."""
+    def cancel(self) -> None:
+        """See `BatchProcessor.cancel`."""
         if self._spark is not None:
             # py4j's: where Java is gone, so is the job.
             with IN_PROCESS.suppress("cancelling of a batch", self._job_group, Exception):
                 self._spark.sparkContext.cancelJobGroup(self._job_group)
 
-    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+    def _write(self, spark: SparkSession, batch: Batch) -> BatchResult:
         raise NotImplementedError
 
     def _options(self, batch: Batch) -> dict[str, str]:
         """Return the options of a read of a batch by member tasks."""
-        new = {named: at for named, at in batch.starts.items() if at < batch.ends[named]}
+        new = {tp: at for tp, at in batch.starts.items() if at < batch.ends[tp]}
         assigned: dict[str, list[int]] = {}
-        for named in sorted(new):
-            assigned.setdefault(named.topic, []).append(named.partition)
+        for tp in sorted(new):
+            assigned.setdefault(tp.topic, []).append(tp.partition)
         return {
             **self._connection,
             "assign": json.dumps(assigned),
             "startingOffsets": format_offsets(new),
-            "endingOffsets": format_offsets({named: batch.ends[named] for named in new}),
+            "endingOffsets": format_offsets({tp: batch.ends[tp] for tp in new}),
             "group.id": self._group,
             "partition.assignment.strategy": batch.strategy,
             "minPartitions": str(self._members),
         }
 
 
-class DestinationWork(SparkWork):
+class DestinationProcessor(SparkProcessor):
     """Writes to any destination: at least once."""
 
-    def __init__(self, destination: Destination, *arguments: Any, **named: Any) -> None:
-        """Args: destination: appended to; and those of `SparkWork`."""
-        super().__init__(*arguments, **named)
+    def __init__(self, destination: Destination, *arguments: Any, **keywords: Any) -> None:
+        """Args: destination: appended to; and those of `SparkProcessor`."""
+        super().__init__(*arguments, **keywords)
         self._destination = destination
 
-    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+    def _write(self, spark: SparkSession, batch: Batch) -> BatchResult:
         records = spark.read.format("spark_log").options(**self._options(batch)).load()
         counts = self._destination.write(records)
-        return Done(batch.ends, counts.read, counts.written)
+        return BatchResult(batch.ends, counts.read, counts.written)
 
 
-class DeltaWork(SparkWork):
+class DeltaProcessor(SparkProcessor):
     """Writes to a Delta table with the positions: exactly once.
 
     Records go from the log to the table within a task, in Arrow, and never through Java. Which
     member owns which partition is kept from batch to batch.
     """
 
-    def __init__(self, sink: DeltaSink, *arguments: Any, **named: Any) -> None:
-        """Args: sink: one that is there; and those of `SparkWork`."""
-        super().__init__(*arguments, **named)
+    def __init__(self, sink: DeltaSink, *arguments: Any, **keywords: Any) -> None:
+        """Args: sink: one that is there; and those of `SparkProcessor`."""
+        super().__init__(*arguments, **keywords)
         self._sink = sink
         self._owners: PartitionOwners | None = None
         self._version = -1
@@ -151,18 +151,20 @@ class DeltaWork(SparkWork):
             self._version = self._sink.version()
         return super().progress(), self._version
 
-    def _write(self, spark: SparkSession, batch: Batch) -> Done:
+    def _write(self, spark: SparkSession, batch: Batch) -> BatchResult:
         options = parse_read_options(self._options(batch), is_stream=False)
         if self._owners is None:
             self._owners = PartitionOwners(batch.strategy, self._members)
-        splits = splits_of(OffsetReader(options), batch.starts, batch.ends)
-        members = by_member(splits, self._owners, batch.starts)
+        splits = splits_between(OffsetReader(options), batch.starts, batch.ends)
+        members = group_by_member(splits, self._owners, batch.starts)
         shares = [member.splits for member in members]
         tasks = spark.range(0, len(shares), 1, len(shares))
         rows = tasks.mapInArrow(_appending(self._sink, shares, options), _ANSWER).collect()
         reached = {TopicPartition(row.topic, row.partition): row.reached for row in rows}
         written = sum(row.records for row in rows)
-        return Done(dict(batch.ends) | reached, written, written, sum(row.skipped for row in rows))
+        return BatchResult(
+            dict(batch.ends) | reached, written, written, sum(row.skipped for row in rows)
+        )
 
 
 def _appending(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from spark_log.datasource.options.kafka_options import Translation
+from spark_log.datasource.options.kafka_options import OptionTranslation
 from spark_log.datasource.read.offsets import (
     AtOffsets,
     AtTime,
@@ -27,7 +27,7 @@ _MILLISECONDS: Final = {
 }  # fmt: skip
 
 
-class GivenOptions:
+class OptionParser:
     """Options as they were given, by their proper names.
 
     Attributes:
@@ -36,7 +36,7 @@ class GivenOptions:
     """
 
     def __init__(
-        self, options: Mapping[str, str], known: Mapping[str, str], kafka: Translation
+        self, options: Mapping[str, str], known: Mapping[str, str], kafka: OptionTranslation
     ) -> None:
         """Sort options.
 

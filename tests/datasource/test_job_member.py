@@ -1,4 +1,4 @@
-"""A job's share of a group: real members on a real root, without Spark."""
+"""A job's member of a group: real members on a real root, without Spark."""
 
 import time
 
@@ -17,7 +17,7 @@ from spark_log.config.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.datasource.options.options import parse_read_options
-from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records
 
@@ -39,19 +39,19 @@ def join(root):
     """Make members, which leave at the end."""
     made = []
 
-    def join(*, topics="t", follows=False, most=None, **config):
+    def join(*, topics="t", follow=False, max_records=None, **config):
         cluster = Cluster(root)
         options = parse_read_options({"path": root, "subscribe": topics, "group.id": "g"})
         settings = {"auto.offset.reset": "earliest", "retry.backoff.ms": "10", **config}
         parsed = ConsumerConfig.parse(settings)
-        share = GroupShare(cluster, options, parsed, follows=follows, most=most)
-        made.append(share)
-        share.join()
-        return share
+        member = JobMember(cluster, options, parsed, follow=follow, max_records=max_records)
+        made.append(member)
+        member.join()
+        return member
 
     yield join
-    for share in made:
-        share.close()
+    for member in made:
+        member.close()
 
 
 def until(happens, *others):
@@ -67,31 +67,31 @@ def until(happens, *others):
 
 def committed(root):
     found = OffsetsTable(Cluster(root)).fetch("g")
-    return {named.partition: each.offset for named, each in sorted(found.items())}
+    return {tp.partition: each.offset for tp, each in sorted(found.items())}
 
 
 def ranges(batch):
     return {
-        named.partition: (start, batch.ends[named])
-        for named, start in sorted(batch.starts.items())
-        if start < batch.ends[named]
+        tp.partition: (start, batch.ends[tp])
+        for tp, start in sorted(batch.starts.items())
+        if start < batch.ends[tp]
     }
 
 
-def commit_all(share, batch):
-    return share.commit(batch, batch.ends)
+def commit_all(member, batch):
+    return member.commit(batch, batch.ends)
 
 
 class TestAMemberAlone:
     def test_has_everything_and_is_done_when_it_is_committed(self, root, join):
-        share = join()
-        batch, _ = share.next_batch()
+        member = join()
+        batch, _ = member.next_batch()
         assert ranges(batch) == dict.fromkeys(range(4), (0, 10))
         assert batch.size == 40
-        assert commit_all(share, batch) == frozenset()
+        assert commit_all(member, batch) == frozenset()
         assert committed(root) == dict.fromkeys(range(4), 10)
-        assert until(lambda: share.next_batch()[1])
-        assert share.next_batch()[0].size == 0
+        assert until(lambda: member.next_batch()[1])
+        assert member.next_batch()[0].size == 0
 
     def test_goes_on_where_the_group_stands(self, root, join):
         position = {TopicPartition("t", 2): OffsetAndMetadata(7)}
@@ -99,30 +99,30 @@ class TestAMemberAlone:
         assert ranges(join().next_batch()[0])[2] == (7, 10)
 
     def test_takes_so_many_records_at_a_time(self, join):
-        share = join(most=20)
-        first, _ = share.next_batch()
+        member = join(max_records=20)
+        first, _ = member.next_batch()
         assert ranges(first) == dict.fromkeys(range(4), (0, 5))
-        commit_all(share, first)
-        assert ranges(share.next_batch()[0]) == dict.fromkeys(range(4), (5, 10))
+        commit_all(member, first)
+        assert ranges(member.next_batch()[0]) == dict.fromkeys(range(4), (5, 10))
 
     def test_reads_only_what_was_there_when_it_began(self, root, join):
-        share = join()
+        member = join()
         append(root, "t", 1, range(5))
         add_partitions(root, "t", 5)
         append(root, "t", 4, range(5))
-        assert ranges(share.next_batch()[0])[1] == (0, 10)
-        batch = until(lambda: len((found := share.next_batch()[0]).starts) == 5 and found)
+        assert ranges(member.next_batch()[0])[1] == (0, 10)
+        batch = until(lambda: len((found := member.next_batch()[0]).starts) == 5 and found)
         assert 4 not in ranges(batch)
 
     def test_that_follows_reads_what_comes_and_new_partitions_from_their_start(self, root, join):
-        share = join(follows=True)
-        commit_all(share, share.next_batch()[0])
+        member = join(follow=True)
+        commit_all(member, member.next_batch()[0])
         append(root, "t", 1, range(5))
         add_partitions(root, "t", 5)
         append(root, "t", 4, range(6))
-        batch = until(lambda: len((found := share.next_batch()[0]).starts) == 5 and found)
+        batch = until(lambda: len((found := member.next_batch()[0]).starts) == 5 and found)
         assert ranges(batch) == {1: (10, 15), 4: (0, 6)}
-        assert not share.next_batch()[1], "it is never done"
+        assert not member.next_batch()[1], "it is never done"
 
     def test_says_which_topic_there_is_not_before_it_joins(self, root, join):
         with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
@@ -132,8 +132,8 @@ class TestAMemberAlone:
 
 class TestWhereNothingIsCommitted:
     def test_it_begins_at_the_end_and_that_is_known_at_once(self, root, join):
-        share = join(**{"auto.offset.reset": "latest"})
-        assert share.next_batch()[0].size == 0
+        member = join(**{"auto.offset.reset": "latest"})
+        assert member.next_batch()[0].size == 0
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_or_it_does_not_begin(self, join):
@@ -153,12 +153,12 @@ class TestWhereNothingIsCommitted:
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_because_retention_was_faster(self, root, join):
-        share = join(follows=True)
-        commit_all(share, share.next_batch()[0])
+        member = join(follow=True)
+        commit_all(member, member.next_batch()[0])
         append(root, "t", 0, range(5))
         append(root, "t", 0, range(5))
         delete_records(root, "t", 0, 15, segment=15)
-        assert ranges(share.next_batch()[0])[0] == (15, 20)
+        assert ranges(member.next_batch()[0])[0] == (15, 20)
 
 
 class TestTwoMembers:
@@ -169,9 +169,9 @@ class TestTwoMembers:
         assert first.starts.keys() | second.starts.keys() == {
             TopicPartition("t", number) for number in range(4)
         }
-        for share, batch in ((one, first), (two, second)):
-            assert commit_all(share, batch) == frozenset()
-            assert until(lambda share=share: share.next_batch()[1])
+        for member, batch in ((one, first), (two, second)):
+            assert commit_all(member, batch) == frozenset()
+            assert until(lambda member=member: member.next_batch()[1])
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_one_gives_up_nothing_while_its_batch_is_at_work(self, root, join):
@@ -182,7 +182,7 @@ class TestTwoMembers:
             found, is_last = two.next_batch()
             assert found.size == 0
             assert not is_last, "something is on its way to it"
-            one.show_life()
+            one.keep_alive()
         assert commit_all(one, batch) == frozenset()
         later = until(lambda: (b := two.next_batch()[0]) and len(b.starts) == 2 and b, one)
         assert later.size == 0, "one has done it"
@@ -209,17 +209,17 @@ class TestTopics:
     def test_that_are_deleted_meanwhile_take_only_their_own_offsets_along(self, root, join):
         Admin(root).create_topics([NewTopic("u", num_partitions=1)])
         append(root, "u", 0, range(3))
-        share = join(topics="t,u")
-        batch, _ = share.next_batch()
+        member = join(topics="t,u")
+        batch, _ = member.next_batch()
         Admin(root).delete_topics(["u"])
-        assert commit_all(share, batch) == {TopicPartition("u", 0)}
+        assert commit_all(member, batch) == {TopicPartition("u", 0)}
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_that_are_created_again_are_read_from_their_start(self, root, join):
-        share = join(follows=True)
-        batch, _ = share.next_batch()
+        member = join(follow=True)
+        batch, _ = member.next_batch()
         create_again(root, "t", 2)
         append(root, "t", 1, range(3))
-        assert commit_all(share, batch) == batch.starts.keys()
-        found = until(lambda: (b := share.next_batch()[0]) and b.size and b)
+        assert commit_all(member, batch) == batch.starts.keys()
+        found = until(lambda: (b := member.next_batch()[0]) and b.size and b)
         assert ranges(found) == {1: (0, 3)}

@@ -41,8 +41,8 @@ class RecordsDigest:
         self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
 
 
-def standing_records(
-    log: PartitionLog, producer_id: int, producer_epoch: int, *, most: int
+def digest_appended_records(
+    log: PartitionLog, producer_id: int, producer_epoch: int, *, max_records: int
 ) -> RecordsDigest | None:
     """Return the digest of the first records that a producer has in the log, in one epoch.
 
@@ -50,7 +50,7 @@ def standing_records(
         log: of the partition.
         producer_id: the producer's.
         producer_epoch: likewise.
-        most: how many at most.
+        max_records: how many at max_records.
 
     Returns:
         None where it cannot be told: the producer is forgotten, some of its records are deleted, or
@@ -64,7 +64,7 @@ def standing_records(
         if run.base_sequence != next_sequence:
             return None
         next_sequence = run.next_sequence
-        end_offset = min(run.end_offset, run.base_offset + most - digest.count)
+        end_offset = min(run.end_offset, run.base_offset + max_records - digest.count)
         try:
             for batch in log.scan(run.base_offset, end_offset, columns=["key", "value"]):
                 digest.add(batch.records)
@@ -72,4 +72,4 @@ def standing_records(
             return None
         if end_offset < run.end_offset:
             break
-    return digest if digest.count == min(most, next_sequence) else None
+    return digest if digest.count == min(max_records, next_sequence) else None

@@ -13,24 +13,24 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.datasource.options.options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, by_member
+from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import LATEST, AtOffsets, format_offsets
-from spark_log.datasource.read.splits import splits_of
+from spark_log.datasource.read.splits import splits_between
 from spark_log.datasource.stream.kafka_checkpoint import initial_offsets
 from spark_log.datasource.stream.lag import latest_document
-from spark_log.datasource.stream.log_watch import LogWatch, Sight
+from spark_log.datasource.stream.log_poller import LatestOffsets, LogPoller
 from spark_log.datasource.stream.read_limits import TriggerDelay, count_offsets, limit_rate
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
+from spark_log.datasource.stream.time_lag import TimeLag
 from spark_log.datasource.stream.topic_history import TopicHistory
-from spark_log.datasource.stream.unread_age import UnreadAge
 from spark_log.types import TopicPartition
 
 
-class MicroBatches:
+class MicroBatchPlanner:
     """Decides where micro-batches begin and end.
 
-    Safe to be asked as often as one likes: `LogWatch` sets the pace. When the answer is that there
+    Safe to be asked as often as one likes: `LogPoller` sets the pace. When the answer is that there
     is nothing new, it holds for whatever was acknowledged before the question.
 
     What happens to a topic behind the query's back:
@@ -54,8 +54,8 @@ class MicroBatches:
         self._clock = clock
         self._reader = OffsetReader(options)
         self._history = TopicHistory(fail_on_data_loss=options.fail_on_data_loss)
-        self._age = UnreadAge(self._reader, clock)
-        self._watch = LogWatch(self._reader, self._history, clock)
+        self._time_lag = TimeLag(self._reader, clock)
+        self._poller = LogPoller(self._reader, self._history, clock)
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
         self._end: StreamOffset | None = None
@@ -73,7 +73,7 @@ class MicroBatches:
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """Ids of the topics that are read, as of the last look."""
-        return self._watch.recent().latest.topic_ids
+        return self._poller.recent().offset.topic_ids
 
     def is_initial(self, offset: StreamOffset) -> bool:
         """Whether the query started there, in this run: nothing has been processed then.
@@ -96,12 +96,12 @@ class MicroBatches:
         """
         if self._initial is None:
             offsets = self._reader.starting_offsets(is_batch=False)
-            self._initial = StreamOffset(offsets, self._watch.topic_ids_of(offsets))
+            self._initial = StreamOffset(offsets, self._poller.topic_ids_of(offsets))
         return self._initial
 
-    def stop_at_end(self) -> None:
+    def prepare_available_now(self) -> None:
         """Read up to where the log ends now, and no further (``Trigger.AvailableNow``)."""
-        self._target = self._watch.look_at_once().latest
+        self._target = self._poller.poll_now().offset
 
     def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Return where the batch that begins at ``start`` ends; ``start`` itself for none.
@@ -113,11 +113,11 @@ class MicroBatches:
         Raises:
             DataLossError: records are gone that should have been read.
         """
-        before = self._watch.last
-        sight = self._watch.recent()
-        end = self._end_seen(start, sight, limit)
-        if end is start and sight is before and self._target is None:
-            end = self._end_seen(start, self._watch.look(), limit)
+        before = self._poller.last
+        log_ends = self._poller.recent()
+        end = self._end_at(start, log_ends, limit)
+        if end is start and log_ends is before and self._target is None:
+            end = self._end_at(start, self._poller.poll(), limit)
         if self.is_initial(start):
             end = replace(end, begins=start.offsets)
         self._end = end
@@ -134,38 +134,38 @@ class MicroBatches:
         """
         is_initial = self.is_initial(start)
         if is_initial:
-            start = self._first_begin(start, end)
-        sight = self._watch.recent()
-        readable = end.of_same_topics(sight.ends, sight.topic_id)
-        begins = start.of_same_topics(end.offsets, end.topic_ids.get)
-        begins |= self._beginnings(sorted(readable.keys() - begins.keys()))
+            start = self._first_batch_start(start, end)
+        log_ends = self._poller.recent()
+        readable = end.for_unchanged_topics(log_ends.ends, log_ends.topic_id)
+        begins = start.for_unchanged_topics(end.offsets, end.topic_ids.get)
+        begins |= self._new_partition_starts(sorted(readable.keys() - begins.keys()))
         starts: dict[TopicPartition, int] = {}
         stops: dict[TopicPartition, int] = {}
-        for named, stop in sorted(end.offsets.items()):
-            begin = begins.get(named, 0)
+        for tp, stop in sorted(end.offsets.items()):
+            begin = begins.get(tp, 0)
             if begin >= stop:
-                self._check_order(named, begin, stop, is_first=is_initial)
-            elif named not in readable:
-                self._history.lose(
-                    f"{named} was deleted: offsets {begin} to {stop - 1} of this batch are gone",
-                    named.topic,
+                self._check_order(tp, begin, stop, is_first=is_initial)
+            elif tp not in readable:
+                self._history.report_loss(
+                    f"{tp} was deleted: offsets {begin} to {stop - 1} of this batch are gone",
+                    tp.topic,
                 )
             else:
-                starts[named], stops[named] = self._retained(named, begin, stop), stop
-        splits = splits_of(self._reader, starts, stops)
+                starts[tp], stops[tp] = self._retained(tp, begin, stop), stop
+        splits = splits_between(self._reader, starts, stops)
         if self._owners is None:
             return splits
-        return by_member(splits, self._owners, sight.ends.keys())
+        return group_by_member(splits, self._owners, log_ends.ends.keys())
 
     def latest(self) -> OffsetDocument | None:
         """Return where the log ends, with how far the batch planned last stays behind in time."""
-        sight = self._watch.last
-        if sight is None:
+        log_ends = self._poller.last
+        if log_ends is None:
             return None
-        latest = self._target or sight.latest
+        latest = self._target or log_ends.offset
         if self._reported is not None and self._reported[:2] == (latest, self._end):
             return self._reported[2]
-        lag_ms = {} if self._end is None else self._age.lag_ms(self._end, latest)
+        lag_ms = {} if self._end is None else self._time_lag.lag_ms(self._end, latest)
         document = latest_document(latest, lag_ms)
         # What is unread grows older, so that nothing is kept where there is something.
         self._reported = None if lag_ms else (latest, self._end, document)
@@ -173,42 +173,46 @@ class MicroBatches:
 
     # --- ends and beginnings ---------------------------------------------------------------------
 
-    def _end_seen(self, start: StreamOffset, sight: Sight, limit: ReadLimit) -> StreamOffset:
+    def _end_at(
+        self, start: StreamOffset, log_ends: LatestOffsets, limit: ReadLimit
+    ) -> StreamOffset:
         """Return where the batch ends by what a look showed; ``start`` itself for none."""
-        if self._idle is not None and self._idle[0] is sight.latest and self._idle[1] == start:
+        if self._idle is not None and self._idle[0] is log_ends.offset and self._idle[1] == start:
             return start
-        end = self._next_end(start, sight, limit)
+        end = self._next_end(start, log_ends, limit)
         is_idle = end == start
         self._idle = None
-        if is_idle and self._delay is None and self._watch.last is not None:
-            self._idle = self._watch.last.latest, start
+        if is_idle and self._delay is None and self._poller.last is not None:
+            self._idle = self._poller.last.offset, start
         return start if is_idle else end
 
-    def _next_end(self, start: StreamOffset, sight: Sight, limit: ReadLimit) -> StreamOffset:
-        kept = self._check_topics(start, sight)
-        ends = self._ends_without_limit(sight)
-        begins = self._begins(start, ends, sight)
-        if any(begin > ends[named] for named, begin in begins.items()) and self._target is None:
+    def _next_end(
+        self, start: StreamOffset, log_ends: LatestOffsets, limit: ReadLimit
+    ) -> StreamOffset:
+        kept = self._check_topics(start, log_ends)
+        ends = self._ends_without_limit(log_ends)
+        begins = self._begins(start, ends, log_ends)
+        if any(begin > ends[tp] for tp, begin in begins.items()) and self._target is None:
             # An end that went back: rather than lost, the topic may just have been deleted.
-            sight = self._watch.look_at_once()
-            kept = self._check_topics(start, sight)
-            ends = self._ends_without_limit(sight)
-            begins = self._begins(start, ends, sight)
-        ends = {named: end for named, end in ends.items() if named in begins}
-        for named, begin in begins.items():
-            if begin > ends[named] and self._target is None:
-                self._history.lose(
-                    f"{named} ends at offset {ends[named]}, before offset {begin}, up to where it "
+            log_ends = self._poller.poll_now()
+            kept = self._check_topics(start, log_ends)
+            ends = self._ends_without_limit(log_ends)
+            begins = self._begins(start, ends, log_ends)
+        ends = {tp: end for tp, end in ends.items() if tp in begins}
+        for tp, begin in begins.items():
+            if begin > ends[tp] and self._target is None:
+                self._history.report_loss(
+                    f"{tp} ends at offset {ends[tp]}, before offset {begin}, up to where it "
                     f"was read: records may have been missed",
-                    named.topic,
+                    tp.topic,
                 )
-            elif begin > ends[named]:
-                ends[named] = begin  # another run read past what this one stops at
+            elif begin > ends[tp]:
+                ends[tp] = begin  # another run read past what this one stops at
         if not isinstance(limit, ReadAllAvailable):
             if (
                 self._delay is not None
                 and self._target is None
-                and self._delay.holds_back(count_offsets(begins, ends))
+                and self._delay.should_wait(count_offsets(begins, ends))
             ):
                 return start
             most = self._options.max_offsets_per_trigger
@@ -216,48 +220,48 @@ class MicroBatches:
                 most = limit.max_rows
             if most is not None:
                 ends = limit_rate(most, begins, ends)
-        topic_ids = {named.topic: sight.latest.topic_ids[named.topic] for named in ends}
+        topic_ids = {tp.topic: log_ends.offset.topic_ids[tp.topic] for tp in ends}
         return StreamOffset({**kept.offsets, **ends}, {**kept.topic_ids, **topic_ids})
 
-    def _ends_without_limit(self, sight: Sight) -> dict[TopicPartition, int]:
+    def _ends_without_limit(self, log_ends: LatestOffsets) -> dict[TopicPartition, int]:
         if self._target is None:
-            return dict(sight.ends)
-        return self._target.of_same_topics(sight.ends, sight.topic_id)
+            return dict(log_ends.ends)
+        return self._target.for_unchanged_topics(log_ends.ends, log_ends.topic_id)
 
     def _begins(
-        self, start: StreamOffset, ends: Mapping[TopicPartition, int], sight: Sight
+        self, start: StreamOffset, ends: Mapping[TopicPartition, int], log_ends: LatestOffsets
     ) -> dict[TopicPartition, int]:
         """Return where to go on in each partition; new ones begin at their beginning."""
-        begins = start.of_same_topics(ends, sight.topic_id)
-        new = [named for named in ends if named not in begins]
+        begins = start.for_unchanged_topics(ends, log_ends.topic_id)
+        new = [tp for tp in ends if tp not in begins]
         return begins | (self._reader.earliest(new) if new else {})
 
-    def _beginnings(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _new_partition_starts(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where new partitions begin; a query sees them from their very first record."""
         if not new:
             return {}
         beginnings = self._reader.earliest(new)
-        for named, offset in beginnings.items():
+        for tp, offset in beginnings.items():
             if offset > 0:
-                self._history.lose(
-                    f"new partition {named} begins at offset {offset} instead of 0: records may "
+                self._history.report_loss(
+                    f"new partition {tp} begins at offset {offset} instead of 0: records may "
                     f"have been missed",
-                    named.topic,
+                    tp.topic,
                 )
         return beginnings
 
-    def _retained(self, named: TopicPartition, begin: int, end: int) -> int:
+    def _retained(self, tp: TopicPartition, begin: int, end: int) -> int:
         """Return where to begin. What is deleted from now on, the task will find out."""
-        earliest = self._reader.view(named).log_start_offset
+        earliest = self._reader.view(tp).log_start_offset
         if begin < earliest:
-            self._history.lose(
-                f"{named}: offsets {begin} to {min(earliest, end) - 1} are not retained any more; "
+            self._history.report_loss(
+                f"{tp}: offsets {begin} to {min(earliest, end) - 1} are not retained any more; "
                 f"the log starts at {earliest}",
-                named.topic,
+                tp.topic,
             )
         return min(max(begin, earliest), end)
 
-    def _first_begin(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
+    def _first_batch_start(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
         """Return where a query's first batch begins.
 
         Args:
@@ -269,9 +273,9 @@ class MicroBatches:
         """
         if end.begins is not None:
             return StreamOffset(end.begins, end.topic_ids)
-        if end.topic_ids or not end.offsets or self._starts_at_numbers():
+        if end.topic_ids or not end.offsets or self._starts_at_given_offsets():
             return initial  # the latter two cannot differ; the first: of a version without the note
-        topics = {named.topic for named in end.offsets}
+        topics = {tp.topic for tp in end.offsets}
         location = self._options.checkpoint_location
         begins = None
         if location:
@@ -283,7 +287,7 @@ class MicroBatches:
             if location
             else "give the query's checkpointLocation to readStream as well: Spark does not tell it"
         )
-        self._history.lose(
+        self._history.report_loss(
             f"the first batch, up to {format_offsets(end.offsets)}, was planned by a query on "
             f"format kafka and not finished. Where it begins is in sources/<n>/0 of the "
             f"checkpoint; {found}. Or say where in startingOffsets, with a number for each "
@@ -293,7 +297,7 @@ class MicroBatches:
         )
         return initial
 
-    def _starts_at_numbers(self) -> bool:
+    def _starts_at_given_offsets(self) -> bool:
         """Whether options say for each partition at which offset to start."""
         starting = self._options.starting
         return (
@@ -302,30 +306,30 @@ class MicroBatches:
             and min(starting.offsets.values(), default=0) >= 0
         )
 
-    def _starts_late(self) -> bool:
+    def _starts_at_latest(self) -> bool:
         starting = self._options.starting
         if starting is None:
             return True
         if not isinstance(starting, AtOffsets):
-            return self._options.begins_late
+            return self._options.latest_if_no_match
         offsets = starting.offsets
         return offsets == LATEST if isinstance(offsets, int) else LATEST in offsets.values()
 
-    def _check_order(self, named: TopicPartition, begin: int, stop: int, *, is_first: bool) -> None:
+    def _check_order(self, tp: TopicPartition, begin: int, stop: int, *, is_first: bool) -> None:
         """Check a range that is empty, or the wrong way round.
 
         The first batch of a query that starts at the end, planned by a version that did not note
         where it begins, was empty; run again after a crash it begins where the log ends by now, and
         there is nothing wrong with that.
         """
-        if begin > stop and not (is_first and self._starts_late()):
-            self._history.lose(
-                f"{named}: the batch begins at offset {begin} and ends before it, at {stop}: "
+        if begin > stop and not (is_first and self._starts_at_latest()):
+            self._history.report_loss(
+                f"{tp}: the batch begins at offset {begin} and ends before it, at {stop}: "
                 f"records may have been missed",
-                named.topic,
+                tp.topic,
             )
 
-    def _check_topics(self, start: StreamOffset, sight: Sight) -> StreamOffset:
+    def _check_topics(self, start: StreamOffset, log_ends: LatestOffsets) -> StreamOffset:
         """Look for what is gone or was created again; return what stays as it is.
 
         Those are the offsets of partitions that cannot be read now, or not by this run: should
@@ -333,21 +337,17 @@ class MicroBatches:
         """
         kept: dict[TopicPartition, int] = {}
         for topic, positions in start.by_topic().items():
-            now_id = sight.topic_id(topic)
-            if start.is_another(topic, now_id):
-                self._history.created_again(topic, positions, start.topic_ids[topic], str(now_id))
+            now_id = log_ends.topic_id(topic)
+            if start.is_recreated(topic, now_id):
+                self._history.on_recreated(topic, positions, start.topic_ids[topic], str(now_id))
                 if self._target is not None and self._target.topic_ids.get(topic) != now_id:
                     kept |= positions  # it came after what this run stops at
                 continue
-            gone = {named: at for named, at in positions.items() if named not in sight.ends}
+            gone = {tp: at for tp, at in positions.items() if tp not in log_ends.ends}
             if gone:
-                self._history.gone(topic, gone, start.topic_ids.get(topic))
+                self._history.on_deleted(topic, gone, start.topic_ids.get(topic))
                 kept |= gone
             if self._target is not None:
-                kept |= {
-                    named: at
-                    for named, at in positions.items()
-                    if named not in self._target.offsets
-                }
-        topics = {named.topic for named in kept} & start.topic_ids.keys()
+                kept |= {tp: at for tp, at in positions.items() if tp not in self._target.offsets}
+        topics = {tp.topic for tp in kept} & start.topic_ids.keys()
         return StreamOffset(kept, {topic: start.topic_ids[topic] for topic in topics})

@@ -14,7 +14,7 @@ _MOST_PARTITIONS = 64
 """For so many partitions, those with most records behind: each costs a look into a segment."""
 
 
-class UnreadAge:
+class TimeLag:
     """Looks up timestamps behind positions, each once for as long as the position stays."""
 
     def __init__(self, reader: OffsetReader, clock: Clock) -> None:
@@ -31,12 +31,12 @@ class UnreadAge:
             latest: where the log ends.
         """
         behind = []
-        for named, offset in latest.offsets.items():
-            position = end.offsets.get(named)
+        for tp, offset in latest.offsets.items():
+            position = end.offsets.get(tp)
             if position is not None and position < offset:
-                topic_id = latest.topic_ids[named.topic]
-                if not end.is_another(named.topic, topic_id):
-                    behind.append((offset - position, (topic_id, named, position)))
+                topic_id = latest.topic_ids[tp.topic]
+                if not end.is_recreated(tp.topic, topic_id):
+                    behind.append((offset - position, (topic_id, tp, position)))
         keys = [key for _, key in sorted(behind, reverse=True)[:_MOST_PARTITIONS]]
         self._since_us = {
             key: self._since_us[key] if key in self._since_us else self._timestamp_us(*key[1:])
@@ -44,16 +44,16 @@ class UnreadAge:
         }
         now_us = self._clock.time_us()
         return {
-            named: max(0, now_us - since_us) // 1000
-            for (_, named, _), since_us in self._since_us.items()
+            tp: max(0, now_us - since_us) // 1000
+            for (_, tp, _), since_us in self._since_us.items()
             if since_us is not None
         }
 
-    def _timestamp_us(self, named: TopicPartition, offset: int) -> int | None:
+    def _timestamp_us(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the timestamp of the first record from an offset on; None if it is not there."""
         try:
-            log = self._reader.log(named)
+            log = self._reader.log(tp)
         except SparkLogError as error:
-            IN_PROCESS.add("lag in time", str(named), error)
+            IN_PROCESS.add("lag in time", str(tp), error)
             return None  # a figure in the progress must not fail the query
         return first_unread_us(log, offset)
