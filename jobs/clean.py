@@ -22,7 +22,9 @@ from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ClockSkewError
 from spark_log.jobs.cluster_cleaning import CleaningTask, run_per_partition
-from spark_log.jobs.job import Report, job_session, spark_progress
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Report
+from spark_log.jobs.session import job_session
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.cluster_cleaner import check_clock
 from spark_log.metadata.topics.deletion import finish_deletions

@@ -26,18 +26,13 @@ from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidConfigurationError, nearest
 from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.destination import Destination, Sink
 from spark_log.jobs.group_job import BatchProcessor, GroupJob
-from spark_log.jobs.job import (
-    Counts,
-    Destination,
-    Report,
-    Sink,
-    SinkOption,
-    connection_options,
-    job_session,
-    spark_progress,
-)
 from spark_log.jobs.job_member import JobMember
+from spark_log.jobs.job_options import SinkOption, connection_options
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
+from spark_log.jobs.session import job_session
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.storage import open_store
 

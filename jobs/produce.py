@@ -29,13 +29,10 @@ from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource import by_partition
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
-from spark_log.jobs.job import (
-    Counts,
-    Report,
-    connection_options,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.job_options import connection_options
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
+from spark_log.jobs.session import job_session
 
 _TRIED_ROWS: Final = 100
 """So many rows are read before a topic is created for them."""

@@ -24,14 +24,11 @@ from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import (
-    Destination,
-    Report,
-    connection_options,
-    instant,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.destination import Destination
+from spark_log.jobs.job_options import connection_options, parse_instant
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Report
+from spark_log.jobs.session import job_session
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
@@ -56,7 +53,7 @@ def main(
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
-    begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
+    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
     if (begin or end) and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give a range of times or a range of offsets, not both")
     partitions = _partitions(root.cluster().topic(topic), partition)

@@ -34,15 +34,9 @@ from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.datasource.stream.read_limits import count_offsets
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import (
-    Counts,
-    Report,
-    SinkOption,
-    connection_options,
-    instant,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.job_options import SinkOption, connection_options, parse_instant
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
 from spark_log.jobs.reprocessing import (
     DeltaTarget,
     Offsets,
@@ -50,6 +44,7 @@ from spark_log.jobs.reprocessing import (
     Target,
     TopicTarget,
 )
+from spark_log.jobs.session import job_session
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -100,7 +95,7 @@ def main(
     """Let records that a log holds pass through a function, exactly once."""
     report = Report("reprocessed")
     function = _transform(transform)
-    begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
+    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
     connection = connection_options(root.url, root.storage_options)
     reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
     whole_range = {"endingOffsets": ending_offsets} | (

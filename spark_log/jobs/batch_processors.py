@@ -23,8 +23,8 @@ from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit, splits_between
 from spark_log.errors import StorageError
 from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.destination import Destination
 from spark_log.jobs.group_job import BatchResult
-from spark_log.jobs.job import Destination
 from spark_log.jobs.job_member import Batch
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition

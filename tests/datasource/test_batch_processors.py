@@ -15,8 +15,8 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
+from spark_log.jobs.destination import Destination, Sink
 from spark_log.jobs.group_job import BatchResult, GroupJob
-from spark_log.jobs.job import Destination, Sink
 from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_log.jobs.job import Destination, Sink
+from spark_log.jobs.destination import Destination, Sink
 
 pytestmark = pytest.mark.spark
 

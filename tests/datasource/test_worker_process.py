@@ -17,7 +17,7 @@ from spark_log.datasource.worker_process import (
     silence_broken_pipe,
 )
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import job_session
+from spark_log.jobs.session import job_session
 
 NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 SPARKS = "(?i)secret|password|token|access[.]?key"

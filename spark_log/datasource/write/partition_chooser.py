@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_log.errors import InvalidPartitionsError
 from spark_log.record.murmur2 import partition_for_keys
 
-_STICKY_ROWS: Final = 10_000
+STICKY_ROWS: Final = 10_000
 """So many records without a key stay together: as many as Spark puts into an Arrow batch."""
 
 
@@ -59,7 +59,7 @@ class PartitionChooser:
     def _spread(self, count: int) -> np.ndarray:
         ordinals = np.arange(self._unkeyed, self._unkeyed + count)
         self._unkeyed += count
-        spread = (self._first + ordinals // _STICKY_ROWS) % self._count
+        spread = (self._first + ordinals // STICKY_ROWS) % self._count
         return spread.astype(np.int32)
 
     def _check(self, partitions: np.ndarray) -> None:

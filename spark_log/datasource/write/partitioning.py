@@ -10,13 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import IntegerType, StringType
 
+from spark_log.datasource.write.partition_chooser import STICKY_ROWS
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
 from spark_log.record.murmur2 import partition_for_keys
 from spark_log.storage import StorageOptions
-
-_STICKY_ROWS = 10_000
-"""So many rows without a key stay together: a record batch."""
 
 
 def by_partition(
@@ -58,7 +56,7 @@ def by_partition(
 
 def _spread(count: int) -> Column:
     """Return partitions for rows without a key: by runs, beginning elsewhere in each task."""
-    run = F.floor(F.monotonically_increasing_id() / _STICKY_ROWS) + F.spark_partition_id()
+    run = F.floor(F.monotonically_increasing_id() / STICKY_ROWS) + F.spark_partition_id()
     return F.pmod(run, F.lit(count)).cast("int")
 
 
