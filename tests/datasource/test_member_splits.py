@@ -196,5 +196,5 @@ class TestOptions:
     def test_are_refused_without_a_group(self, root):
         wanted = options(root)
         del wanted["group.id"]
-        with pytest.raises(InvalidOptionError, match=r"counts only with 'group\.id'"):
+        with pytest.raises(InvalidOptionError, match=r"needs the option 'group\.id'"):
             parse_read_options(wanted)

@@ -88,17 +88,17 @@ class TestSubscription:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"subscribe": None}, "give exactly one of the options 'subscribe', 'assign', "),
+            ({"subscribe": None}, "a read needs exactly one of the options 'subscribe', 'assign', "),
             ({"subscribe": None}, "this read has none of them"),
             ({"assign": '{"t":[0]}'}, "this read has 'subscribe' and 'assign'"),
             ({"subscribePattern": "t"}, "this read has 'subscribe' and 'subscribePattern'"),
-            ({"subscribe": " , "}, "option 'subscribe' is ' , ', which names no topic"),
-            ({"subscribe": ""}, "which names no topic"),
+            ({"subscribe": " , "}, "option 'subscribe' is ' , ', without a topic"),
+            ({"subscribe": ""}, "without a topic"),
             ({"subscribe": None, "assign": ""}, "option 'assign' is '', expected partitions"),
             ({"subscribe": None, "assign": "{}"}, "expected partitions to read, as JSON"),
             ({"subscribe": None, "assign": "[0]"}, "expected partitions to read, as JSON"),
             ({"subscribe": None, "assign": '{"t":[-1]}'}, "expected partitions to read, as JSON"),
-            ({"subscribe": None, "subscribePattern": " "}, "it is empty"),
+            ({"subscribe": None, "subscribePattern": " "}, "an empty pattern would match"),
             ({"subscribe": None, "subscribePattern": "a("}, "expected a regular expression"),
         ],
     )
@@ -165,29 +165,29 @@ class TestBatches:
                     "startingOffsets": '{"t":{"0":1,"1":1,"2":1}}',
                     "endingOffsets": '{"t":{"0":2,"1":2}}',
                 },
-                "do not name the same partitions: only one of them has t-2",
+                "must name the same partitions; only one of them names t-2",
             ),
             (
                 {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":0}}'},
-                "t-0: startingOffsets is 1 and endingOffsets before it, 0",
+                "t-0: startingOffsets is 1, and endingOffsets is 0; a read",
             ),
             (
                 {
                     "startingOffsetsByTimestamp": '{"t":{"0":1}}',
                     "endingOffsetsByTimestamp": '{"t":{"1":1}}',
                 },
-                "do not name the same partitions: only one of them has t-0, t-1",
+                "must name the same partitions; only one of them names t-0, t-1",
             ),
             (
                 {
                     "startingOffsetsByTimestamp": '{"t":{"0":9}}',
                     "endingOffsetsByTimestamp": '{"t":{"0":1}}',
                 },
-                "t-0: startingOffsetsByTimestamp is 9 and endingOffsetsByTimestamp before it, 1",
+                "t-0: startingOffsetsByTimestamp is 9, and endingOffsetsByTimestamp is 1; a read",
             ),
             (
                 {"startingTimestamp": "9", "endingTimestamp": "1"},
-                "startingTimestamp is 9 and endingTimestamp before it, 1",
+                "startingTimestamp is 9, and endingTimestamp is 1; a read",
             ),
         ],
     )
@@ -284,7 +284,7 @@ class TestIsolationLevel:
 class TestAssignors:
     def test_count_only_with_a_group(self):
         message = message_of(**{"partition.assignment.strategy": "sticky"})
-        assert "counts only with 'group.id'" in message
+        assert "needs the option 'group.id'" in message
 
     def test_are_taken_with_one(self):
         options = {"partition.assignment.strategy": "cooperative-sticky", "group.id": "g"}
@@ -315,7 +315,7 @@ class TestOptionsForKafka:
         )  # fmt: skip
 
     def test_one_warning_names_all_that_is_ignored(self):
-        with pytest.warns(IgnoredOptionWarning, match="no use for a, b; ignored") as caught:
+        with pytest.warns(IgnoredOptionWarning, match="format spark_log ignores a, b") as caught:
             warn_ignored_options(("a", "b"))
         assert len(caught) == 1
 
@@ -363,8 +363,8 @@ class TestOptionsForKafka:
         options = parse_write_options({"path": "/r", "kafka.compression.type": asked})
         assert options.compression == used
         assert options.warnings == (
-            f"Arrow's files have no {asked.lower()}, which option kafka.compression.type asks for; "
-            f"{used} is used instead (there are none, lz4 and zstd)",
+            f"option kafka.compression.type is {asked.lower()}, which Arrow files do not support; "
+            f"{used} is used instead (supported: none, lz4, zstd)",
         )
         ours = {"path": "/r", "kafka.compression.type": asked, "compression.type": "none"}
         assert parse_write_options(ours).compression == "none"
@@ -378,7 +378,7 @@ class TestOptionsForKafka:
     def test_servers_are_no_root(self):
         message = message_of(path=None, **{"kafka.bootstrap.servers": "host:9092"})
         assert "option 'path' is missing: the cluster root" in message
-        assert "kafka.bootstrap.servers names brokers, and here there are none" in message
+        assert "kafka.bootstrap.servers has no effect, spark-log has no brokers" in message
 
 
 class TestUnknownOptions:

@@ -125,7 +125,7 @@ def test_a_program_written_for_kafka_needs_a_path_and_no_more(
     fill(root, "t", 0, range(3))
     options = {"kafka.bootstrap.servers": "host:9092", "kafka.session.timeout.ms": "10000"}
     assert read(spark, root, **options).count() == 3
-    with pytest.raises(PySparkException, match="names brokers, and here there are none"):
+    with pytest.raises(PySparkException, match="has no effect, spark-log has no brokers"):
         spark.read.format("spark_log").options(subscribe="t", **options).load()
 
 

@@ -280,9 +280,9 @@ def test_options_of_a_program_for_kafka_do_not_fail_a_write(spark: SparkSession,
             parse_write_options({"path": root, "topic": "t", **options}),
         )
     assert [str(each.message) for each in caught] == [
-        "format spark_log has no use for includeHeaders, kafka.acks; ignored",
-        "Arrow's files have no gzip, which option kafka.compression.type asks for; zstd is used "
-        "instead (there are none, lz4 and zstd)",
+        "format spark_log ignores includeHeaders, kafka.acks",
+        "option kafka.compression.type is gzip, which Arrow files do not support; zstd is used "
+        "instead (supported: none, lz4, zstd)",
     ]
 
 
