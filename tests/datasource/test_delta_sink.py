@@ -203,7 +203,7 @@ class TestCommits:
 
     def test_are_not_made_when_the_log_cannot_be_read(self, root, sink):
         beyond = [replace(plan(root)[0], end_offset=1_000)]
-        with pytest.raises(OffsetOutOfRangeError, match="is not there any more"):
+        with pytest.raises(OffsetOutOfRangeError, match="does not exist any more"):
             append(sink, root, splits=beyond)
         assert DeltaTable(sink.url).version() == 0
 

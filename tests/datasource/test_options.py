@@ -88,7 +88,10 @@ class TestSubscription:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"subscribe": None}, "a read needs exactly one of the options 'subscribe', 'assign', "),
+            (
+                {"subscribe": None},
+                "a read needs exactly one of the options 'subscribe', 'assign', ",
+            ),
             ({"subscribe": None}, "this read has none of them"),
             ({"assign": '{"t":[0]}'}, "this read has 'subscribe' and 'assign'"),
             ({"subscribePattern": "t"}, "this read has 'subscribe' and 'subscribePattern'"),
@@ -139,10 +142,10 @@ class TestWhereToBegin:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"startingOffsets": "begin"}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":-3}}'}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":true}}'}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":1.5}}'}, "expected earliest, latest, or JSON as"),
+            ({"startingOffsets": "begin"}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":-3}}'}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":true}}'}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":1.5}}'}, "expected earliest, latest, or JSON such as"),
             ({"startingOffsetsByTimestamp": "1"}, "for every partition, as JSON: {"),
             ({"startingOffsetsByTimestamp": '{"t":{"0":"x"}}'}, "for every partition, as JSON"),
             ({"startingTimestamp": "noon"}, "option 'startingTimestamp' is 'noon', expected mill"),

@@ -197,7 +197,9 @@ class TestDataLoss:
         retain_from(root, 12, 10)
         with pytest.raises(OffsetOutOfRangeError) as raised:
             list(read_split(split, ("value",), options_of(root)))
-        assert "offset 0 is not there any more, the log holds 12 to before 30" in str(raised.value)
+        assert "offset 0 does not exist any more, the log has offsets from 12 to before 30" in str(
+            raised.value
+        )
         assert "failOnDataLoss=false" in str(raised.value)
         lenient = options_of(root, failOnDataLoss="false")
         found = [each for b in read_split(split, ("offset",), lenient) for each in b.to_pylist()]
@@ -208,7 +210,7 @@ class TestDataLoss:
         fill(root, "t", 0, range(30), segments=3)
         (split,) = plan(root)
         shutil.rmtree(Path(root) / split.directory)
-        with pytest.raises(OffsetOutOfRangeError, match="not there any more"):
+        with pytest.raises(OffsetOutOfRangeError, match="does not exist any more"):
             list(read_split(split, ("value",), options_of(root)))
         assert list(read_split(split, ("value",), options_of(root, failOnDataLoss="false"))) == []
 

@@ -91,11 +91,11 @@ class TestRanges:
         fill(root, "t", 0, range(10))
         starts = '{"t":{"0":3,"1":0,"2":0}}'
         times = f'{{"t":{{"0":{BASE_MS + 1000},"1":0,"2":0}}}}'
-        message = "t-0: the range starts at offset 3 and ends before it, at 1"
+        message = "t-0: the range starts at offset 3 and ends at 1, before its start"
         with pytest.raises(InvalidOptionError, match=re.escape(message)):
             plan(root, startingOffsets=starts, endingOffsetsByTimestamp=times)
         starts = '{"t":{"0":11,"1":0,"2":0}}'
-        with pytest.raises(InvalidOptionError, match="starts at offset 11 and ends before it"):
+        with pytest.raises(InvalidOptionError, match="starts at offset 11 and ends at 10, before"):
             plan(root, startingOffsets=starts)
 
     def test_each_partition_is_looked_at_once(self, root, monkeypatch):

@@ -1,7 +1,4 @@
-"""Offsets as the log has them: partitions found, ends looked at, options resolved.
-
-Driver side; needs no Spark session.
-"""
+"""Reads the partitions and offsets of a query's topics; needs no Spark session."""
 
 from __future__ import annotations
 
@@ -19,22 +16,24 @@ from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 
 _THREADS: Final = 32
-"""Partitions looked at at once where each function is a request over the network."""
+"""Number of partitions that are read at the same time if each request goes over the network."""
 
 _Answer = TypeVar("_Answer")
 
 
 class OffsetReader:
-    """Answers every question about offsets that planning a batch or a micro-batch asks.
+    """Reads partitions and offsets for the planning of batches and micro-batches.
 
-    Nothing is remembered that could change an answer: `partitions`, `earliest` and `latest` function
-    anew each time. `latest` costs one function for the next segment's name per partition once the
-    reader has seen it; a caller that asks often sets its own pace (`LogPoller`). One thread at a
-    time.
+    `partitions`, `earliest` and `latest` read the storage on each call; nothing is cached that
+    could change an answer. After the first call, `latest` costs one request for the next segment's
+    name per partition. Callers that poll set their own interval (`LogPoller`). Not thread-safe.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        """Args: options: checked ones.
+        """Open the cluster.
+
+        Args:
+            options: parsed options of a read.
 
         Raises:
             RootNotFoundError: there is no root at ``path``.
@@ -48,17 +47,20 @@ class OffsetReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether a function is a call of the operating system, and no request over the network."""
+        """Whether the root is on a local file system, so that requests need no network."""
         return self._cluster.store.is_mapped
 
-    # --- which partitions ------------------------------------------------------------------------
+    # --- partitions ------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions to be read now, in order, from metadata as it is now.
+        """Return the partitions to read, in order, from the current metadata.
+
+        Returns:
+            An empty list if the option ``subscribePattern`` matches no topic.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic of ``subscribe``, or a partition of ``assign``,
-                does not exist. A pattern that nothing matches gives an empty list.
+            UnknownTopicOrPartitionError: a topic of ``subscribe`` or a partition of ``assign`` does
+                not exist.
         """
         image = self._image = self._cluster.image()
         options = self.options
@@ -73,7 +75,7 @@ class OffsetReader:
         ]
 
     def topic_ids(self) -> dict[str, str]:
-        """Return the ids of the topics that the last `partitions` found, by name."""
+        """Return the ids of the topics that the last call of `partitions` found, by name."""
         image = self._current_image()
         found = {name: image.find(name) for name in self.options.topics}
         if self.options.pattern is not None:
@@ -81,10 +83,10 @@ class OffsetReader:
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """Return a partition's log: the same handle each time, until its topic is created anew.
+        """Return a partition's log; the same object until the topic is deleted and created again.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnknownTopicOrPartitionError: the partition does not exist.
         """
         topic = self._current_image().topic(tp.topic)
         topic_id, log = self._logs.get(tp, ("", None))
@@ -95,34 +97,34 @@ class OffsetReader:
             self._tails.pop(tp, None)
         return log
 
-    # --- offsets now -----------------------------------------------------------------------------
+    # --- offsets ---------------------------------------------------------------------------------
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log start offsets as they are now: one listing each.
+        """Return the current log start offsets; costs one listing per partition.
 
-        Partitions that do not exist (any more) are left out.
+        Partitions that do not exist are left out.
         """
         views = self._map(self._observe, self._existing(partitions))
         return {tp: view.log_start_offset for tp, view in views.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log end offsets as they are now: one function for a name each.
+        """Return the current log end offsets; costs one request for a name per partition.
 
-        Partitions that do not exist (any more) are left out.
+        Partitions that do not exist are left out.
         """
         return self._map(self._log_end, self._existing(partitions))
 
     def starting_offsets(self, *, is_batch: bool) -> dict[TopicPartition, int]:
-        """Return where each partition's read begins, as options say; none is -1 or -2.
+        """Return the offset at which the read of each partition starts; never -1 or -2.
 
-        ``startingTimestamp``, else ``startingOffsetsByTimestamp``, else ``startingOffsets``, else
-        the earliest for a batch and the latest for a stream.
+        The first of these options counts: ``startingTimestamp``, ``startingOffsetsByTimestamp``,
+        ``startingOffsets``. The default is earliest for a batch and latest for a stream.
 
         Raises:
-            InvalidOptionError: offsets or times do not name exactly the partitions that are read,
-                or no record is at or after a time (unless
-                ``startingOffsetsByTimestampStrategy=latest``).
-            UnknownTopicOrPartitionError: see `partitions`.
+            InvalidOptionError: offsets or times do not name exactly the partitions to read, or a
+                partition has no record at or after a time and
+                ``startingOffsetsByTimestampStrategy`` is ``error``.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         limit = self.options.starting
         if limit is None:
@@ -130,36 +132,38 @@ class OffsetReader:
         return self._resolve(limit, latest_if_no_match=self.options.latest_if_no_match)
 
     def ending_offsets(self) -> dict[TopicPartition, int]:
-        """Return where each partition's read ends, as options say; for batches.
+        """Return the offset at which the read of each partition ends; for batches.
 
-        Partitions are looked at once: `starting_offsets` before it saw the same log.
+        The views that `starting_offsets` has read are used again, so both answers are of the same
+        log.
 
         Raises:
-            InvalidOptionError: offsets or times do not name exactly the partitions that are read.
+            InvalidOptionError: offsets or times do not name exactly the partitions to read.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         return self._resolve(self.options.ending, latest_if_no_match=True)
 
     def view(self, tp: TopicPartition, end_offset: int | None = None) -> LogView:
-        """Return a view of a partition that reaches to ``end_offset``: the last one where it does.
+        """Return a view of a partition that reaches ``end_offset``; the last view if it does.
 
         Args:
             tp: the partition.
-            end_offset: up to where the caller wants to read; None takes any.
+            end_offset: offset up to which the caller reads; None accepts any view.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnknownTopicOrPartitionError: the partition does not exist.
         """
-        self.log(tp)  # a topic created anew has no view
+        self.log(tp)  # drops the view of a topic that was deleted and created again
         view = self._views.get(tp)
         if view is None or (end_offset is not None and view.log_end_offset < end_offset):
             view = self._observe(tp)
         return view
 
     def views(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
-        """Return `view` of many partitions, each up to an offset."""
+        """Return a `view` of each partition, up to the given offset."""
         return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
 
-    # --- how -------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------
 
     def _topics(self, image: MetadataImage) -> Iterable[TopicImage]:
         if self.options.pattern is None:
@@ -182,7 +186,7 @@ class OffsetReader:
         return view
 
     def _log_end(self, tp: TopicPartition) -> int:
-        """Return a log's end by trying the next segment's name, or by a listing now and then."""
+        """Return the log end offset from the next segment's name, or at times from a listing."""
         log = self.log(tp)
         tail = self._tails.get(tp)
         if tail is not None:
@@ -227,21 +231,21 @@ class OffsetReader:
             return view.log_end_offset
         raise InvalidOptionError(
             f"option {option!r}: {tp} has no record at or after {timestamp_ms} (milliseconds "
-            f"since the epoch); give an earlier time, or startingOffsetsByTimestampStrategy=latest "
-            f"to begin at the end of such partitions",
+            f"since the epoch); give an earlier time, or set "
+            f"startingOffsetsByTimestampStrategy=latest to start at the end of such partitions",
             key=option,
         )
 
     def _map(
         self, function: Callable[[TopicPartition], _Answer], partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, _Answer]:
-        """Look at many partitions; at some at once where each function waits for an answer.
+        """Call a function for each partition, in several threads if calls go over the network.
 
-        A local root is looked at in one thread: what it costs is Python's own time.
+        On a local root one thread calls it: the cost is Python's own time.
         """
         partitions = list(partitions)
         for tp in partitions:
-            self.log(tp)  # the tables of handles are changed by one thread alone
+            self.log(tp)  # only this thread changes the dictionary of logs
         if self.is_local or len(partitions) < 2:
             return {tp: function(tp) for tp in partitions}
         with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-function") as threads:
@@ -251,8 +255,8 @@ class OffsetReader:
 def _check_partition(topic: TopicImage, number: int) -> None:
     if number not in topic.partitions:
         raise UnknownTopicOrPartitionError(
-            f"option 'assign' names partition {number} of topic {topic.name!r}, which has "
-            f"{topic.num_partitions}, numbered from 0",
+            f"option 'assign' names partition {number}, but topic {topic.name!r} has "
+            f"{topic.num_partitions} partitions, numbered from 0",
             topic=topic.name,
         )
 
@@ -270,6 +274,7 @@ def _check_names_all(
         )
     if unknown := sorted(asked.keys() - set(partitions)):
         raise InvalidOptionError(
-            f"option {option!r} names {', '.join(map(str, unknown))}, which is not read here",
+            f"option {option!r} names {', '.join(map(str, unknown))}, which this query does not "
+            f"read",
             key=option,
         )

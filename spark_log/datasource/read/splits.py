@@ -1,4 +1,4 @@
-"""Planning a read: which offsets of which partitions each task reads, decided on the driver."""
+"""Planning of a read on the driver: the partitions and offsets that each task reads."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ from spark_log.log import LogView
 from spark_log.types import TopicPartition
 
 _MAX_SEGMENTS_TO_OPEN: Final = 16
-"""So many segments may have to be opened to prune a partition's by time; tasks prune the rest."""
+"""Maximum number of segments per partition to open for pruning by time; tasks prune the others."""
 
 LOST_DATA_ADVICE: Final = (
-    "they were deleted by retention, or the topic was deleted and created again; start from what "
-    "is there, or set failOnDataLoss=false to read that instead of failing"
+    "retention has deleted the records, or the topic was deleted and created again; start at a "
+    "retained offset, or set failOnDataLoss=false to read the existing records instead of failing"
 )
 
 
 @dataclass
 class LogSplit(InputPartition):
-    """What one task reads: a range of offsets of one partition, and where that partition lies.
+    """The input of one task: a range of offsets of one partition.
 
     Attributes:
-        times_us: only records whose timestamp lies in these bounds.
+        topic: name of the topic.
+        partition: number of the partition.
+        topic_id: id of the topic.
+        directory: directory of the partition below the root.
+        start_offset: first offset.
+        end_offset: offset after the last.
+        times_us: bounds of the records' timestamps, in microseconds since the epoch.
     """
 
     topic: str
@@ -46,19 +52,19 @@ class LogSplit(InputPartition):
 
 
 def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[LogSplit]:
-    """Return what a batch read's tasks read.
+    """Return the splits of a batch read.
 
-    Each partition is looked at once, so that its start, its end and its segments belong together.
+    Each partition is listed once, so its start, end and segments are consistent.
 
     Args:
-        options: checked ones of a batch.
-        where: records that it leaves out need not be read.
+        options: parsed options of a batch.
+        where: filter; partitions, offsets and segments without a match are left out.
 
     Raises:
         UnknownTopicOrPartitionError: a topic does not exist.
         InvalidOptionError: the offsets do not name exactly the partitions of the topics, or end
             before they start.
-        OffsetOutOfRangeError: a range lies outside of what is retained (and ``failOnDataLoss``).
+        OffsetOutOfRangeError: offsets to read are not retained, and ``failOnDataLoss`` is true.
     """
     reader = OffsetReader(options)
     start = reader.starting_offsets(is_batch=True)
@@ -80,18 +86,18 @@ def splits_between(
     end: Mapping[TopicPartition, int],
     where: RecordFilter = EVERYTHING,
 ) -> list[LogSplit]:
-    """Return what tasks read between offsets, in order; for batches and micro-batches.
+    """Return the splits between offsets, in order; for batches and micro-batches.
 
-    Nothing is looked at, unless ranges have to be cut or a filter prunes by time.
+    The storage is read only if ranges have to be split or a filter prunes by time.
 
     Args:
-        reader: for the partitions' logs; its options say how to cut.
-        start: the first offset of each partition.
-        end: the offset after the last; partitions that are only in one of both are left out.
-        where: records that it leaves out need not be read.
+        reader: gives the partitions' logs; its options set the number and size of splits.
+        start: first offset of each partition.
+        end: offset after the last. Partitions that are missing in one of the two are left out.
+        where: filter; partitions, offsets and segments without a match are left out.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist (any more).
+        UnknownTopicOrPartitionError: a partition does not exist.
     """
     options = reader.options
     ranges = [
@@ -104,7 +110,7 @@ def splits_between(
         ranges = [
             piece for each in ranges for piece in _prune_by_time(reader, each, where.times_us)
         ]
-    # Where tasks own whole partitions nothing is cut: see `member_splits`.
+    # With an assignor tasks own whole partitions, so nothing is split.
     min_partitions = options.min_partitions if options.assignor is None else None
     if _must_cut(min_partitions, options.max_records_per_partition, ranges):
         views = reader.views({each.topic_partition: each.end for each in ranges})
@@ -143,10 +149,10 @@ def _with_segments(wanted: OffsetRange, view: LogView) -> OffsetRange:
 def _prune_by_time(
     reader: OffsetReader, wanted: OffsetRange, times_us: Bounds
 ) -> list[OffsetRange]:
-    """Return the parts of a range in whose segments there may be records of a time.
+    """Return the parts of a range whose segments may contain records within time bounds.
 
-    By the newest snapshot, where it tells of all but a few segments: whoever reads the others sees
-    to them.
+    Uses the newest snapshot if it covers all but a few segments. Otherwise the range stays whole,
+    and the task that reads it skips segments.
     """
     view = reader.view(wanted.topic_partition, wanted.end)
     snapshots = view.live.snapshots
@@ -173,8 +179,8 @@ def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartitio
     for tp, begin in start.items():
         if begin > end[tp]:
             raise InvalidOptionError(
-                f"{tp}: the range starts at offset {begin} and ends before it, at {end[tp]}; "
-                f"lower the start or raise the end",
+                f"{tp}: the range starts at offset {begin} and ends at {end[tp]}, before its "
+                f"start; lower the start or raise the end",
                 key="endingOffsets",
             )
 
@@ -188,7 +194,7 @@ def _check_retained(view: LogView, tp: TopicPartition, start: int, end: int) -> 
                 LOST_DATA_ADVICE
                 if offset < view.log_start_offset
                 else "it was never written, or the topic was deleted and created again; give an "
-                "offset up to the end, or set failOnDataLoss=false to read what there is"
+                "offset up to the end, or set failOnDataLoss=false to read the existing records"
             )
             raise OffsetOutOfRangeError(
                 f"{error.message}: {advice}",
