@@ -76,7 +76,9 @@ class TestPartitions:
     def test_unknown_ones_are_errors(self, root):
         with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
             reader(root, subscribe="tt").partitions()
-        with pytest.raises(UnknownTopicOrPartitionError, match="partition 7 of topic 't', which"):
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match="names partition 7, but topic 't' has 3"
+        ):
             reader(root, assign='{"t":[0,7]}').partitions()
 
     def test_without_a_root_there_are_none(self, tmp_path):
@@ -188,12 +190,16 @@ class TestStart:
         ("option", "value", "message"),
         [
             ("startingOffsets", '{"t":{"0":0,"1":0}}', "has no offset for t-2; name every part"),
-            ("startingOffsets", '{"t":{"0":0,"1":0,"2":0,"3":0}}', "names t-3, which is not read"),
+            (
+                "startingOffsets",
+                '{"t":{"0":0,"1":0,"2":0,"3":0}}',
+                "names t-3, which this query does not read",
+            ),
             ("startingOffsetsByTimestamp", '{"t":{"0":0,"1":0}}', "has no time for t-2"),
             (
                 "startingOffsetsByTimestamp",
                 '{"t":{"0":0,"1":0,"2":0,"3":0}}',
-                "names t-3, which is not read",
+                "names t-3, which this query does not read",
             ),
         ],
     )

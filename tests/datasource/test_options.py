@@ -146,7 +146,7 @@ class TestWhereToBegin:
             ({"startingOffsets": '{"t":{"0":-3}}'}, "expected earliest, latest, or JSON such as"),
             ({"startingOffsets": '{"t":{"0":true}}'}, "expected earliest, latest, or JSON such as"),
             ({"startingOffsets": '{"t":{"0":1.5}}'}, "expected earliest, latest, or JSON such as"),
-            ({"startingOffsetsByTimestamp": "1"}, "for every partition, as JSON: {"),
+            ({"startingOffsetsByTimestamp": "1"}, "for every partition, as JSON such as {"),
             ({"startingOffsetsByTimestamp": '{"t":{"0":"x"}}'}, "for every partition, as JSON"),
             ({"startingTimestamp": "noon"}, "option 'startingTimestamp' is 'noon', expected mill"),
         ],

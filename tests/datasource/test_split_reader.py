@@ -220,7 +220,7 @@ class TestDataLoss:
         last = max((Path(root) / split.directory).glob("*.log"))
         last.unlink()
         batches = read_split(split, ("offset",), options_of(root))
-        with pytest.raises(OffsetOutOfRangeError, match="the log holds 0 to before 20"):
+        with pytest.raises(OffsetOutOfRangeError, match="the log has offsets from 0 to before 20"):
             list(batches)
         lenient = read_split(split, ("offset",), options_of(root, failOnDataLoss="false"))
         assert sum(batch.num_rows for batch in lenient) == 20

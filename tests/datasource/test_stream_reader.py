@@ -68,7 +68,7 @@ def test_answers_a_checkpoint_of_kafkas_source_with_a_text_of_its_own(root):
 
 
 def test_refuses_the_checkpoint_of_another_source(root):
-    with pytest.raises(InvalidOptionError, match="written by a query on another source"):
+    with pytest.raises(InvalidOptionError, match="If a query on another source wrote it"):
         asked(reader(root), '{"seqNum":3,"index":-1}')
 
 

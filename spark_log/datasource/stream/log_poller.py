@@ -1,4 +1,4 @@
-"""Looking at the log for a streaming query: before each answer, at a pace that costs little."""
+"""Polls the log for a streaming query, at an interval that limits the cost."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPa
 from spark_log.types import TopicPartition
 
 POLL_INTERVAL_MS = 125
-"""On an object store looks begin no closer together than this: each costs requests.
+"""Minimum time between two polls of an object store, where each poll costs requests.
 
-Spark asks an idle query again 10 ms after each answer. On a local root nothing but `_MAX_POLL_FRACTION`
-holds looks back.
+Spark asks an idle query for new offsets 10 ms after each answer. On a local root only
+`_MAX_POLL_FRACTION` limits polls.
 """
 
 _MAX_POLL_FRACTION = 0.2
-"""The part of the time that looks take, at most, however many partitions there are."""
+"""Maximum fraction of the time spent on polls, whatever the number of partitions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatestOffsets:
-    """What one poll showed.
+    """Result of one poll.
 
     Attributes:
-        latest: where partitions end.
-        until_ms: when it is time for another poll (monotonic).
+        offset: log end offsets, with the ids of the topics.
+        until_ms: earliest time of the next poll (monotonic clock).
     """
 
     offset: StreamOffset
@@ -37,28 +37,35 @@ class LatestOffsets:
 
     @property
     def ends(self) -> Mapping[TopicPartition, int]:
-        """Log end offsets, of every partition that is there."""
+        """Log end offset of every partition that exists."""
         return self.offset.offsets
 
     def topic_id(self, topic: str) -> str | None:
-        """Return a topic's id; None if it is not there."""
+        """Return a topic's id; None if the topic does not exist."""
         return self.offset.topic_ids.get(topic)
 
 
 class LogPoller:
-    """Watches where partitions end, no more often than is worth it.
+    """Polls the log end offsets at a limited rate.
 
-    A poll is one probe for new metadata and one for each partition. What it shows holds whatever
-    was acknowledged before it began. Where it is too early for another poll, `poll` waits rather
-    than answer with what an earlier one showed: ``processAllAvailable`` returns as soon as Spark is
-    told that there is nothing new, and records that were acknowledged before must not be missing.
+    A poll costs one request for new metadata and one for each partition. Its result includes every
+    record that was acknowledged before the poll began. If the next poll is not due yet, `poll`
+    waits instead of returning an earlier result: ``processAllAvailable`` returns as soon as Spark
+    gets the answer that there is nothing new, and this answer must include records acknowledged
+    before the question.
 
     Attributes:
-        last: what the last poll showed; None before the first one.
+        last: result of the last poll; None before the first.
     """
 
     def __init__(self, reader: OffsetReader, history: TopicHistory, clock: Clock) -> None:
-        """Args: reader: looks; history: is told what was seen; clock: says when to poll again."""
+        """Prepare for polls.
+
+        Args:
+            reader: reads partitions and offsets.
+            history: gets the result of each poll.
+            clock: clock for the interval.
+        """
         self.last: LatestOffsets | None = None
         self._reader = reader
         self._history = history
@@ -67,16 +74,16 @@ class LogPoller:
         self._partitions: list[TopicPartition] = []
 
     def recent(self) -> LatestOffsets:
-        """Return what the last poll showed while it is too early for another, else poll."""
+        """Return the last result until the next poll is due; else poll."""
         if self.last is not None and self._clock.monotonic_ms() < self.last.until_ms:
             return self.last
         return self.poll()
 
     def poll(self) -> LatestOffsets:
-        """Look, once it is time for that; return where partitions end.
+        """Wait until a poll is due, and return the log end offsets.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic does not exist, and did not before in this run.
+            UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
         """
         if self.last is not None:
             early_ms = self.last.until_ms - self._clock.monotonic_ms()
@@ -85,13 +92,17 @@ class LogPoller:
         return self.poll_now()
 
     def poll_now(self) -> LatestOffsets:
-        """Look without waiting; see `poll`."""
+        """Return the log end offsets without waiting.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
+        """
         began_ms = self._clock.monotonic_ms()
         self._find_partitions()
         try:
             ends = self._reader.latest(self._partitions)
         except (CorruptRecordError, NotFoundError):
-            # It may be a topic that is being deleted just now.
+            # A topic may have been deleted during the poll.
             before = self._reader.topic_ids()
             self._find_partitions()
             if self._reader.topic_ids() == before:
@@ -101,14 +112,14 @@ class LogPoller:
         until_ms = began_ms + max(self._interval_ms, took_ms / _MAX_POLL_FRACTION)
         latest = StreamOffset(ends, self.topic_ids_of(ends))
         if self.last is not None and self.last.offset == latest:
-            latest = self.last.offset  # so that what follows from it need not be worked out again
+            latest = self.last.offset  # callers compare by identity to skip work
         else:
             self._history.record_ends(latest)
         self.last = LatestOffsets(latest, until_ms)
         return self.last
 
     def topic_ids_of(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
-        """Return the ids of these partitions' topics."""
+        """Return the ids of the partitions' topics."""
         ids = self._reader.topic_ids()
         return {topic: ids[topic] for topic in sorted({tp.topic for tp in offsets})}
 
@@ -117,6 +128,6 @@ class LogPoller:
             self._partitions = self._reader.partitions()
         except UnknownTopicOrPartitionError as error:
             if not self._partitions:
-                raise  # a query cannot start on what does not exist
-            # Deleted while the query runs, and perhaps about to be created again.
+                raise  # a query cannot start with a topic that does not exist
+            # The topic was deleted while the query runs; it may be created again.
             self._history.warn(str(error), error.topic, once="missing")

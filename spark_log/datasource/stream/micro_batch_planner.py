@@ -1,6 +1,6 @@
-"""Planning micro-batches: how far each one reads, and what became of topics meanwhile.
+"""Plans micro-batches: start and end of each one, and what to do when topics change.
 
-Driver side; needs no Spark session. Everything that Spark asks a stream reader is answered here.
+Runs on the driver without a Spark session. `LogStreamReader` forwards Spark's calls to it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ from spark_log.types import TopicPartition
 
 
 class MicroBatchPlanner:
-    """Decides where micro-batches begin and end.
+    """Decides where micro-batches start and end.
 
-    Safe to be asked as often as one likes: `LogPoller` sets the pace. When the answer is that there
-    is nothing new, it holds for whatever was acknowledged before the question.
+    It may be called at any rate, because `LogPoller` limits the requests. If it answers that there
+    are no new records, this includes all records acknowledged before the call.
 
-    What happens to a topic behind the query's back:
+    Changes of topics while the query runs:
 
-    - *New partitions* are read from their beginning.
-    - *Deleted*: its offsets stay where they are; `TopicHistory.gone` judges.
-    - *Created again* (another topic id): it is read from its beginning, and its offsets are not
-      compared with those of the former one; `TopicHistory.created_again` judges.
+    - *New partitions* are read from their start.
+    - *Deleted topics* keep their offsets; `TopicHistory.on_deleted` decides whether data is lost.
+    - *Topics that were created again* (with another topic id) are read from their start, and their
+      offsets are not compared with those of the old topic; `TopicHistory.on_recreated` decides
+      whether data is lost.
 
-    A loss is found before the batch is written into the checkpoint, where that can be: a query that
-    fails does so again when it is restarted only if what it needs is still missing.
+    If possible, data loss is detected before the batch is written to the checkpoint. A query that
+    fails because of it then fails again after a restart only if the records are still missing.
     """
 
     def __init__(self, options: ReadOptions, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Args: options: checked ones of a stream; clock: says when to look.
+        """Open the cluster; plans nothing yet.
+
+        Args:
+            options: parsed options of a stream.
+            clock: clock for polls and delays.
 
         Raises:
             RootNotFoundError: there is no root at ``path``.
@@ -72,27 +77,29 @@ class MicroBatchPlanner:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """Ids of the topics that are read, as of the last look."""
+        """Ids of the topics that are read, as of the last poll."""
         return self._poller.recent().offset.topic_ids
 
     def is_initial(self, offset: StreamOffset) -> bool:
-        """Whether the query started there, in this run: nothing has been processed then.
+        """Whether this run of the query started at an offset: nothing was processed before it.
 
-        An offset that notes where it begins is the end of a batch, an empty one perhaps.
+        An offset with `StreamOffset.begins` is the end of a batch, which may be empty.
         """
         return offset.begins is None and offset == self._initial
 
-    # --- what Spark asks -------------------------------------------------------------------------
+    # --- called by Spark --------------------------------------------------------------------------
 
     def initial(self) -> StreamOffset:
-        """Return where a query starts that has no checkpoint; the same for the whole run.
+        """Return the offset at which a query without a checkpoint starts.
 
-        Spark does not keep it. So the end of the first batch, which it does keep before anything is
-        read, notes where that batch begins (`StreamOffset.begins`), and it is run again from there
-        wherever this method starts after a restart.
+        It is the same for the whole run. Spark does not store it. Therefore the end of the first
+        batch, which Spark stores before anything is read, contains the start of that batch
+        (`StreamOffset.begins`). After a restart the batch starts there again, whatever this method
+        returns then.
 
         Raises:
-            InvalidOptionError, UnknownTopicOrPartitionError: see `OffsetReader.starting_offsets`.
+            InvalidOptionError: offsets or times do not name exactly the partitions to read.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         if self._initial is None:
             offsets = self._reader.starting_offsets(is_batch=False)
@@ -100,18 +107,21 @@ class MicroBatchPlanner:
         return self._initial
 
     def prepare_available_now(self) -> None:
-        """Read up to where the log ends now, and no further (``Trigger.AvailableNow``)."""
+        """Fix the current end of the log as the end of this run (``Trigger.AvailableNow``)."""
         self._target = self._poller.poll_now().offset
 
     def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        """Return where the batch that begins at ``start`` ends; ``start`` itself for none.
+        """Return the end of the batch that starts at ``start``.
 
         Args:
-            start: where the last batch ended.
-            limit: Spark's: what `default_read_limit` said, or everything.
+            start: end of the last batch.
+            limit: Spark's limit: the result of `default_read_limit`, or everything.
+
+        Returns:
+            ``start`` itself if there is no batch.
 
         Raises:
-            DataLossError: records are gone that should have been read.
+            DataLossError: records that should have been read are lost.
         """
         before = self._poller.last
         log_ends = self._poller.recent()
@@ -124,13 +134,13 @@ class MicroBatchPlanner:
         return end
 
     def splits(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """Return what the tasks of a batch read.
+        """Return the input splits of a batch.
 
-        With ``partition.assignment.strategy`` partitions stay with the member that had them in the
-        batch before, as far as the assignor keeps them there, also those without new records.
+        With ``partition.assignment.strategy`` partitions stay with the member that owned them in
+        the batch before, as far as the assignor allows, including partitions without new records.
 
         Raises:
-            DataLossError: records of the batch are gone.
+            DataLossError: records of the batch are lost.
         """
         is_initial = self.is_initial(start)
         if is_initial:
@@ -158,7 +168,7 @@ class MicroBatchPlanner:
         return group_by_member(splits, self._owners, log_ends.ends.keys())
 
     def latest(self) -> OffsetDocument | None:
-        """Return where the log ends, with how far the batch planned last stays behind in time."""
+        """Return the log end offsets, with the lag in time after the batch planned last."""
         log_ends = self._poller.last
         if log_ends is None:
             return None
@@ -167,16 +177,16 @@ class MicroBatchPlanner:
             return self._reported[2]
         lag_ms = {} if self._end is None else self._time_lag.lag_ms(self._end, latest)
         document = latest_document(latest, lag_ms)
-        # What is unread grows older, so that nothing is kept where there is something.
+        # The lag in time grows, so a document with lag is not cached.
         self._reported = None if lag_ms else (latest, self._end, document)
         return document
 
-    # --- ends and beginnings ---------------------------------------------------------------------
+    # --- starts and ends -------------------------------------------------------------------------
 
     def _end_at(
         self, start: StreamOffset, log_ends: LatestOffsets, limit: ReadLimit
     ) -> StreamOffset:
-        """Return where the batch ends by what a look showed; ``start`` itself for none."""
+        """Return the end of the batch for the result of a poll; ``start`` itself for no batch."""
         if self._idle is not None and self._idle[0] is log_ends.offset and self._idle[1] == start:
             return start
         end = self._next_end(start, log_ends, limit)
@@ -193,7 +203,7 @@ class MicroBatchPlanner:
         ends = self._ends_without_limit(log_ends)
         begins = self._begins(start, ends, log_ends)
         if any(begin > ends[tp] for tp, begin in begins.items()) and self._target is None:
-            # An end that went back: rather than lost, the topic may just have been deleted.
+            # The end is before the start. Poll again: the topic may just have been deleted.
             log_ends = self._poller.poll_now()
             kept = self._check_topics(start, log_ends)
             ends = self._ends_without_limit(log_ends)
@@ -202,12 +212,12 @@ class MicroBatchPlanner:
         for tp, begin in begins.items():
             if begin > ends[tp] and self._target is None:
                 self._history.report_loss(
-                    f"{tp} ends at offset {ends[tp]}, before offset {begin}, up to where it "
-                    f"was read: records may have been missed",
+                    f"{tp} ends at offset {ends[tp]}, but it was read up to offset {begin}; "
+                    f"records may have been missed",
                     tp.topic,
                 )
             elif begin > ends[tp]:
-                ends[tp] = begin  # another run read past what this one stops at
+                ends[tp] = begin  # another run has read beyond the end of this run
         if not isinstance(limit, ReadAllAvailable):
             if (
                 self._delay is not None
@@ -231,27 +241,37 @@ class MicroBatchPlanner:
     def _begins(
         self, start: StreamOffset, ends: Mapping[TopicPartition, int], log_ends: LatestOffsets
     ) -> dict[TopicPartition, int]:
-        """Return where to go on in each partition; new ones begin at their beginning."""
+        """Return the start of the batch for each partition; new ones start at their log start."""
         begins = start.for_unchanged_topics(ends, log_ends.topic_id)
         new = [tp for tp in ends if tp not in begins]
         return begins | (self._reader.earliest(new) if new else {})
 
     def _new_partition_starts(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where new partitions begin; a query sees them from their very first record."""
+        """Return the log start of new partitions, which should still have their first record.
+
+        Raises:
+            DataLossError: the first records of a partition are lost.
+        """
         if not new:
             return {}
         beginnings = self._reader.earliest(new)
         for tp, offset in beginnings.items():
             if offset > 0:
                 self._history.report_loss(
-                    f"new partition {tp} begins at offset {offset} instead of 0: records may "
+                    f"new partition {tp} starts at offset {offset} instead of 0; records may "
                     f"have been missed",
                     tp.topic,
                 )
         return beginnings
 
     def _retained(self, tp: TopicPartition, begin: int, end: int) -> int:
-        """Return where to begin. What is deleted from now on, the task will find out."""
+        """Return the start of the batch within the retained offsets.
+
+        Records that are deleted from now on are reported by the task that reads them.
+
+        Raises:
+            DataLossError: the first records of the batch are lost.
+        """
         earliest = self._reader.view(tp).log_start_offset
         if begin < earliest:
             self._history.report_loss(
@@ -262,19 +282,21 @@ class MicroBatchPlanner:
         return min(max(begin, earliest), end)
 
     def _first_batch_start(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
-        """Return where a query's first batch begins.
+        """Return the start of a query's first batch.
 
         Args:
-            initial: where the query starts by its options, as the log is now.
-            end: where the batch ends, as planned by this run or, after a restart, by a former one.
+            initial: where the query would start now by its options.
+            end: end of the batch; after a restart an earlier run has planned it.
 
         Raises:
-            DataLossError: Kafka's source planned it, and where it began cannot be found.
+            DataLossError: Kafka's source planned the batch, and its start is unknown.
         """
         if end.begins is not None:
             return StreamOffset(end.begins, end.topic_ids)
         if end.topic_ids or not end.offsets or self._starts_at_given_offsets():
-            return initial  # the latter two cannot differ; the first: of a version without the note
+            # The first: an earlier version planned it, without its start. The others: the start by
+            # options cannot have changed.
+            return initial
         topics = {tp.topic for tp in end.offsets}
         location = self._options.checkpoint_location
         begins = None
@@ -283,22 +305,24 @@ class MicroBatchPlanner:
         if begins is not None:
             return StreamOffset(begins)
         found = (
-            f"option 'checkpointLocation' is {location!r}, where no sources/<n>/0 names its topics"
+            f"option 'checkpointLocation' is {location!r}, but no file sources/<n>/0 in it names "
+            f"these topics"
             if location
-            else "give the query's checkpointLocation to readStream as well: Spark does not tell it"
+            else "give the query's checkpointLocation to readStream as well, because Spark does "
+            "not pass it to the source"
         )
         self._history.report_loss(
-            f"the first batch, up to {format_offsets(end.offsets)}, was planned by a query on "
-            f"format kafka and not finished. Where it begins is in sources/<n>/0 of the "
-            f"checkpoint; {found}. Or say where in startingOffsets, with a number for each "
-            f"partition. Records may be missed from where the options start now, "
-            f"{format_offsets(initial.offsets)}",
+            f"a query on format kafka planned the first batch, up to "
+            f"{format_offsets(end.offsets)}, and did not finish it. The start of the batch is in "
+            f"sources/<n>/0 of the checkpoint; {found}. Or set startingOffsets, with an offset for "
+            f"each partition. Without it the batch starts at {format_offsets(initial.offsets)}, "
+            f"and records may be missed",
             ", ".join(sorted(topics)),
         )
         return initial
 
     def _starts_at_given_offsets(self) -> bool:
-        """Whether options say for each partition at which offset to start."""
+        """Whether the options name an offset for each partition at which to start."""
         starting = self._options.starting
         return (
             isinstance(starting, AtOffsets)
@@ -316,24 +340,24 @@ class MicroBatchPlanner:
         return offsets == LATEST if isinstance(offsets, int) else LATEST in offsets.values()
 
     def _check_order(self, tp: TopicPartition, begin: int, stop: int, *, is_first: bool) -> None:
-        """Check a range that is empty, or the wrong way round.
+        """Check a range that is empty or ends before it starts.
 
-        The first batch of a query that starts at the end, planned by a version that did not note
-        where it begins, was empty; run again after a crash it begins where the log ends by now, and
-        there is nothing wrong with that.
+        An earlier version planned an empty first batch for a query that starts at the end, and did
+        not store its start. If that batch runs again after a crash, it starts at the current end of
+        the log, after its own end. This is not a loss.
         """
         if begin > stop and not (is_first and self._starts_at_latest()):
             self._history.report_loss(
-                f"{tp}: the batch begins at offset {begin} and ends before it, at {stop}: "
+                f"{tp}: the batch starts at offset {begin} and ends at {stop}, before its start; "
                 f"records may have been missed",
                 tp.topic,
             )
 
     def _check_topics(self, start: StreamOffset, log_ends: LatestOffsets) -> StreamOffset:
-        """Look for what is gone or was created again; return what stays as it is.
+        """Handle deleted and recreated topics; return the offsets that stay unchanged.
 
-        Those are the offsets of partitions that cannot be read now, or not by this run: should
-        they come back, they go on there.
+        These are offsets of partitions that do not exist now, or that this run does not read. If
+        such a partition exists again later, the query continues there.
         """
         kept: dict[TopicPartition, int] = {}
         for topic, positions in start.by_topic().items():
@@ -341,7 +365,7 @@ class MicroBatchPlanner:
             if start.is_recreated(topic, now_id):
                 self._history.on_recreated(topic, positions, start.topic_ids[topic], str(now_id))
                 if self._target is not None and self._target.topic_ids.get(topic) != now_id:
-                    kept |= positions  # it came after what this run stops at
+                    kept |= positions  # created after the end of this run
                 continue
             gone = {tp: at for tp, at in positions.items() if tp not in log_ends.ends}
             if gone:

@@ -1,7 +1,7 @@
-"""The streaming source: what Spark calls, in the query's own Python process and in tasks.
+"""The stream reader: Spark calls it in the query's own Python process and in tasks.
 
-The reader is made in both, and what reads is pickled to the tasks: so it holds nothing but its
-options until the driver asks for offsets.
+Spark creates the reader in both, and pickles it to the tasks. Until the driver asks for offsets, it
+therefore contains only its options.
 """
 
 from __future__ import annotations
@@ -37,15 +37,19 @@ if TYPE_CHECKING:
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as micro-batches, with the offsets of Spark's Kafka connector.
 
-    With ``group.id`` it reports what has been processed when the next trigger asks for offsets:
-    where it asks from has been processed. That comes after the last batch too: with
-    ``Trigger.AvailableNow`` Spark asks once more before it ends, while it calls `commit` only when
-    another batch follows. After ``Trigger.Once``, or when a query is stopped right behind a batch,
-    nobody asks: the next run reports it first of all.
+    With ``group.id`` it reports the processed offsets to a consumer group. It does so when the next
+    trigger asks for offsets: everything before the offset that Spark passes has been processed.
+    With ``Trigger.AvailableNow`` Spark asks once more after the last batch, while it calls `commit`
+    only if another batch follows. After ``Trigger.Once``, or if a query is stopped right after a
+    batch, Spark does not ask; the next run then reports this batch first.
     """
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        """Args: schema: the columns wanted; options: checked ones of a stream.
+        """Check the columns; reads nothing yet.
+
+        Args:
+            schema: columns to read, any subset in any order.
+            options: parsed options of a stream.
 
         Raises:
             InvalidOptionError: a column does not exist or has another type.
@@ -58,44 +62,44 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> OffsetDocument:
-        """See `MicroBatchPlanner.initial`."""
+        """Return the offset at which a query without a checkpoint starts."""
         return self._driver().initial().to_document()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """See `default_read_limit`."""
+        """Return the limit of ``maxOffsetsPerTrigger`` or ``minOffsetsPerTrigger``, if set."""
         return default_read_limit(self._options)
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """See `MicroBatchPlanner.prepare_available_now`."""
+        """Fix the current end of the log as the end of this run."""
         self._driver().prepare_available_now()
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetDocument:
-        """See `MicroBatchPlanner.next_end`. What lies before ``start`` has been processed."""
+        """Return the end of the next batch; everything before ``start`` has been processed."""
         if self._start is None or self._start[0] != start:
             begin = StreamOffset.from_document(start)
             self._start = start, begin, begin.to_document()
         _, begin, document = self._start
         self._report(begin)
         end = self._driver().next_end(begin, limit)
-        # While nothing comes Spark asks for this all the time, however many partitions there are.
+        # Spark asks an idle query all the time, so the document is not built again.
         return document if end is begin else end.to_document()
 
     @without_traceback
     def reportLatestOffset(self) -> OffsetDocument | None:
-        """See `MicroBatchPlanner.latest`."""
+        """Return the end of the log, with the lag in time, for the query's progress."""
         return self._driver().latest()
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """See `MicroBatchPlanner.splits`."""
+        """Return the input splits of a batch."""
         return self._driver().splits(
             StreamOffset.from_document(start), StreamOffset.from_document(end)
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a split's records; in a task."""
+        """Yield the records of a split; runs in a task."""
         silence_broken_pipe()
         warn_exposed_secrets(self._options.storage_options)
         with hide_traceback():
@@ -104,7 +108,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Report it, where it was not: the batch that ends here is done."""
+        """Report the end of a batch to the consumer group, unless it was reported before."""
         self._report(StreamOffset.from_document(end))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.group_id is None or self._driver().is_initial(processed):
             return
         if self._progress is None:
-            # Imported here: Delta takes a third of a second, and a task never needs it.
+            # Imported here: Delta takes a third of a second to import, and tasks do not need it.
             from spark_log.datasource.stream.group_progress import GroupProgress
 
             cluster = Cluster(self._options.root, self._options.storage_options)

@@ -1,4 +1,4 @@
-"""How old the first record is that a batch leaves unread: lag in time."""
+"""Lag in time: the age of the first record that a batch leaves unread."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ from spark_log.log.unread_record import first_unread_us
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
-_MOST_PARTITIONS = 64
-"""For so many partitions, those with most records behind: each costs a look into a segment."""
+_MAX_PARTITIONS = 64
+"""Maximum number of partitions, those with most unread records, because each one costs a read
+of a segment.
+"""
 
 
 class TimeLag:
-    """Looks up timestamps behind positions, each once for as long as the position stays."""
+    """Looks up the timestamps of first unread records, once for each position."""
 
     def __init__(self, reader: OffsetReader, clock: Clock) -> None:
-        """Args: reader: for the partitions' logs; clock: says what time it is."""
+        """Start without timestamps.
+
+        Args:
+            reader: gives the partitions' logs.
+            clock: clock for the age.
+        """
         self._reader = reader
         self._clock = clock
         self._since_us: dict[tuple[str, TopicPartition, int], int | None] = {}
 
     def lag_ms(self, end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the age of the first unread record, milliseconds, of partitions that have one.
+        """Return the age of the first unread record in milliseconds, for partitions that have one.
 
         Args:
-            end: up to where is read.
-            latest: where the log ends.
+            end: the offsets up to which records are read.
+            latest: the log end offsets.
         """
         behind = []
         for tp, offset in latest.offsets.items():
@@ -37,7 +44,7 @@ class TimeLag:
                 topic_id = latest.topic_ids[tp.topic]
                 if not end.is_recreated(tp.topic, topic_id):
                     behind.append((offset - position, (topic_id, tp, position)))
-        keys = [key for _, key in sorted(behind, reverse=True)[:_MOST_PARTITIONS]]
+        keys = [key for _, key in sorted(behind, reverse=True)[:_MAX_PARTITIONS]]
         self._since_us = {
             key: self._since_us[key] if key in self._since_us else self._timestamp_us(*key[1:])
             for key in keys
@@ -50,10 +57,10 @@ class TimeLag:
         }
 
     def _timestamp_us(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the timestamp of the first record from an offset on; None if it is not there."""
+        """Return the timestamp of the first record at or after an offset; None if it is unknown."""
         try:
             log = self._reader.log(tp)
         except SparkLogError as error:
             IN_PROCESS.add("lag in time", str(tp), error)
-            return None  # a figure in the progress must not fail the query
+            return None  # a metric must not fail the query
         return first_unread_us(log, offset)
