@@ -46,5 +46,5 @@ def test_the_column_wins_then_the_key():
 
 @pytest.mark.parametrize("wrong", [-1, 4])
 def test_a_partition_out_of_range_is_refused(wrong):
-    with pytest.raises(InvalidPartitionsError, match=f"holds {wrong}, but topic 't' has 4"):
+    with pytest.raises(InvalidPartitionsError, match=f"contains {wrong}, but topic 't' has 4"):
         choose([None, b"k"], [0, wrong])

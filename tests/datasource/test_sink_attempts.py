@@ -271,7 +271,7 @@ def test_the_same_rows_in_another_order_are_the_same(root):
 def test_other_rows_than_at_first_are_refused_and_neither_lost_nor_doubled_in_silence(root, again):
     attempt(root, [rows(range(10), 0)])
 
-    with pytest.raises(NotRepeatableError, match="make it deterministic"):
+    with pytest.raises(NotRepeatableError, match="Make it deterministic"):
         attempt(root, [rows(again, 0)])
 
     assert numbers(root)[0] == list(range(10))

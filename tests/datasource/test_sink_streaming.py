@@ -173,7 +173,7 @@ def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [
-        (["value AS key", "value"], {}, "no topic: give the option 'topic', or a column"),
+        (["value AS key", "value"], {}, "no topic: set the option 'topic', or add a column"),
         (["'t' AS topic", "cast(value AS int) AS value"], {}, "column 'value' is of type int"),
         (["value"], {"topic": "nowhere"}, "there is no topic 'nowhere'"),
     ],

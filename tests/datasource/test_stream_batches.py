@@ -714,7 +714,9 @@ class TestACheckpointOfKafkasSource:
         file.write_bytes(b'\0{"t":{"0":2,"1":0}}')
         assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], "Spark 2.1.0's"
         file.write_bytes(b"\0v2\nwhat is to come")
-        with pytest.raises(InvalidOptionError, match="sources/1/0 does not contain initial offsets"):
+        with pytest.raises(
+            InvalidOptionError, match="sources/1/0 does not contain initial offsets"
+        ):
             self.first_splits(root, clock, end, **options)
 
     def test_whose_beginning_nobody_knows_is_not_guessed(self, root, clock, end, tmp_path, caplog):

@@ -60,7 +60,7 @@ def test_a_read_that_spark_ends_early_prints_nothing(printed) -> None:
 
 def test_one_bad_record_is_one_cause_and_told_last(printed) -> None:
     out, errors = printed
-    cause = "column 'partition' holds 7, but topic 't' has 1 partitions"
+    cause = "column 'partition' contains 7, but topic 't' has 1 partitions"
     assert cause in out["bad record"].strip().splitlines()[-1]
     assert out["bad record"].count("Traceback") == 1, "the program's own"
     assert "spark_log/datasource" not in out["bad record"] + errors["bad record"]

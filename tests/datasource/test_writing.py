@@ -126,7 +126,7 @@ def test_a_partition_out_of_range_leaves_nothing_of_its_task(
         F.when(F.col("id") == 49_999, 4).otherwise(F.col("id") % 4).cast("int").alias("partition"),
     )
 
-    assert "column 'partition' holds 4, but topic 't' has 4 partitions" in error_of(
+    assert "column 'partition' contains 4, but topic 't' has 4 partitions" in error_of(
         df, root, topic="t"
     )
 
@@ -197,7 +197,7 @@ def test_compression_is_the_writers_choice_unless_the_topic_has_one(
         ("'a' AS key", {"topic": "t"}, "the DataFrame has no column 'value'; its columns are key"),
         ("1 AS value", {"topic": "t"}, "column 'value' is of type int, expected string or binary"),
         ("'a' AS value, 'x' AS partition", {"topic": "t"}, "column 'partition' is of type string"),
-        ("'a' AS value", {}, "no topic: give the option 'topic', or a column 'topic'"),
+        ("'a' AS value", {}, "no topic: set the option 'topic', or add a column 'topic'"),
         ("'a' AS value, cast(null AS string) AS topic", {}, "1 rows have a null topic"),
         ("'a' AS value", {"topic": "tt"}, "there is no topic 'tt'; did you mean t?"),
         (

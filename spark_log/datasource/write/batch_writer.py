@@ -1,4 +1,4 @@
-"""Batch writes: ``df.write.format("spark_log")``."""
+"""The batch writer: ``df.write.format("spark_log")``."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ from spark_log.metadata import Cluster
 class LogBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame to topics.
 
-    Nothing is committed by the driver: segments are visible when their task ends, as records
-    written through Spark's Kafka connector are. A task that runs again, or twice at the same time,
-    appends once (ADR 8): made on the driver, the writer carries the write's id to all of them.
+    The driver commits nothing: as with Spark's Kafka connector, records are visible when their task
+    ends. A task that runs again, or twice at the same time, appends its records once (ADR 8): the
+    driver creates the writer, and the writer carries the write's identity to all tasks.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Args: schema: the DataFrame's; options: checked ones.
+        """Check the columns and the topic; writes nothing.
+
+        Args:
+            schema: the DataFrame's schema.
+            options: parsed options of a write.
 
         Raises:
-            InvalidRecordError: a column is missing or has a type that the log does not take.
+            InvalidRecordError: a column is missing or has an unsupported type.
             UnknownTopicOrPartitionError: the topic does not exist.
-            RootNotFoundError: nor does the root.
-            InvalidOptionError: there is no directory for the summary.
+            RootNotFoundError: the root does not exist.
+            InvalidOptionError: the directory for the summary does not exist.
         """
         passed_over = check_columns(schema, options.topic)
         warn_ignored_options(options.ignored, [*options.warnings, *passed_over])
@@ -50,7 +54,7 @@ class LogBatchWriter(DataSourceArrowWriter):
                 key="summaryPath",
             )
         self._options = options
-        # Drawn, it is nobody else's; given, it is that of the same write when it ran first.
+        # A generated id is unique; a given one is that of the write's first run.
         self._write_id, self._number = options.transaction or (uuid.uuid4().hex, 0)
         cluster = Cluster(options.root, options.storage_options)
         if options.topic is not None:
@@ -58,7 +62,7 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows."""
+        """Write the rows of one task."""
         warn_exposed_secrets(self._options.storage_options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
@@ -67,17 +71,18 @@ class LogBatchWriter(DataSourceArrowWriter):
             return writer.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the summary, if one was asked for."""
+        """Write the summary, if the option ``summaryPath`` is set."""
         if self._options.summary_path is not None:
             written = [message for message in messages if isinstance(message, TaskCommitMessage)]
             _write_whole(Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n")
 
 
 def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
-    """Return what tasks wrote together, as JSON takes it.
+    """Return the summary of a write, as a JSON document.
 
-    Records, those of them that an earlier attempt had appended, bytes of segments, tasks; and by
-    topic and partition records, first and last offset. Others' records may lie between these.
+    It contains the number of records, of records that an earlier attempt had appended, of bytes in
+    segments, and of tasks; and for each partition the number of records, first and last offset.
+    Records of other producers may be between these offsets.
     """
     results = [result for task in tasks for result in task.results.values()]
     topics: dict[str, dict[str, dict[str, int]]] = {}
@@ -98,7 +103,7 @@ def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody sees a part of it."""
+    """Write a file atomically, by a rename."""
     staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     staged.write_text(text, "utf-8")
     os.replace(staged, path)

@@ -1,4 +1,4 @@
-"""Records of one task that wait to be written, for any number of partitions, in bounded memory."""
+"""Buffers a task's records for any number of partitions, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,24 +16,29 @@ from spark_log.record.schema import RECORD_SCHEMA
 from spark_log.storage.store import storage_errors
 
 BATCH_BYTES: Final = 1_048_576
-"""Records wait until they make a record batch of about this size (Kafka's max.message.bytes)."""
+"""Records are buffered up to about this size (Kafka's max.message.bytes)."""
 
 _MAX_PENDING_BYTES: Final = 67_108_864
 _MAX_OPEN: Final = 64
 
 
 class RecordBuffers:
-    """Collects records into batches, and hands these to the shares of their partitions, in order.
+    """Collects records into batches, and passes these in order to the writers of their partitions.
 
-    At most some dozen shares have an open segment. The records of the others wait in memory, and,
-    when there is too much of it, in one local temporary file, an Arrow IPC file without a name: a
-    crash leaves nothing of it.
+    At most some dozen writers have an open segment. Records of the others wait in memory and, above
+    a limit, in one local temporary file. This Arrow IPC file has no name, so a crash leaves nothing
+    of it.
     """
 
     def __init__(
         self, *, max_pending_bytes: int = _MAX_PENDING_BYTES, max_open: int = _MAX_OPEN
     ) -> None:
-        """Args: max_pending_bytes: in memory, about; max_open: segments that are open at once."""
+        """Start without a record.
+
+        Args:
+            max_pending_bytes: approximate maximum of the memory.
+            max_open: maximum number of open segments.
+        """
         self._max_pending_bytes = max_pending_bytes
         self._max_open = max_open
         self._pending: dict[PartitionWriter, _PendingRecords] = {}
@@ -43,37 +48,37 @@ class RecordBuffers:
 
     @property
     def spilled_bytes(self) -> int:
-        """How much went through the temporary file."""
+        """Number of bytes written to the temporary file."""
         return 0 if self._spill is None else self._spill.size_bytes
 
     def add(
         self, records: pa.RecordBatch, parts: Iterator[tuple[PartitionWriter, int, int]]
     ) -> None:
-        """Take in records.
+        """Buffer records.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, those of one writer together.
-            parts: the shares, each with its first row and the row after its last.
+            records: columns of `RECORD_SCHEMA`, grouped by writer.
+            parts: the writers, each with its first row and the row after its last.
 
         Raises:
-            InvalidRecordError: they do not fit the topic.
-            StorageFullError: no space is left.
+            InvalidRecordError: the topic refuses the records.
+            StorageFullError: the storage, or the disk of the temporary file, is full.
         """
         size_bytes = records.nbytes
-        row_bytes = size_bytes / records.num_rows  # to measure every slice takes longer than it
+        row_bytes = size_bytes / records.num_rows  # faster than the exact size of each slice
         for writer, start, end in parts:
             pending = self._pending.setdefault(writer, _PendingRecords())
             pending.add(records.slice(start, end - start), row_bytes * (end - start))
             if pending.size_bytes >= BATCH_BYTES and self._try_open(writer):
                 writer.write(pending.take())
-        # A slice of a few rows contains the whole batch in memory: what counts is what came since
-        # nothing at all was held.
+        # A slice of a few rows keeps its whole batch in memory, so count the batches added since
+        # the last flush.
         self._held_bytes += size_bytes
         if self._held_bytes >= self._max_pending_bytes:
             self._flush()
 
     def finish(self) -> None:
-        """Hand over all that waits, and end every segment."""
+        """Pass on all buffered records, and finish every segment."""
         for writer, pending in self._pending.items():
             for records in self._spilled(writer):
                 writer.write(records)
@@ -83,13 +88,13 @@ class RecordBuffers:
         self.discard()
 
     def discard(self) -> None:
-        """Give up what waits."""
+        """Drop all buffered records."""
         self._pending = {}
         if self._spill is not None:
             self._spill.close()
 
     def _try_open(self, writer: PartitionWriter) -> bool:
-        """Whether a writer may write at once. Once it spilled it has to wait for the end."""
+        """Return whether a writer may write now; spilled records have to wait for `finish`."""
         if writer in self._open:
             return True
         if len(self._open) >= self._max_open or (self._spill and self._spill.contains(writer)):
@@ -98,7 +103,7 @@ class RecordBuffers:
         return True
 
     def _flush(self) -> None:
-        """Write out whatever is held in memory."""
+        """Write out all records in memory: to open segments, else to the temporary file."""
         for writer, pending in self._pending.items():
             if not pending.batches:
                 continue
@@ -111,7 +116,7 @@ class RecordBuffers:
         self._held_bytes = 0
 
     def _spilled(self, writer: PartitionWriter) -> Iterator[pa.RecordBatch]:
-        """Yield what was spilled of a writer, joined to batches of the usual size."""
+        """Yield a writer's spilled records in batches of `BATCH_BYTES`."""
         if self._spill is None:
             return
         joined = _PendingRecords()
@@ -137,15 +142,15 @@ class _PendingRecords:
         self.size_bytes += size_bytes
 
     def take(self) -> pa.RecordBatch:
-        """Return all as one batch, and keep nothing."""
+        """Return all records as one batch, and remove them."""
         batches, self.batches, self.size_bytes = self.batches, [], 0.0
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Spill:
-    """The temporary file: one record batch for each time that a writer's records were let go.
+    """The temporary file: one record batch for each flush of a writer.
 
-    It lies where Spark keeps its own (``SPARK_LOCAL_DIRS``), and has no name.
+    It is in Spark's directory for temporary files (``SPARK_LOCAL_DIRS``) and has no name.
     """
 
     def __init__(self) -> None:
@@ -169,7 +174,7 @@ class _Spill:
         self.size_bytes += records.nbytes
 
     def read(self, writer: PartitionWriter) -> Iterator[pa.RecordBatch]:
-        """Yield a writer's records, mapped, in order; nothing can be written any more."""
+        """Yield a writer's records in order, memory-mapped; ends the writing."""
         if self._reader is None:
             with storage_errors(self._where):
                 self._writer.close()
@@ -180,7 +185,7 @@ class _Spill:
             yield self._reader.get_batch(ordinal)
 
     def close(self) -> None:
-        """End it; what was read stays valid."""
+        """Close the file; batches that were read stay valid."""
         self._reader = None
         self._file.close()
 

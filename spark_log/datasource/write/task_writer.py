@@ -1,7 +1,7 @@
-"""Writing in a Spark task: rows to partitions, partitions to segments.
+"""Writes the rows of a Spark task.
 
-A task streams its rows into staged segments and gives them their place in the logs only when it has
-seen its last row: a row that does not fit, or a full disk, leaves nothing of the task behind.
+A task streams its rows into staged segments, and appends them to the logs only after its last row.
+If a row is invalid or the disk is full, nothing of the task is visible.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from spark_log.types import TopicPartition
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task wrote, by partition."""
+    """Results of a task by partition, which Spark passes to the driver."""
 
     results: dict[TopicPartition, WriteResult]
 
 
 class TaskWriter:
-    """Writes one task's rows. A context manager: leaving it removes what is staged."""
+    """Writes the rows of one task. A context manager, which removes staged segments on exit."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class TaskWriter:
         *,
         buffers: RecordBuffers | None = None,
     ) -> None:
-        """Begin with no row.
+        """Start without a row.
 
         Args:
-            options: of the write.
-            identity: by which its records are known when they come again; not used when the
-                options say that the write is not idempotent.
-            buffers: for other bounds than the usual ones.
+            options: parsed options of the write.
+            identity: identity by which repeated records are detected; ignored if the write is not
+                idempotent.
+            buffers: buffers with other limits than the default ones.
         """
         self._options = options
         self._identity = identity
@@ -69,7 +69,7 @@ class TaskWriter:
             writer.discard()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
-        """Write all rows of a task; on return they are visible."""
+        """Write all rows of a task; the records are visible on return."""
         for batch in batches:
             self.add(batch)
         return self.commit()
@@ -78,13 +78,13 @@ class TaskWriter:
         """Stage rows.
 
         Args:
-            batch: with the columns that `write_columns.check_columns` let pass.
+            batch: rows with columns that `check_columns` has accepted.
 
         Raises:
-            InvalidRecordError: a row has no topic, or does not fit it.
+            InvalidRecordError: a row has no topic, or its topic refuses it.
             InvalidPartitionsError: a row names a partition that its topic does not have.
             UnknownTopicOrPartitionError: a row names a topic that does not exist.
-            StorageFullError: no space is left.
+            StorageFullError: the storage is full.
         """
         if not batch.num_rows:
             return
@@ -96,8 +96,8 @@ class TaskWriter:
         topics = batch.column("topic")
         if topics.null_count:
             raise InvalidRecordError(
-                f"{topics.null_count} rows have a null topic; fill the column 'topic', or give "
-                f"the option 'topic'"
+                f"{topics.null_count} rows have a null topic; fill the column 'topic', or set the "
+                f"option 'topic'"
             )
         for name in topics.unique().to_pylist():
             rows = pc.equal(topics, name)
@@ -105,11 +105,16 @@ class TaskWriter:
             self._topic(name).add(records.filter(rows), chosen)
 
     def commit(self) -> TaskCommitMessage:
-        """Append everything that is staged, and say what became of it.
+        """Append the staged records, and return the results.
+
+        If an error is raised, records appended before it stay, and are detected when the task runs
+        again.
 
         Raises:
-            As `PartitionWriter.append`; what was appended before stays, and is found when the task
-            runs again.
+            NotRepeatableError: an earlier attempt has appended other records.
+            InvalidProducerEpochError: a later micro-batch of the query has written.
+            UnknownOutcomeError: it is unknown whether all records are in the log.
+            StorageError: some records were not appended.
         """
         self._buffers.finish()
         return TaskCommitMessage(
@@ -117,7 +122,7 @@ class TaskWriter:
         )
 
     def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:
-        """Return what the task writes to a partition."""
+        """Return the task's writer for a partition."""
         name = TopicPartition(topic.name, partition)
         if name not in self._writers:
             producer = None
@@ -140,7 +145,7 @@ class TaskWriter:
 
 
 class _TopicRouter:
-    """Sends records of one topic to the results of its partitions."""
+    """Distributes the records of one topic to the writers of its partitions."""
 
     def __init__(
         self, task: TaskWriter, topic: TopicImage, buffers: RecordBuffers, first_partition: int
@@ -156,7 +161,7 @@ class _TopicRouter:
             writer = self._task.partition_writer(self._topic, int(partitions[0]))
             self._buffers.add(records, iter([(writer, 0, len(partitions))]))
             return
-        # Numpy sorts 16-bit integers by radix: stable, and linear.
+        # numpy sorts 16-bit integers by a radix sort, which is stable and takes linear time.
         narrow = (
             partitions.astype(np.uint16) if self._topic.num_partitions <= 65_536 else partitions
         )
