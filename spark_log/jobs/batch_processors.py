@@ -1,7 +1,7 @@
-"""What a group's job lets Spark do: records into a destination, or exactly once into a Delta table.
+"""Batch processors of group jobs: write to a destination, or exactly once to a Delta table.
 
-Both split the job's share of the partitions over member tasks by the group's assignor, and each
-task owns whole partitions. A task that dies with its executor is run again on another one.
+Both distribute the job's partitions over member tasks by the group's assignor. Each task owns whole
+partitions. If an executor dies, Spark runs its tasks again on another one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from spark_log.types import TopicPartition
 
 _ANSWER: Final = "topic string, partition int, reached long, skipped long, records long"
 
-Shown = Callable[[SparkSession, str], AbstractContextManager[None]]
+ShowProgress = Callable[[SparkSession, str], AbstractContextManager[None]]
 
 
 class SparkProcessor:
-    """What both have in common: a session, made when there is something to do, and its progress."""
+    """Common part of the processors: the session, which the first batch starts, and progress."""
 
     def __init__(
         self,
@@ -43,39 +43,39 @@ class SparkProcessor:
         connection: Mapping[str, str],
         group: str,
         members: int | None,
-        shown: Shown = lambda spark, title: nullcontext(),
+        show_progress: ShowProgress = lambda spark, title: nullcontext(),
     ) -> None:
-        """Touch nothing.
+        """Create the processor; starts no session.
 
         Args:
-            session: makes the session, on the thread that works.
-            connection: the options that every read needs.
-            group: the group's id.
-            members: how many tasks; None: as many as run at once.
-            shown: shows that something is being done.
+            session: creates the session; called on the thread that runs batches.
+            connection: options that every read needs.
+            group: id of the consumer group.
+            members: number of tasks; None for as many as can run at once.
+            show_progress: context manager that shows the progress of a batch.
         """
         self._make_session = session
         self._connection = connection
         self._group = group
         self._members = members
-        self._shown = shown
+        self._show_progress = show_progress
         self._job_group = f"spark-log-{uuid.uuid4().hex}"
         self._spark: SparkSession | None = None
 
     def run(self, batch: Batch) -> BatchResult:
-        """See `BatchProcessor.run`."""
+        """Write a batch's records."""
         if self._spark is None:
             self._spark = self._make_session()
             self._spark.sparkContext.setJobGroup(self._job_group, f"group {self._group}")
             self._members = self._members or self._spark.sparkContext.defaultParallelism
         topics = ", ".join(sorted({tp.topic for tp in batch.starts}))
-        with self._shown(self._spark, f"Reading {topics}"):
+        with self._show_progress(self._spark, f"Reading {topics}"):
             return self._write(self._spark, batch)
 
     def progress(self) -> object:
-        """Return how many tasks are done, and what Spark's SQL has counted in those that run.
+        """Return the number of completed tasks, and Spark's SQL metrics of running queries.
 
-        Executors tell of that with their heartbeats, every 10 s.
+        Executors send the metrics with their heartbeats, every 10 s.
         """
         spark = self._spark
         if spark is None:
@@ -85,14 +85,14 @@ class SparkProcessor:
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             done = [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage]
             return done, _sql_metrics(spark)
-        except Exception as error:  # py4j's, of several kinds: Java is gone, or about to go
+        except Exception as error:  # py4j's, of several kinds: the JVM has ended or is ending
             IN_PROCESS.add("progress of a batch", self._job_group, error)
             return None
 
     def cancel(self) -> None:
-        """See `BatchProcessor.cancel`."""
+        """Cancel the Spark job of the batch."""
         if self._spark is not None:
-            # py4j's: where Java is gone, so is the job.
+            # py4j's: if the JVM has ended, so has the Spark job.
             with IN_PROCESS.suppress("cancelling of a batch", self._job_group, Exception):
                 self._spark.sparkContext.cancelJobGroup(self._job_group)
 
@@ -117,10 +117,16 @@ class SparkProcessor:
 
 
 class DestinationProcessor(SparkProcessor):
-    """Writes to any destination: at least once."""
+    """Writes to any destination, at least once."""
 
     def __init__(self, destination: Destination, *arguments: Any, **keywords: Any) -> None:
-        """Args: destination: appended to; and those of `SparkProcessor`."""
+        """Create the processor; starts no session.
+
+        Args:
+            destination: destination of the records, which is appended to.
+            arguments: arguments of `SparkProcessor`.
+            keywords: keyword arguments of `SparkProcessor`.
+        """
         super().__init__(*arguments, **keywords)
         self._destination = destination
 
@@ -131,22 +137,31 @@ class DestinationProcessor(SparkProcessor):
 
 
 class DeltaProcessor(SparkProcessor):
-    """Writes to a Delta table with the positions: exactly once.
+    """Writes to a Delta table together with the offsets, exactly once.
 
-    Records go from the log to the table within a task, in Arrow, and never through Java. Which
-    member owns which partition is kept from batch to batch.
+    Within a task, records go from the log to the table as Arrow batches, and never through the JVM.
+    The assignment of partitions to members is kept from batch to batch.
     """
 
     def __init__(self, sink: DeltaSink, *arguments: Any, **keywords: Any) -> None:
-        """Args: sink: one that is there; and those of `SparkProcessor`."""
+        """Create the processor; starts no session.
+
+        Args:
+            sink: an existing table.
+            arguments: arguments of `SparkProcessor`.
+            keywords: keyword arguments of `SparkProcessor`.
+        """
         super().__init__(*arguments, **keywords)
         self._sink = sink
         self._owners: PartitionOwners | None = None
         self._version = -1
 
     def progress(self) -> object:
-        """Add the table's version: tasks commit as they go."""
-        # For the tasks to tell, where it lasts.
+        """Return the progress of `SparkProcessor`, and the table's version.
+
+        Tasks commit to the table several times in a batch.
+        """
+        # If the error persists, the tasks report it.
         with IN_PROCESS.suppress("progress of a batch", self._sink.url, StorageError):
             self._version = self._sink.version()
         return super().progress(), self._version
@@ -170,7 +185,7 @@ class DeltaProcessor(SparkProcessor):
 def _appending(
     sink: DeltaSink, shares: list[tuple[LogSplit, ...]], options: ReadOptions
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a task does: append the share that its one row names, and say what was done."""
+    """Return the function of a task, which appends the splits of one member."""
     columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -193,7 +208,7 @@ def _appending(
 
 
 def _sql_metrics(spark: SparkSession) -> list[tuple[int, str]]:
-    """Return what is counted in queries that run; there is no way to it but Java's."""
+    """Return the metrics of running queries; only Java's API has them."""
     store: Any = spark._jsparkSession.sharedState().statusStore()
     queries = store.executionsList()
     running = (queries.apply(index) for index in range(queries.size()))

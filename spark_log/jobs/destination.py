@@ -1,4 +1,4 @@
-"""Where a job writes records: console, files or a Delta table."""
+"""The destination of a job's records: console, files or a Delta table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_log.jobs.report import Counts, json_value
 
 
 class Sink(StrEnum):
-    """Where records read from the log go."""
+    """Kind of destination."""
 
     CONSOLE = "console"
     PARQUET = "parquet"
@@ -28,12 +28,12 @@ class Sink(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a job's records go: a group of options (see `cli.option_groups`).
+    """The destination of a job's records. Its fields are command line options.
 
     Attributes:
-        sink: what kind of thing it is.
-        path: the table or directory, appended to; None for the console.
-        show: how many records the console shows.
+        sink: kind of destination.
+        path: table or directory, which is appended to; None for the console.
+        show: number of records that the console shows.
         binary: keys and values stay bytes instead of becoming text.
     """
 
@@ -45,15 +45,21 @@ class Destination:
     @classmethod
     def from_options(
         cls,
-        to: Annotated[Sink, typer.Option(help="Where the records go.")] = Sink.CONSOLE,
-        path: Annotated[str | None, typer.Option(help="Directory or table, appended to.")] = None,
-        show: Annotated[int, typer.Option(min=0, help="Records that the console shows.")] = 20,
-        binary: Annotated[bool, typer.Option(help="Keep keys and values as bytes.")] = False,
+        to: Annotated[Sink, typer.Option(help="Where to write the records.")] = Sink.CONSOLE,
+        path: Annotated[
+            str | None, typer.Option(help="Directory or Delta table to append to.")
+        ] = None,
+        show: Annotated[
+            int, typer.Option(min=0, help="Maximum number of records printed to the console.")
+        ] = 20,
+        binary: Annotated[
+            bool, typer.Option(help="Keep keys and values as bytes instead of text.")
+        ] = False,
     ) -> Destination:
         """Check the options.
 
         Raises:
-            InvalidOptionError: the sink needs a path and got none.
+            InvalidOptionError: the sink needs a path, and none is given.
         """
         if to is not Sink.CONSOLE and not path:
             raise InvalidOptionError(f"--to {to} needs --path", key="path")
@@ -63,7 +69,7 @@ class Destination:
         return self.path or self.sink.value
 
     def write(self, records: DataFrame) -> Counts:
-        """Write records, and return how many were read and how many of them were written."""
+        """Write records, and return how many were read and written."""
         if not self.binary:
             records = records.withColumns(
                 {name: F.col(name).cast("string") for name in ("key", "value")}
@@ -82,12 +88,12 @@ class Destination:
         return Counts(written, written)
 
     def _print(self, records: DataFrame) -> int:
-        """Print the first records of each topic and partition; all of them are read."""
+        """Print the first records of each topic and partition; all records are read."""
         if not self.show:
             records.write.format("noop").mode("overwrite").save()
             return 0
-        # Without an order Spark stops reading at the limit, and Python workers that still write
-        # print BrokenPipeError; and the rest would have to be counted by another query.
+        # The sort makes Spark read all records. Otherwise it stops at the limit, the other records
+        # are not counted, and Python workers that still write print BrokenPipeError.
         rows = records.orderBy("topic", "partition", "offset").limit(self.show).collect()
         for row in rows:
             print(json.dumps(row.asDict(recursive=True), default=json_value))  # noqa: T201
@@ -95,12 +101,12 @@ class Destination:
 
 
 def _append_files(records: DataFrame, spark_format: str, path: str) -> None:
-    """Add files to a directory that others may be adding to at the same time.
+    """Add files to a directory to which other jobs may add files at the same time.
 
-    Hadoop's committer stages in ``_temporary/<attempt>``. All have attempt 0 if nothing is said,
-    and who commits first takes what the others have staged so far, and removes the rest: a task
-    whose file is gone then may commit nothing, without a word. So each has an attempt of its own,
-    and removes nothing else.
+    Hadoop's committer stages files in ``_temporary/<attempt>``. By default every job has attempt 0;
+    the job that commits first then takes the files that the others have staged, and removes the
+    rest, and a task whose file is missing commits nothing without an error. Therefore each job has
+    its own attempt number, and removes nothing else.
     """
     attempt = random.randrange(1, 2**31)
     writer = records.write.format(spark_format).mode("append")
@@ -116,5 +122,5 @@ def _remove_staged(spark: SparkSession, path: str, attempt: int) -> None:
     staging = jvm.org.apache.hadoop.fs.Path(path, "_temporary")
     files = staging.getFileSystem(spark._jsc.hadoopConfiguration())
     files.delete(jvm.org.apache.hadoop.fs.Path(staging, str(attempt)), True)
-    with suppress(Exception):  # py4j's: others stage there, or nobody did
+    with suppress(Exception):  # py4j's: other jobs have files there, or it does not exist
         files.delete(staging, False)

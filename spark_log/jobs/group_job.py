@@ -1,6 +1,6 @@
-"""A job that works for a consumer group, batch after batch: read, write, commit.
+"""A job of a consumer group: reads, writes and commits batch after batch.
 
-What the processor is, Spark's part, is behind `BatchProcessor`; what is decided here needs no Spark.
+`BatchProcessor` is the interface to Spark. The code in this module does not need Spark.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from spark_log.jobs.job_member import Batch, JobMember
 from spark_log.types import TopicPartition
 
 _POLL_S: Final = 0.2
-"""How often it is looked whether a signal came."""
+"""Interval at which the job checks for a stop signal."""
 
 _PROGRESS_CHECK_S: Final = 1.0
-"""How often it is looked whether a batch gets on."""
+"""Interval at which the job checks whether a batch makes progress."""
 
 _CANCEL_TIMEOUT_S: Final = 30
-"""For so long Spark may take to end a batch that was given up."""
+"""Maximum time that Spark may take to end a cancelled batch."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a batch.
+    """Result of a batch.
 
     Attributes:
-        reached: the next offset, of each partition that was worked on.
-        records: how many were read.
-        written: how many of them were written, or shown on the console.
-        skipped: offsets that had been written before.
+        reached: the next offset of each partition in the batch.
+        records: number of records read.
+        written: number of records written, or shown on the console.
+        skipped: number of offsets that had been written before.
     """
 
     reached: Mapping[TopicPartition, int]
@@ -49,36 +49,36 @@ class BatchResult:
 
 
 class BatchProcessor(Protocol):
-    """What a job does with records. `run` is called on one thread, the others on another."""
+    """Processes batches. One thread calls `run`, and another one the other methods."""
 
     def run(self, batch: Batch) -> BatchResult:
         """Write a batch's records."""
 
     def progress(self) -> object:
-        """Return something that is different whenever the batch has got on."""
+        """Return a value that changes whenever the batch makes progress."""
 
     def cancel(self) -> None:
-        """Let `run` end soon, with an error; what it wrote may stay."""
+        """Make `run` end soon with an error; written records may stay."""
 
 
 class StopFlag(Protocol):
-    """Says when a job is to end."""
+    """Tells a job when to stop."""
 
     def is_set(self) -> bool:
-        """Return whether it is time."""
+        """Return whether to stop."""
 
 
 @dataclass(slots=True)
 class JobStats:
-    """What a job has done.
+    """Totals of a job.
 
     Attributes:
-        batches: with records in them.
-        records: read, of batches whose offsets were committed.
-        written: of these records, or shown on the console.
-        skipped: offsets that had been written before, as the sink knew.
-        committed: positions that were committed last.
-        lost: partitions that went to others before their batch was committed.
+        batches: number of batches with records.
+        records: records read, in batches whose offsets were committed.
+        written: records written, or shown on the console.
+        skipped: offsets that the sink had before.
+        committed: the last committed offset of each partition.
+        lost: partitions that went to other members before their batch was committed.
     """
 
     batches: int = 0
@@ -90,11 +90,11 @@ class JobStats:
 
 
 class GroupJob:
-    """Works on a member of a group until that is done, or until it is told to stop.
+    """Processes a member's partitions until the end, or until it is stopped.
 
-    Kafka's rule of ``max.poll.interval.ms`` is that of a batch here: as long as Spark gets on with
-    it, the job shows life to the group. A batch that stands still for longer is given up: the job
-    leaves, and its partitions go to the others.
+    ``max.poll.interval.ms`` limits a batch as in Kafka: as long as Spark makes progress, the job
+    keeps its membership alive. A batch without progress for longer is cancelled: the job leaves the
+    group, and its partitions go to the other members.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class GroupJob:
         max_poll_interval_ms: float,
         interval_s: float = 0.0,
     ) -> None:
-        """Get ready.
+        """Create the job; `run` starts it.
 
         Args:
             member: a member that has not joined.
-            processor: what is done with records.
-            clock: tells how long a batch stands still.
-            stop: says when to end.
-            max_poll_interval_ms: see above.
-            interval_s: a batch begins no sooner after the one before.
+            processor: processes batches.
+            clock: measures the time without progress.
+            stop: tells when to stop.
+            max_poll_interval_ms: maximum time without progress.
+            interval_s: minimum time between the starts of two batches.
         """
         self._member = member
         self._processor = processor
@@ -126,15 +126,15 @@ class GroupJob:
         self._worker = _Worker()
 
     def run(self) -> JobStats:
-        """Join, processor, leave.
+        """Join the group, process batches, and leave.
 
         Returns:
-            What was done; when it was told to stop, up to then: a batch that was at processor was given
-            up, and its records belong to whoever comes next.
+            The totals. If the job was stopped during a batch, that batch is cancelled and not
+            counted; the next member with its partitions reads its records again.
 
         Raises:
-            KafkaTimeoutError: a batch stood still; see above.
-            Whatever the batch raises: nothing of it was committed.
+            KafkaTimeoutError: a batch made no progress for longer than ``max_poll_interval_ms``.
+            Exception: the error of a batch, of which nothing was committed.
         """
         stats = JobStats()
         not_before_ms = float("-inf")
@@ -160,11 +160,11 @@ class GroupJob:
         return stats
 
     def _run(self, batch: Batch) -> BatchResult | None:
-        """Let Spark do a batch.
+        """Let the processor run a batch.
 
         Returns:
-            None when it was given up because it is time to stop; with nothing reached when it was
-            because the job is no member any more.
+            None if the batch was cancelled because the job has to stop. If it was cancelled because
+            the job is no longer a member of the group, the result has no offsets.
         """
         future = self._worker.submit(lambda: self._processor.run(batch))
         seen: object = None
@@ -191,10 +191,10 @@ class GroupJob:
             elif now_ms - alive_ms > self._max_poll_interval_ms:
                 self._cancel(future)
                 raise KafkaTimeoutError(
-                    f"a batch of {batch.size} offsets stood still for "
+                    f"a batch of {batch.size} offsets made no progress for "
                     f"{(now_ms - alive_ms) / 1000:.0f} s, more than max.poll.interval.ms: it was "
-                    f"given up, and its partitions go to the others of the group. Take less at a "
-                    f"time by --batch-records, or raise the setting"
+                    f"cancelled, and its partitions go to the other members of the group. Reduce "
+                    f"--batch-records, or increase max.poll.interval.ms"
                 )
 
     def _cancel(self, future: Future[BatchResult]) -> None:
@@ -202,11 +202,9 @@ class GroupJob:
         try:
             future.result(_CANCEL_TIMEOUT_S)
         except FutureTimeoutError:
-            _log.warning(
-                "Spark did not end a batch that was given up within %d s", _CANCEL_TIMEOUT_S
-            )
+            _log.warning("Spark did not end a cancelled batch within %d s", _CANCEL_TIMEOUT_S)
         except Exception as error:
-            _log.debug("a batch was given up: %s", error)
+            _log.debug("a batch was cancelled: %s", error)
 
     def _commit(self, batch: Batch, done: BatchResult, stats: JobStats) -> None:
         lost = self._member.commit(batch, done.reached)
@@ -218,14 +216,15 @@ class GroupJob:
         stats.committed |= {tp: at for tp, at in done.reached.items() if tp not in lost}
         if lost:
             _log.warning(
-                "%s went to other members while a batch was written: its offsets were not "
-                "committed there, and who has them now goes on from what is",
+                "%s went to other members while a batch was written: offsets of these partitions "
+                "were not committed, and the other members continue from the offsets committed "
+                "before",
                 ", ".join(map(str, sorted(lost))),
             )
 
 
 class _Worker:
-    """One thread for all batches: it dies with the process, also when Spark never answers."""
+    """One thread for all batches. It is a daemon: it ends with the process even if Spark hangs."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()

@@ -1,7 +1,7 @@
-"""A job's share of a consumer group: which partitions it has, and from where to where to read them.
+"""A job's membership of a consumer group: its partitions, and the batches to read from them.
 
-Driver side; needs no Spark session. The job is one member of the group: between two batches it
-takes what it was given, and gives up what was taken from it; while a batch runs nothing changes.
+Runs on the driver without a Spark session. The job is one member of the group. Between two batches
+it takes over assigned partitions and releases revoked ones; while a batch runs, nothing changes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch of a job is about.
+    """The offsets of one batch of a job.
 
     Attributes:
-        starts: the first offset to read, of every partition that the job has.
-        ends: the offset after the last; the same where there is nothing new.
-        topic_ids: of the topics, by name.
-        strategy: the group's assignor.
+        starts: first offset of every partition that the job owns.
+        ends: offset after the last; equal to the start if there are no new records.
+        topic_ids: ids of the topics, by name.
+        strategy: name of the group's assignor.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -53,14 +53,15 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """How many offsets there are to read."""
+        """Number of offsets to read."""
         return sum(self.ends[tp] - start for tp, start in self.starts.items())
 
 
 class JobMember:
-    """One member's partitions and positions, from joining to leaving. For one thread.
+    """The membership and the positions of a job, from joining the group to leaving it.
 
-    A process that ends without `close` is expired by the others after ``session.timeout.ms``.
+    Not thread-safe. If the process ends without `close`, the member expires after
+    ``session.timeout.ms``.
     """
 
     def __init__(
@@ -72,14 +73,15 @@ class JobMember:
         follow: bool = False,
         max_records: int | None = None,
     ) -> None:
-        """Look at the topics; joins nothing yet.
+        """Read the topics' metadata; `join` joins the group.
 
         Args:
             cluster: the opened root.
-            options: with the topics, and the group's id.
-            config: of the member.
-            follow: whether to read what comes, and not just what is there now.
-            max_records: about how many offsets a batch takes; None: all that there are.
+            options: options of the read, with the topics and the group's id.
+            config: configuration of the member.
+            follow: whether to read new records; if False, the job ends at the current log end
+                offsets.
+            max_records: approximate maximum number of offsets in a batch; None for all.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist.
@@ -108,21 +110,21 @@ class JobMember:
     # --- membership ------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Become a member; who was expired comes back as a new one, with nothing.
+        """Join the group; a member that has expired joins as a new one, without partitions.
 
         Raises:
             InconsistentGroupProtocolError, GroupMaxSizeReachedError, InvalidSessionTimeoutError:
-                it may not.
+                the group refuses the member.
         """
         self._positions.clear()
         self._uncommitted.clear()
         self._member.join(self._topics)
 
     def keep_alive(self) -> bool:
-        """Say that the job is at work: it is not for ``max.poll.interval.ms`` without this.
+        """Tell the group that the job makes progress; needed every ``max.poll.interval.ms``.
 
         Returns:
-            Whether it is a member still. If not, what it is at work on is the others'.
+            Whether the job is still a member. If not, other members own its partitions.
         """
         try:
             self._member.poll()
@@ -132,11 +134,11 @@ class JobMember:
         return True
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until something changes in the group, or for so long."""
+        """Wait until the group changes, or until the timeout."""
         self._changed.wait(timeout_s)
 
     def close(self) -> None:
-        """Leave the group: its partitions go to the others at once."""
+        """Leave the group; its partitions go to the other members at once."""
         self._member.close()
 
     def __enter__(self) -> Self:
@@ -153,19 +155,20 @@ class JobMember:
     # --- batches ---------------------------------------------------------------------------------
 
     def next_batch(self) -> tuple[Batch, bool]:
-        """Return what there is to read now, and whether that is all for good.
+        """Return the next batch, and whether an empty batch means that the job is complete.
 
-        Nothing may be at work: what was revoked is given up here. Positions that the group did not
-        have yet are committed, so that it is known to have begun.
+        No batch may run during the call, because revoked partitions are released. Start offsets
+        that the group has not committed yet are committed, so that the group records where the job
+        has started.
 
         Returns:
-            A batch, perhaps of size 0; and for a job that does not follow, whether a batch of size
-            0 means that its share is done: nothing is on its way from or to other members.
+            A batch, which may be empty. The flag is True for a job that does not follow, unless
+            partitions are being moved between members.
 
         Raises:
-            FencedInstanceIdError: another process has taken its place.
-            NoOffsetForPartitionError, OffsetOutOfRangeError: nothing says where to begin
-                (``auto.offset.reset=none``).
+            FencedInstanceIdError: another process has taken over the ``group.instance.id``.
+            NoOffsetForPartitionError, OffsetOutOfRangeError: a partition has no valid committed
+                offset, and ``auto.offset.reset`` is ``none``.
         """
         self._changed.clear()
         status = self._current_assignment()
@@ -184,19 +187,19 @@ class JobMember:
     def commit(
         self, batch: Batch, reached: Mapping[TopicPartition, int]
     ) -> frozenset[TopicPartition]:
-        """Commit where the job has come to; durable on return.
+        """Commit the offsets of a batch; they are durable on return.
 
         Args:
-            batch: that was done.
+            batch: the batch that was processed.
             reached: the next offset to read, by partition.
 
         Returns:
-            Partitions that went to another member, or whose topics are gone: nothing was committed
-            for these, they are the others' now.
+            Partitions that were not committed, because they went to another member or their topic
+            was deleted.
 
         Raises:
-            CommitFailedError: the group changes too fast.
-            StorageError: they may have been committed.
+            CommitFailedError: the group changes too often.
+            StorageError: the offsets may have been committed.
         """
         offsets = {
             tp: OffsetAndMetadata(offset)
@@ -221,10 +224,10 @@ class JobMember:
         self._uncommitted -= offsets.keys()
         return frozenset(lost)
 
-    # --- helpers ---------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------
 
     def _current_assignment(self) -> GroupStatus:
-        """Return what this member has now, with nothing left to be given up."""
+        """Return the group's status, after releasing revoked partitions."""
         while True:
             try:
                 status = self._member.poll()
@@ -238,7 +241,7 @@ class JobMember:
                 self.join()
 
     def _apply_assignment(self, status: GroupStatus) -> bool:
-        """Take up what was given, and drop what is gone; False where the group changed again."""
+        """Add new partitions and drop lost ones; False if the group changed meanwhile."""
         mine = {tp: status.topics[tp.topic].topic_id for tp in status.assigned}
         self._positions = {
             tp: (topic_id, offset)
@@ -250,12 +253,12 @@ class JobMember:
         if new:
             found = {tp: each.offset for tp, each in self._member.begin(new).items()}
             if self._generation() != status.generation:
-                return False  # what has no position and what was taken away look alike
+                return False  # an offset may be missing because the partition was revoked
             self._reader.partitions()
             ids = self._reader.topic_ids()
             for tp in sorted(new):
                 if ids.get(tp.topic) != mine[tp]:
-                    continue  # deleted, or created again; the group will tell
+                    continue  # deleted, or created again: the next assignment shows it
                 offset, is_committed = self._start_offset(tp, found.get(tp))
                 self._positions[tp] = mine[tp], offset
                 if not is_committed:
@@ -269,7 +272,7 @@ class JobMember:
             return -1
 
     def _start_offset(self, tp: TopicPartition, committed: int | None) -> tuple[int, bool]:
-        """Return where to begin, and whether that is what the group has committed."""
+        """Return the start offset of a partition, and whether the group has committed it."""
         log = self._reader.log(tp)
         if committed is not None:
             view = log.observe()
@@ -277,34 +280,34 @@ class JobMember:
                 return committed, True
             if self._policy == "none":
                 raise OffsetOutOfRangeError(
-                    f"{tp}: group {self._group!r} stands at offset {committed}, and the log "
-                    f"holds {view.log_start_offset} to before {view.log_end_offset}; reset the "
-                    f"group, or set auto.offset.reset",
+                    f"{tp}: group {self._group!r} has committed offset {committed}, but the log "
+                    f"has offsets from {view.log_start_offset} to before {view.log_end_offset}; "
+                    f"reset the group's offsets, or set auto.offset.reset",
                     offset=committed,
                     log_start_offset=view.log_start_offset,
                     log_end_offset=view.log_end_offset,
                 )
         if self._policy == "none":
             raise NoOffsetForPartitionError(
-                f"group {self._group!r} has no offset in {tp}; reset the group, or set "
-                f"auto.offset.reset",
+                f"group {self._group!r} has no committed offset for {tp}; reset the group's "
+                f"offsets, or set auto.offset.reset",
                 topic=tp.topic,
                 partition=tp.partition,
             )
         offset = reset_offset(log, self._policy, self._cluster.clock.time_us())
         if committed is not None:
-            _log.warning("%s: offset %d is not there any more, going to %d by auto.offset.reset",
+            _log.warning("%s: offset %d is out of range, reset to %d by auto.offset.reset",
                          tp, committed, offset)  # fmt: skip
         return offset, False
 
     def _ends(self, status: GroupStatus) -> dict[TopicPartition, int]:
-        """Return how far to read each partition now; what is gone is left out."""
+        """Return the end of the next batch for each partition; deleted partitions are left out."""
         self._reader.partitions()
         ends = self._reader.latest(sorted(self._positions))
         for tp in list(ends):
             topic_id, position = self._positions[tp]
             if self._reader.topic_ids().get(tp.topic) != topic_id:
-                del ends[tp]  # created again; the group will tell
+                del ends[tp]  # created again: the next assignment shows it
                 continue
             if self._targets is not None:
                 is_known = self._target_ids.get(tp.topic) == topic_id
@@ -313,13 +316,13 @@ class JobMember:
         active = [tp for tp, end in ends.items() if end > self._positions[tp][1]]
         for tp, earliest in self._reader.earliest(active).items():
             topic_id, position = self._positions[tp]
-            if position < earliest:  # retention was faster
+            if position < earliest:  # retention has deleted unread records
                 self._positions[tp] = topic_id, self._start_offset(tp, position)[0]
                 ends[tp] = max(ends[tp], self._positions[tp][1])
         return ends
 
     def _still_owned(self, batch: Batch) -> set[TopicPartition]:
-        """Return what this member has still of a batch."""
+        """Return the partitions of a batch that this member still owns."""
         try:
             status = self._member.poll()
         except UnknownMemberIdError:

@@ -1,4 +1,4 @@
-"""Command line options that several jobs have, and what they become."""
+"""Command line options that several jobs have."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ SinkOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="For the file system of a Delta table. Repeatable. [default: those of the root]",
+        help="Option for the file system of the Delta table. Repeatable. [default: the options of "
+        "the root]",
     ),
 ]
 """Storage options of a Delta table that a job writes to; None for those of the root."""
 
 
 def connection_options(root: str, storage_options: StorageOptions) -> dict[str, str]:
-    """Return what every read and write of ``format("spark_log")`` needs to find the root."""
+    """Return the options that every read and write of ``format("spark_log")`` needs."""
     storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
     return {"path": root, **storage}
 
 
 def parse_instant(text: str | None, flag: str) -> datetime | None:
-    """Return the time that an option names; None for none.
+    """Return the time that an option contains; None if it is not set.
 
     Args:
-        text: ISO 8601, in UTC unless it names a zone.
-        flag: of the option.
+        text: ISO 8601, in UTC unless it has an offset.
+        flag: name of the option, for the error.
 
     Raises:
-        InvalidOptionError: it is no time.
+        InvalidOptionError: the text is not a time.
     """
     if text is None:
         return None

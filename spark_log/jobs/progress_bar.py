@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 @contextmanager
 def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
-    """Show on the terminal, if any, how many tasks of the running stages are done."""
+    """Show on the terminal, if there is one, how many tasks of the running stages are done."""
     with _terminal() as terminal:
         if terminal is None:
             yield
@@ -57,10 +57,10 @@ def _task_progress(spark: SparkSession, title: str, console: Console) -> Iterato
 
 @contextmanager
 def _terminal() -> Iterator[TextIO | None]:
-    """Yield the terminal that the user watches; None where there is none.
+    """Yield the user's terminal; None if there is none.
 
-    ``spark-submit`` joins its Python's stdout and stderr in a pipe: what a terminal may be is its
-    own stderr.
+    ``spark-submit`` connects stdout and stderr of its Python to a pipe. The terminal, if there is
+    one, is the stderr of ``spark-submit``.
     """
     opened = None
     if "PYSPARK_GATEWAY_PORT" in os.environ and not sys.stderr.isatty():
@@ -73,10 +73,10 @@ def _terminal() -> Iterator[TextIO | None]:
 
 
 def _open_terminal(path: str) -> TextIO | None:
-    """Open a terminal for writing; None for anything else.
+    """Open a terminal for writing; None if the path is anything else.
 
-    A file that the user redirects stderr to is not opened at all. Nothing is ever truncated: mode
-    "w" of `open` would empty such a file.
+    If the user redirects stderr to a file, the file is not opened at all. In mode "w", `open` would
+    truncate it.
     """
     with suppress(OSError):
         if not stat.S_ISCHR(os.stat(path).st_mode):

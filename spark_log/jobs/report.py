@@ -16,11 +16,11 @@ from spark_log.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a job did with records.
+    """Number of records that a job processed.
 
     Attributes:
-        read: how many it read.
-        written: how many it wrote, or showed on the console.
+        read: records read.
+        written: records written, or shown on the console.
     """
 
     read: int
@@ -28,7 +28,7 @@ class Counts:
 
 
 class Report:
-    """What a job did, for a person or for a machine."""
+    """The report of a job, as a table or as JSON."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -39,7 +39,7 @@ class Report:
         self._entries.update(entries)
 
     def add_counts(self, counts: Counts, seconds: float) -> None:
-        """Add how many records were read and written, in how long, and so at what rate."""
+        """Add the number of records read and written, the duration and the rate."""
         self.add(
             records_read=counts.read,
             records_written=counts.written,
@@ -48,16 +48,16 @@ class Report:
         )
 
     def warn(self, text: str) -> None:
-        """Add a sentence about something that is probably not as it was meant."""
+        """Add a warning."""
         self.add(warning=text)
 
     def print(self, *, as_json: bool) -> None:
-        """Print it to stdout: a table, or one JSON document on one line."""
+        """Print the report to stdout: a table, or one JSON document on one line."""
         if as_json:
             print(json.dumps(self._entries, default=json_value))  # noqa: T201
             sys.stdout.flush()
             return
-        # Nothing is cut: long values go on in the next line.
+        # Nothing is cut off: long values are folded.
         table = Table(title=self._title, show_header=False, title_justify="left")
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
@@ -71,6 +71,7 @@ class Report:
 
 
 def json_value(value: object) -> object:
+    """Return a value that JSON cannot represent as text."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")
     isoformat = getattr(value, "isoformat", None)

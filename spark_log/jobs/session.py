@@ -13,9 +13,9 @@ from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
 def job_session(name: str) -> SparkSession:
     """Return the session that ``spark-submit`` prepared, or a new one.
 
-    Unless ``PYSPARK_PYTHON`` says otherwise, tasks run the Python of this process: Spark would take
-    the ``python3`` on the ``PATH``, another one where an environment is not activated. Unless
-    ``spark.redaction.regex`` is set, the session shows no options for the file system.
+    If ``PYSPARK_PYTHON`` is not set, tasks run the Python of this process. Spark's default is the
+    ``python3`` on the ``PATH``, which is another one if the environment is not activated. If
+    ``spark.redaction.regex`` is not set, the session hides the options of the file system.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName(f"spark-log {name}").getOrCreate()

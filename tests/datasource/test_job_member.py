@@ -137,7 +137,7 @@ class TestWhereNothingIsCommitted:
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_or_it_does_not_begin(self, join):
-        with pytest.raises(NoOffsetForPartitionError, match="has no offset in t-0"):
+        with pytest.raises(NoOffsetForPartitionError, match="has no committed offset for t-0"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_any_more_it_goes_where_the_reset_says(self, root, join):
@@ -149,7 +149,7 @@ class TestWhereNothingIsCommitted:
     def test_or_it_does_not_go(self, root, join):
         positions = {TopicPartition("t", each): OffsetAndMetadata(999) for each in range(4)}
         OffsetsTable(Cluster(root)).commit("g", positions)
-        with pytest.raises(OffsetOutOfRangeError, match="stands at offset 999"):
+        with pytest.raises(OffsetOutOfRangeError, match="has committed offset 999"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_because_retention_was_faster(self, root, join):

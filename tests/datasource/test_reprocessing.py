@@ -106,7 +106,7 @@ class TestIntoADeltaTable:
     def test_of_two_runs_of_one_name_at_once_one_is_told(self, spark, root, delta):
         first, second = a_run(root, delta), a_run(root, delta)
         next(steps(first, spark, root))
-        with pytest.raises(InvalidOptionError, match="another run of the name 'r'"):
+        with pytest.raises(InvalidOptionError, match="another process runs 'r'"):
             next(steps(second, spark, root))
         list(steps(first, spark, root))
         assert in_table(delta) == expected()
@@ -124,7 +124,7 @@ class TestIntoADeltaTable:
 
     def test_a_run_is_not_gone_on_with_by_other_settings(self, spark, root, delta):
         next(steps(a_run(root, delta), spark, root))
-        with pytest.raises(InvalidOptionError, match="was begun with --transform 'm:f'"):
+        with pytest.raises(InvalidOptionError, match="was started with --transform 'm:f'"):
             a_run(root, delta, settings={"--transform": "m:g"})
 
     def test_progress_that_is_not_told_any_more_is_an_error(self, spark, root, delta, monkeypatch):
@@ -177,7 +177,7 @@ class TestIntoATopic:
         assert a_run(root, wrong).progress.step == 1
         for each in (wrong, right):
             each._remembered_us = 1
-            with pytest.raises(InvalidOptionError, match="has rested for 0 hours"):
+            with pytest.raises(InvalidOptionError, match="was paused for 0 hours"):
                 a_run(root, each)
 
 
