@@ -1,10 +1,11 @@
-"""Keep a root small: retention, merging, compaction and deletion, one Spark task a partition.
+"""Clean a root: retention, merging, compaction and deletion, one Spark task per partition.
 
     spark-submit jobs/clean.py --root /data/log
     spark-submit jobs/clean.py flights --root /data/log --dry-run --json
 
-Partitions with most to do come first. May run while others write and read, twice at once, and be
-killed at any time: what is left is done by the next one. Run it every few minutes to every day.
+Partitions with the most work come first. The job may run while others write and read, several times
+at once, and may be killed at any time: the next run does the rest. Run it as often as every few
+minutes, and at least once a day.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.types import TopicPartition
 
 _FAILED = 1
-"""Exit status: a partition could not be cleaned, or nothing by the clock of this machine."""
+"""Exit status if a partition was not cleaned, or none because this machine's clock is wrong."""
 
 _SUMS = (
     "expired_segments",
@@ -54,28 +55,29 @@ def main(
     output: Output,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="Which. [default: all, and what is left of deleted ones]"),
+        typer.Argument(help="Topics to clean. [default: all topics, and files of deleted topics]"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
     ] = False,
     max_bytes_per_second: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="Read and written, by all tasks together (cleaner.io.max.bytes.per.second). "
-            "[default: no limit]",
+            help="Maximum bytes per second read and written by all tasks together "
+            "(cleaner.io.max.bytes.per.second). [default: no limit]",
         ),
     ] = None,
     dedupe_buffer_size: Annotated[
         int,
         typer.Option(
             min=MIN_DEDUPE_BUFFER_BYTES,
-            help="Bytes of memory of each compaction for keys (log.cleaner.dedupe.buffer.size).",
+            help="Memory in bytes for the keys of each compaction "
+            "(log.cleaner.dedupe.buffer.size).",
         ),
     ] = DEDUPE_BUFFER_BYTES,
 ) -> None:
-    """Apply retention, merge, compact, and delete files that nobody needs, by Spark."""
+    """Apply retention, merge and compact segments, and delete unused files, with Spark."""
     report = Report("cleaned")
     cluster = root.cluster()
     image = cluster.image()
@@ -101,10 +103,10 @@ def main(
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )
-    with spark_progress(spark, "Looking for what there is to do"):
+    with spark_progress(spark, "Planning"):
         plans = run_per_partition(spark, work.plan, partitions)
     dirt = {
-        tp: plan.get("dirt_bytes", math.inf)  # what cannot be planned is tried, and told
+        tp: plan.get("dirt_bytes", math.inf)  # without a plan, cleaning reports the error
         for tp, plan in zip(partitions, plans, strict=True)
     }
     results = dict(zip(partitions, plans, strict=True))

@@ -1,11 +1,11 @@
-"""Read what is new in topics for a consumer group, write it somewhere, and commit the offsets.
+"""Read new records of topics as a consumer group, write them, and commit the offsets.
 
     spark-submit jobs/consume.py flights --root /data/log --group dashboard --to parquet --path out
 
-The job is a member of the group: several of one group member the partitions, and each lets Spark
-processor on its member by tasks that own whole partitions. Run again, it continues where the group
-stands. Into a Delta table each record goes exactly once; elsewhere offsets are committed after the
-records are written, at least once.
+The job is a member of the group: several jobs of one group share the partitions, and Spark reads
+the partitions of each job in tasks that own whole partitions. The next run continues at the
+committed offsets. Into a Delta table each record is written exactly once. Other sinks get records
+at least once: offsets are committed after the records are written.
 """
 
 from __future__ import annotations
@@ -47,62 +47,66 @@ _MEMBER_PROPS: Final = (
     "retry.backoff.ms",
     "session.timeout.ms",
 )
-"""What a job takes of a consumer's configuration: the rest is about how a consumer fetches."""
+"""Consumer configs that apply to a job; the others configure fetches of a `Consumer`."""
 
 
 @with_option_groups
 def main(
-    topics: Annotated[list[str], typer.Argument(help="The topics to read.")],
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.")],
     root: Root,
     output: Output,
     destination: Destination,
-    group: Annotated[str, typer.Option(help="The consumer group.")],
+    group: Annotated[str, typer.Option(help="Consumer group.")],
     latest: Annotated[
         bool,
         typer.Option(
-            help="Where the group has no offset, or one that is no longer retained: "
-            "begin at the end instead of at the start."
+            help="Start at the end of a partition, instead of its start, if the group has no "
+            "offset or the offset is no longer retained."
         ),
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C or SIGTERM.")
+        bool, typer.Option("--follow", help="Keep reading new records until Ctrl-C or SIGTERM.")
     ] = False,
     interval: Annotated[
         float,
         typer.Option(
-            min=0, help="With --follow: a batch begins so many seconds after the last, or later."
+            min=0, help="With --follow: minimum number of seconds between the starts of batches."
         ),
     ] = 10.0,
     members: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tasks that member the job's partitions. [default: as many as run at once]"
+            min=1,
+            help="Number of tasks that share the job's partitions. [default: as many as can run "
+            "at once]",
         ),
     ] = None,
     assignment_strategy: Annotated[
         str | None,
         typer.Option(
-            help="range, roundrobin, sticky or cooperative-sticky; several by commas, the best "
-            "first. [default: range,cooperative-sticky]"
+            help="range, roundrobin, sticky or cooperative-sticky; several in order of preference, "
+            "separated by commas. [default: range,cooperative-sticky]"
         ),
     ] = None,
     batch_records: Annotated[
         int | None,
-        typer.Option(min=1, help="About how many records a batch has at most. [default: all]"),
+        typer.Option(
+            min=1, help="Approximate maximum number of records in a batch. [default: all]"
+        ),
     ] = None,
     sink_option: SinkOption = None,
     consumer_props: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A consumer config of the member, such as session.timeout.ms=10000. Repeatable.",
+            help="Consumer config, such as session.timeout.ms=10000. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Read what is new in topics for a consumer group, write it, and commit the offsets.
+    """Read new records of topics as a consumer group, write them, and commit the offsets.
 
-    Into a Delta table each record goes exactly once, elsewhere at least once. Several jobs of one
-    group member the partitions.
+    Into a Delta table each record is written exactly once, to other sinks at least once. Several
+    jobs of one group share the partitions.
     """
     report = Report("consumed")
     config = _config(consumer_props or [], assignment_strategy, latest=latest)
@@ -147,7 +151,8 @@ def _config(props: list[str], strategy: str | None, *, latest: bool) -> Consumer
     """Return the member's configuration.
 
     Raises:
-        InvalidConfigurationError: a property is unknown, is not a member's, or has a bad value.
+        InvalidConfigurationError: a property is unknown, does not apply to a job, or has an invalid
+            value.
     """
     given: dict[str, object] = {"auto.offset.reset": "latest" if latest else "earliest"}
     given |= parse_pairs("--consumer-props", props)
@@ -159,7 +164,7 @@ def _config(props: list[str], strategy: str | None, *, latest: bool) -> Consumer
             close = nearest(key, _MEMBER_PROPS)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InvalidConfigurationError(
-                f"--consumer-props {key} means nothing to this job; {hint}it takes "
+                f"--consumer-props {key} does not apply to this job; {hint}the job takes "
                 f"{', '.join(_MEMBER_PROPS)}",
                 key=key,
             )

@@ -298,7 +298,9 @@ class TestATable:
     def test_is_not_made_where_other_things_lie(self, tmp_path):
         (tmp_path / "year=2013").mkdir()
         (tmp_path / "year=2013" / "part.parquet").touch()
-        with pytest.raises(InvalidOptionError, match="no Delta table, and not empty: year=2013"):
+        with pytest.raises(
+            InvalidOptionError, match="not a Delta table, and not empty: it contains year=2013"
+        ):
             DeltaSink(str(tmp_path), {}, "g").prepare()
         assert [path.name for path in tmp_path.iterdir()] == ["year=2013"]
 

@@ -130,7 +130,7 @@ class TestIntoADeltaTable:
     def test_progress_that_is_not_told_any_more_is_an_error(self, spark, root, delta, monkeypatch):
         next(steps(a_run(root, delta), spark, root))
         monkeypatch.setattr(DeltaTable, "history", lambda self, limit: [])
-        with pytest.raises(InvalidOptionError, match="not in its history"):
+        with pytest.raises(InvalidOptionError, match="not in the table's history"):
             a_run(root, delta)
 
 

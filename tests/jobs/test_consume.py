@@ -70,7 +70,7 @@ class TestMistakesAreOneLineAndLoseNothing:
             (["--consumer-props", "session.timeout.ms=1"], "session.timeout.ms"),
             (["--consumer-props", "sesion.timeout.ms=9000"], "did you mean 'session.timeout.ms'"),
             (["--consumer-props", "group.id=h"], "group.id"),
-            (["--consumer-props", "max.poll.records=9"], "means nothing to this job"),
+            (["--consumer-props", "max.poll.records=9"], "does not apply to this job"),
             (["--consumer-props", "session"], "--consumer-props takes KEY=VALUE"),
             (["--members", "0"], "--members"),
             (["--to", "delta"], "--to delta needs --path"),
@@ -164,7 +164,7 @@ def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
 
     assert running.returncode == 128 + signal.SIGINT
     assert json.loads(said.splitlines()[-1])["records_written"] in (17, 22), (
-        "the last may be given up"
+        "the last may be cancelled"
     )
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     times = Counter((row["partition"], row["offset"]) for row in rows)
