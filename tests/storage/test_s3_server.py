@@ -46,7 +46,7 @@ class TestBuilding:
     def test_without_go_it_says_so_in_one_line_and_does_not_fail(self, path, tmp_path):
         status, lines = build("s3", path=path, cache=tmp_path)
         assert status == 0
-        assert lines == ["versitygw 1.8.0 is not built: there is no go on the PATH"]
+        assert lines == ["versitygw 1.8.0 was not built: go is not on the PATH"]
 
     def test_without_go_or_npm_there_are_no_other_stores_and_that_is_a_failure(
         self, path, tmp_path
@@ -69,7 +69,7 @@ class TestBuilding:
         go.unlink()
         assert build("s3", path=path, cache=tmp_path) == (
             0,
-            [f"versitygw {module.VERSITYGW_VERSION} is built: {built.parent}"],
+            [f"versitygw {module.VERSITYGW_VERSION} is already built: {built.parent}"],
         )
 
     def test_a_build_that_fails_leaves_nothing_that_looks_built(self, path, tmp_path):
