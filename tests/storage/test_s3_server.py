@@ -54,8 +54,8 @@ class TestBuilding:
         status, lines = build("gcs", "azure", path=path, cache=tmp_path)
         assert status == 1
         assert [line.partition(": ")[2] for line in lines] == [
-            "there is no go on the PATH",
-            "there is no npm on the PATH",
+            "go is not on the PATH",
+            "npm is not on the PATH",
         ]
 
     def test_it_builds_once_where_the_tests_look_for_it(self, path, tmp_path, monkeypatch):
