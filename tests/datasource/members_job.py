@@ -1,4 +1,4 @@
-"""A group's job whose member task loses its executor; see `test_members_on_cluster`.
+"""Group job whose member task loses its executor; for `test_members_on_cluster`.
 
 python members_job.py MASTER ROOT DIRECTORY
 """
@@ -24,7 +24,7 @@ from spark_log.metadata import Cluster
 
 
 class DyingSink:
-    """A Delta sink that commits often, and whose executor dies once, behind a task's commit."""
+    """Delta sink that commits often, and whose executor dies once, after a commit of a task."""
 
     def __init__(self, sink, directory):
         self._sink, self._directory = sink, directory

@@ -1,4 +1,4 @@
-"""Member tasks on a real Spark: jobs of one group in one session, and queries by an assignor."""
+"""Member tasks in a real Spark session: group jobs, and queries with an assignor."""
 
 import time
 from collections import Counter, defaultdict
@@ -69,7 +69,7 @@ def written(kind, path):
 
 
 def settle(*members):
-    """Let members between batches give up and take what they are to have."""
+    """Let all members release and take over partitions until every one has its share."""
     deadline = time.monotonic() + LIMIT_S
     even = PARTITIONS // len(members)
     while {len(member.next_batch()[0].starts) for member in members} != {even}:
@@ -115,7 +115,7 @@ def test_a_table_takes_what_spark_wrote_and_spark_reads_what_it_took(spark, root
 def test_what_another_group_position_says_is_passed_over_where_the_table_is_ahead(
     spark, root, tmp_path
 ):
-    """A reset of the group writes nothing again into the same table."""
+    """A reset of the group's offsets does not write records to the same table again."""
     path = str(tmp_path / "table")
     run(member_of(root), processor_of("delta", spark, root, path), root)
     back = {TopicPartition("t", number): OffsetAndMetadata(at) for number, at in ((0, 0), (1, 20))}
@@ -133,7 +133,7 @@ def test_members_are_tasks_and_each_writes_one_file(spark, root, tmp_path):
 
 
 def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_path):
-    """The batch waits in a task; it ends because it is cancelled."""
+    """The batch waits in a task, and ends only because it is cancelled."""
     begun = tmp_path / "begun"
 
     class Waiting(DestinationProcessor):
@@ -165,7 +165,7 @@ def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_pat
 
 
 def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
-    """What a running query counts comes with its executor's heartbeats, without any task ending."""
+    """Metrics of a running query arrive with the executor's heartbeats, before any task ends."""
 
     class Slow(DestinationProcessor):
         def _write(self, spark, batch):

@@ -23,7 +23,7 @@ DAY_US = 86_400_000_000
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """The topic's root, and the dictionary that it means."""
+    """The topic's root, and the expected content as a dictionary."""
     root = str(tmp_path_factory.mktemp("table"))
     Admin(root).create_topics(
         [

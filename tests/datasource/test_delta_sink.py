@@ -1,4 +1,4 @@
-"""A Delta table that takes each record once: attempts made directly, without Spark."""
+"""A Delta table that gets each record once: attempts of a task, without Spark."""
 
 import threading
 import uuid
@@ -55,13 +55,13 @@ def reading(root):
 
 
 def elsewhere(function):
-    """Call it on another thread: deltalake reads records on one of its own, and allows nothing."""
+    """Call a function in a thread, like deltalake, which does not allow any in its own."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
 
 
 def append(sink, root, read=None, splits=None):
-    """One attempt at everything; what it did, by partition: reached, skipped, records."""
+    """Append everything in one attempt, and return by partition: reached, skipped, records."""
     done = sink.append(plan(root) if splits is None else splits, read or reading(root))
     return {each.split.partition: (each.reached, each.skipped, each.records) for each in done}
 
@@ -100,7 +100,7 @@ class TestEachRecordIsAppendedOnce:
 
     @pytest.mark.parametrize("is_without", [False, WITHOUT_RULE])
     def test_by_two_attempts_at_once(self, root, sink, monkeypatch, is_without):
-        """The second begins and ends while the first reads: Delta refuses the first's commit."""
+        """The second attempt runs while the first one reads: Delta refuses the first commit."""
         if is_without:
             monkeypatch.setattr(DeltaSink, "app_id", lambda *_: uuid.uuid4().hex)
         others = []
@@ -120,7 +120,7 @@ class TestEachRecordIsAppendedOnce:
             assert times(sink) == ONCE
 
     def test_by_a_zombie_that_is_some_way_ahead(self, root, sink, monkeypatch):
-        """What it has appended meanwhile is passed over, and the rest is appended."""
+        """Records that the zombie has appended meanwhile are skipped, the others appended."""
         zombie = [replace(each, end_offset=25) for each in plan(root)[:1]]
         seen = []
 
@@ -339,7 +339,7 @@ class TestATable:
 
 
 def test_a_table_and_a_root_on_s3(s3_server):
-    """The log is read on deltalake's own thread, by a client with threads of its own."""
+    """The log is read in deltalake's thread, by a client with threads of its own."""
     bucket, options = s3_server.new_bucket(), s3_server.storage_options
     root = f"{bucket}/root"
     Admin(root, storage_options=options).create_topics([NewTopic("t")])

@@ -1,4 +1,4 @@
-"""A named batch write that comes again, after a machine whose clock is wrong has cleaned."""
+"""A batch write with ``txnAppId`` runs again, after a machine with a wrong clock has cleaned."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
-    """A clean on a machine two days ahead made the log forget the write, and doubled it."""
+    """A clean on a machine two days ahead made the log forget the write, and duplicated it."""
     admin = Admin(root)
     admin.create_topics([NewTopic("named", topic_configs={"merge.tail.segments": "0"})])
     allowed = ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})

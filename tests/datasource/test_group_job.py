@@ -1,4 +1,4 @@
-"""A group's job, batch after batch, with a member and processor that are told what to do."""
+"""A group job with a fake member and a fake processor."""
 
 import threading
 
@@ -14,7 +14,7 @@ LIMIT_S = 120
 
 
 class FakeMember:
-    """Has a partition with so many batches of ten offsets."""
+    """A member with one partition, and a number of batches of ten offsets."""
 
     def __init__(self, batches, lost=()):
         self.left, self.position, self.lost = batches, 0, frozenset(lost)
@@ -49,7 +49,7 @@ class FakeMember:
 
 
 class FakeProcessor:
-    """Does a batch when it may; counts."""
+    """Counts its calls; a batch ends when the test allows it."""
 
     def __init__(self, *, waits=False, error=None):
         self.may_end = threading.Event()
@@ -76,7 +76,7 @@ class FakeProcessor:
 
 
 class Stop:
-    """Told to by a function."""
+    """A stop flag that calls a function."""
 
     def __init__(self, when=lambda: False):
         self.is_set = when

@@ -1,4 +1,4 @@
-"""Where jobs write to: several at once add files to one directory, and none loses any."""
+"""Several jobs add files to one directory at the same time, and no file is lost."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def rows_that_wait(began, go):
-    """A task's function: gives a row, tells of it, and gives the rest when it may."""
+    """Return the function of a task that emits a row, and the others when the test allows it."""
 
     def wait(batches):
         for batch in batches:

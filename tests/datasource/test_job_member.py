@@ -1,4 +1,4 @@
-"""A job's member of a group: real members on a real root, without Spark."""
+"""Members of a group job on a real root, without Spark."""
 
 import time
 
@@ -26,7 +26,7 @@ LIMIT_S = 120
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of four partitions with ten records each."""
+    """A root with the topic ``t``, which has four partitions of ten records each."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     for number in range(4):
@@ -36,7 +36,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def join(root):
-    """Make members, which leave at the end."""
+    """Return a function that creates members, which leave at the end of the test."""
     made = []
 
     def join(*, topics="t", follow=False, max_records=None, **config):
@@ -55,7 +55,7 @@ def join(root):
 
 
 def until(happens, *others):
-    """Wait until something happens, while other members do what they do between batches."""
+    """Wait for a condition, while the other members do what jobs do between batches."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := happens()):
         assert time.monotonic() < deadline, "it does not happen"

@@ -1,4 +1,4 @@
-"""Splits that own whole partitions, and keep them: ``partition.assignment.strategy``."""
+"""Splits that own whole partitions, and keep them (``partition.assignment.strategy``)."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def parts(count, topic="t", first=0):
 
 
 def shares(owners):
-    """The partitions of each member that has any."""
+    """Return the partitions of each member that has any."""
     found = {}
     for tp, member in owners.items():
         found.setdefault(member, set()).add(tp)
@@ -106,7 +106,7 @@ class TestSplits:
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of four partitions."""
+    """A root with the topic ``t``, which has four partitions."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     return url

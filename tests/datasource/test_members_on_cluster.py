@@ -1,4 +1,4 @@
-"""A member task that loses its executor, on a Spark standalone cluster of real processes."""
+"""A member task loses its executor, on a Spark standalone cluster of real processes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``format("spark_log")`` on a root on an object store."""
+"""``format("spark_log")`` with a root on an object store."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Offsets as the log has them: partitions, ends, and what options resolve to."""
+"""Partitions, log end offsets, and the offsets that options resolve to."""
 
 import re
 
@@ -39,7 +39,7 @@ def reader(root, *, is_stream=False, **options):
 
 
 def by_number(offsets):
-    """Offsets of one topic by partition number."""
+    """Return offsets of one topic by partition number."""
     return {tp.partition: offset for tp, offset in offsets.items()}
 
 
@@ -149,7 +149,7 @@ class TestOffsetsNow:
         assert looking.view(tp, 4).log_end_offset == 4
 
     def test_many_partitions_are_looked_at_at_once_where_each_look_waits(self, root, monkeypatch):
-        """Every look waits for all the others: one after the other would never end."""
+        """Every request waits for all the others: one after the other would never end."""
         import threading
 
         everybody = threading.Barrier(3, timeout=30)
@@ -263,7 +263,7 @@ class TestEnd:
 
 
 def test_internal_topics_match_no_pattern(root):
-    """There are none among the topics: metadata and offsets have places of their own."""
+    """Metadata and committed offsets are not topics."""
     names = {topic.topic for topic in reader(root, subscribePattern=".*").partitions()}
     assert names == {"t"}
     with pytest.raises(Exception, match="__"):

@@ -1,4 +1,4 @@
-"""Tasks that die, or run twice, on a Spark standalone cluster of real processes."""
+"""Tasks that die or run twice, on a Spark standalone cluster of real processes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _JOB_S = 300
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Where the job left its marks and summaries, and the root that it wrote to."""
+    """The directory with the job's marks and summaries, and the root to which it wrote."""
     directory = tmp_path_factory.mktemp("cluster")
     root = str(directory / "root")
     topics = ("worker", "executor", "udf", "speculative")

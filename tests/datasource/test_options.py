@@ -32,7 +32,7 @@ def message_of(*, is_stream=None, **options):
 
 
 def test_a_relative_root_is_made_absolute_on_the_driver(tmp_path, monkeypatch):
-    """Tasks of a cluster have working directories of their own."""
+    """Tasks on a cluster run in other working directories."""
     monkeypatch.chdir(tmp_path)
     for options in (
         parse_read_options({"path": "log", "subscribe": "t"}),
@@ -83,7 +83,7 @@ def test_a_pattern_stands_alone():
 
 
 class TestSubscription:
-    """Exactly one way to say what is read."""
+    """A read has exactly one of the three options for topics."""
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -299,7 +299,7 @@ class TestAssignors:
 
 
 class TestOptionsForKafka:
-    """A program that was written for Kafka goes on working."""
+    """A program that was written for Kafka continues to work."""
 
     def test_what_means_nothing_here_is_named_and_ignored(self):
         options = parse(
@@ -404,7 +404,7 @@ def test_a_root_without_put_if_absent_is_refused_by_name():
 
 @pytest.mark.parametrize("change", [str.upper, str.lower])
 def test_every_option_is_taken_in_any_case(change):
-    """None of the table is forgotten: each changes what is read of the options."""
+    """Each option in the table changes the parsed options."""
     values = {
         "startingOffsets": '{"t":{"0":3}}',
         "endingOffsets": '{"t":{"0":9}}',

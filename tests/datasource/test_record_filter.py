@@ -28,7 +28,7 @@ NOON_US = 1_372_939_200_000_000
 
 
 def taken(*filters):
-    """The filter made of some, all of which it holds exactly."""
+    """Return the record filter for filters, and check that it applies all of them exactly."""
     where, left = RecordFilter.from_filters(filters)
     assert left == []
     return where

@@ -1,4 +1,4 @@
-"""What is reprocessed is in the result once, step by step, wherever a run is cut off."""
+"""Reprocessed records are in the result once, wherever a run is killed."""
 
 import json
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Stands for a killed process."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def a_run(root, target, *, name="r", settings=None, **options):
 
 
 def steps(run, spark, root, most=50):
-    """Do steps until all is done; yields the run behind each."""
+    """Run steps until the run is complete; yields the run after each step."""
 
     def results_of(starts, ends):
         read = spark.read.format("spark_log").option("path", root).option("subscribe", "t")
@@ -167,7 +167,7 @@ class TestIntoATopic:
 
     @pytest.mark.parametrize("days", [30, -30])
     def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
-        """How long a run has rested is not told by the clock of who goes on with it."""
+        """The duration of a pause does not depend on the clock of the driver that continues."""
         wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
         wrong, right = (
             TopicTarget(each, "results", {"path": root}) for each in (wrong, Cluster(root))

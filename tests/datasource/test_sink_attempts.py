@@ -1,4 +1,4 @@
-"""A task that is attempted again appends nothing twice and loses nothing (ADR 8)."""
+"""A task that runs again appends no record twice and loses none (ADR 8)."""
 
 import multiprocessing
 import threading
@@ -27,24 +27,24 @@ MIB = 1 << 20
 
 @pytest.fixture
 def small(root):
-    """The root, with a topic `small` of one partition, whose segments are as small as they may."""
+    """The root, with a topic `small` of one partition with the smallest possible segments."""
     Admin(root).create_topics([NewTopic("small", topic_configs={"segment.bytes": MIB})])
     return root
 
 
 def three_segments(cut=1000):
-    """2,500 rows of about 1 KiB, in batches of so many: three segments of the topic `small`."""
+    """Return 2,500 rows of about 1 KiB in batches: three segments of the topic `small`."""
     return [
         rows(range(start, min(start + cut, 2500)), padding=1000) for start in range(0, 2500, cut)
     ]
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Stands for a killed process."""
 
 
 def die_after(monkeypatch, appends):
-    """Let only so many appends of a process happen before it dies."""
+    """Let a process die after a number of appends."""
     append_segment = PartitionLog.append_segment
     left = iter(range(appends))
 
@@ -128,7 +128,7 @@ def test_two_attempts_at_the_same_time_segment_by_segment(small):
 
 
 def test_many_tasks_and_their_doubles_at_the_same_time(root):
-    """Eight tasks, each attempted twice, on the same four partitions."""
+    """Eight tasks run twice each, on the same four partitions."""
     ready = threading.Barrier(16)
     failures = []
 
@@ -208,7 +208,7 @@ def test_a_topic_created_again_gets_the_micro_batch_too(root):
 
 
 def test_more_runs_than_are_remembered_lie_in_the_log(small):
-    """Two tasks in turn: of neither the first segments are remembered."""
+    """Two tasks append in turn: the producer state no longer has the first runs of either."""
     segments = [rows(range(1000 * i, 1000 * i + 900), padding=1000) for i in range(8)]
     with task(small, topic="small") as first, task(small, topic="small", number=1) as second:
         for writer in (first, second):
@@ -294,7 +294,7 @@ def test_another_order_is_refused_where_only_some_of_the_rows_stand(small, monke
 
 
 def test_what_the_log_has_forgotten_is_appended_again(root):
-    """The limit that producer.id.expiration.ms sets, and that a user can raise."""
+    """producer.id.expiration.ms sets this limit; users can increase it."""
     Admin(root).create_topics([NewTopic("short", topic_configs={"producer.id.expiration.ms": 1})])
     attempt(root, [rows([1])], topic="short")
     log = partition_logs(root, "short")[0]
@@ -308,7 +308,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
 
 @pytest.mark.parametrize("days", [2, -2])
 def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
-    """Its snapshot drops nobody who is remembered by the storage's time."""
+    """Its snapshot keeps every producer that has not expired by the storage's clock."""
     settings = {"merge.tail.segments": "0", "snapshot.interval.segments": "1"}
     admin = Admin(root)
     admin.create_topics([NewTopic("cleaned", topic_configs=settings)])

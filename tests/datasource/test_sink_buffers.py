@@ -1,4 +1,4 @@
-"""A task that writes to many partitions: bounded in memory, in open files, and in segment size."""
+"""A task that writes to many partitions has bounded memory, open files and segment sizes."""
 
 import os
 import random
@@ -18,14 +18,14 @@ MIB = 1 << 20
 
 @pytest.fixture
 def wide(root):
-    """The root, with a topic `wide` of 60 partitions with segments as small as they may be."""
+    """The root, with a topic `wide` of 60 partitions with the smallest possible segments."""
     config = {"segment.bytes": MIB}
     Admin(root).create_topics([NewTopic("wide", num_partitions=60, topic_configs=config)])
     return root
 
 
 def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
-    """Rows for partitions in random order; and what each partition has to hold in the end."""
+    """Return rows for partitions in random order, and the expected values of each partition."""
     draw = random.Random(seed)
     expected = [[] for _ in range(partitions)]
     batches = []
@@ -73,7 +73,7 @@ def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypa
 
 
 def test_what_is_let_go_frees_whole_batches_also_where_one_partition_is_quiet(root):
-    """A quiet partition's few rows would hold every batch that they came with."""
+    """The few rows of a partition must not keep all batches in memory of which they are a part."""
     buffers = RecordBuffers(max_pending_bytes=2 * MIB)
     most = 0
 
@@ -135,7 +135,7 @@ def test_a_full_disk_for_temporary_files_leaves_nothing_behind(wide, monkeypatch
 
 
 def test_a_partition_that_was_quiet_and_becomes_busy_keeps_its_order(root):
-    """What was spilled of it comes before what could be written at once."""
+    """Its spilled records come before the records that could be written at once."""
     batches = [
         rows(range(start, start + 500), partition, padding=2000)
         for start, partition in zip(range(0, 10_000, 500), [0, 1, 2, 3] + [0] * 16, strict=True)

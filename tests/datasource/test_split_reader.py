@@ -1,4 +1,4 @@
-"""Reading a split in a task, without Spark."""
+"""Reads of a split, as in a task, without Spark."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ def root(tmp_path):
 
 
 def between(first, end):
-    """A filter on the seconds at which records were made."""
+    """Return a filter on the seconds of the records' timestamps."""
     return RecordFilter.from_filters(
         [
             GreaterThanOrEqual(("timestamp",), START + timedelta(seconds=first)),
@@ -57,7 +57,7 @@ def between(first, end):
 
 @pytest.fixture
 def columns_read(monkeypatch):
-    """Which columns were read of segments, and between which offsets."""
+    """Record the columns read from segments, and the offsets between which they are read."""
     found = []
     real = SegmentReader.read
 
@@ -144,7 +144,7 @@ class TestRecords:
 
 
 class TestGapsAndControlBatches:
-    """Segments by hand: compacted ones, and ones with markers that no user sees."""
+    """Segments with gaps from compaction, and with control batches, which users do not see."""
 
     @pytest.fixture
     def store(self, tmp_path):
@@ -206,7 +206,7 @@ class TestDataLoss:
         assert [each["offset"] for each in found] == list(range(12, 30))
 
     def test_of_all_of_it(self, root):
-        """A topic that was deleted after the query was planned reads as nothing, or as an error."""
+        """The topic was deleted after the query was planned: the read is empty, or an error."""
         fill(root, "t", 0, range(30), segments=3)
         (split,) = plan(root)
         shutil.rmtree(Path(root) / split.directory)
@@ -234,7 +234,7 @@ class TestTimes:
         assert numbers(read(root, between(200, 300))) == []
 
     def test_also_where_times_go_back(self, root):
-        """In each segment, and from one to the next."""
+        """Timestamps decrease within each segment, and from one segment to the next."""
         random = np.random.default_rng(3)
         values = random.permutation(300)
         fill(root, "t", 0, values, segments=5)
@@ -246,7 +246,7 @@ class TestTimes:
         ]
 
     def test_also_on_storage_that_is_not_mapped(self, root, monkeypatch, columns_read):
-        """Where timestamps are not fetched before the rest: that would be everything twice."""
+        """Timestamps are not fetched first, because every batch would be fetched twice."""
         values = np.random.default_rng(4).permutation(300)
         fill(root, "t", 0, values, segments=5)
         monkeypatch.setattr(LocalStore, "is_mapped", False)
@@ -264,7 +264,7 @@ class TestTimes:
         assert numbers(read(root, where)) == [4]
 
     def test_batches_without_any_are_not_decoded(self, root, columns_read):
-        """Only their timestamps are looked at, and those before the first not even that."""
+        """Only their timestamps are read; of batches before the first match not even these."""
         log = log_of(root)
         log.append([records(range(start, start + 10)) for start in range(0, 200, 10)])
         assert numbers(read(root, between(95, 113))) == list(range(95, 113))
@@ -283,7 +283,7 @@ class TestTimes:
 
 
 class TestRewriting:
-    """A merger rewrites and frees segments that this reader has seen in its listing."""
+    """A merger rewrites and deletes segments that are in this reader's listing."""
 
     @staticmethod
     def merge(root, end):
@@ -310,7 +310,7 @@ class TestRewriting:
         assert [each["offset"] for each in found] == list(range(40))
 
     def test_in_the_middle_of_a_segment_goes_on_where_it_was(self, root, monkeypatch):
-        """On an object store, a segment may turn out to be gone between two of its batches."""
+        """On an object store, a segment may be deleted between two reads of its batches."""
         log = log_of(root)
         log.append([records(range(start, start + 10)) for start in range(0, 40, 10)])
         (split,) = plan(root)

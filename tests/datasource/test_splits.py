@@ -1,4 +1,4 @@
-"""Planning a batch read: which offsets each task reads."""
+"""Planning of batch reads: the offsets that each task reads."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -110,7 +110,7 @@ class TestRanges:
 
 
 class TestDataLoss:
-    """What is asked for and not there: an error, or what is there."""
+    """Offsets to read that do not exist: an error, or a read of the existing records."""
 
     def test_offsets_below_what_is_retained(self, root):
         fill(root, "t", 0, range(20), segments=2)
@@ -211,7 +211,7 @@ class TestFilters:
         assert split.times_us.low == (BASE_MS + 35_000) * 1000
 
     def test_on_times_leave_later_segments_out_where_their_least_is_known(self, root):
-        """The snapshot that the appender writes knows it."""
+        """The snapshot that the appender writes contains the smallest timestamp."""
         create(root, "known", 1, **{"snapshot.interval.segments": 10})
         log = log_of(root, "known")
         for number in range(10):

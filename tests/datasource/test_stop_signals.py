@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish to end."""
+"""SIGINT and SIGTERM as a request to stop."""
 
 import os
 import signal

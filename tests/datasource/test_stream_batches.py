@@ -1,4 +1,4 @@
-"""Where micro-batches begin and end, without Spark: every question that it asks is asked here."""
+"""Starts and ends of micro-batches, without Spark: the tests make Spark's calls."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ ALL = ReadAllAvailable()
 
 
 class ClockThatSleeps(ManualClock):
-    """A clock that a sleep moves on."""
+    """A clock that a sleep advances."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ class ClockThatSleeps(ManualClock):
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of two partitions."""
+    """A root with the topic ``t``, which has two partitions."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=2)])
     return url
@@ -57,12 +57,12 @@ def root(tmp_path):
 
 @pytest.fixture
 def later(clock):
-    """Let so much time pass that everything is looked at again, wherever it lies."""
+    """Advance the clock so far that every listing and poll is repeated."""
     return lambda: clock.advance_ms(POLL_INTERVAL_MS)
 
 
 def forgetful(root, clock, limit=ALL):
-    """Return a planning after one batch whose listings have come of age, and that batch's end."""
+    """Return a planner after one batch whose listings have expired, and that batch's end."""
     planned = batches(root, clock)
     start = planned.next_end(planned.initial(), limit)
     planned._reader._tails.clear()
@@ -133,7 +133,7 @@ class TestAQueryStarts:
             planned.next_end(planned.initial(), ALL)
 
     def test_again_on_its_first_batch_at_an_end_that_has_moved(self, root, clock):
-        """A crash between the first entry in the checkpoint and its commit: run it again."""
+        """A crash between the first offset in the checkpoint and its commit: the batch runs again."""
         append(root, "t", 0, range(5))
         first_batch = at(root, 5, 0)
         append(root, "t", 0, range(3))
@@ -151,10 +151,10 @@ class TestAQueryStarts:
 
 
 class TestTheFirstBatchRunAgainByAnotherProcess:
-    """A crash between the first entry in the checkpoint and its commit."""
+    """A crash between the first offset in the checkpoint and its commit."""
 
     def crashed(self, root, clock, **options):
-        """Plan a first batch; return its end as Spark kept it."""
+        """Plan a first batch; return its end as Spark stores it."""
         planned = batches(root, clock, **options)
         end = planned.next_end(planned.initial(), ALL)
         return StreamOffset.from_document(json.loads(json.dumps(end.to_document())))
@@ -333,11 +333,11 @@ class TestAssignedPartitions:
 
 
 class TestALook:
-    """Spark asks again 10 ms after each answer, and ``processAllAvailable`` goes by the answer."""
+    """Spark asks again after 10 ms, and ``processAllAvailable`` depends on the answer."""
 
     @pytest.fixture
     def far_away(self, monkeypatch):
-        """Make the root pass for one on an object store, where looks are requests."""
+        """Make the root look like one on an object store, where a poll costs requests."""
         monkeypatch.setattr(OffsetReader, "is_local", False)
 
     @pytest.fixture
@@ -618,7 +618,9 @@ class TestATopicThatIsGone:
         assert end.offsets[TopicPartition("t", 0)] == 4
 
     def test_only_since_the_last_look_raises_no_false_alarm(self, root, clock):
-        """Its files are deleted, the metadata was read before: its end seems to have gone back."""
+        """The metadata was read before the deletion of its files, so its end seems to have
+        decreased.
+        """
         append(root, "t", 0, range(5))
         planned, start = forgetful(root, clock)
         assert start == at(root, 5, 0)
@@ -691,7 +693,9 @@ class TestACheckpointOfKafkasSource:
 
     @pytest.fixture
     def end(self):
-        """Where a first batch ends that Kafka's source planned: nothing tells its beginning."""
+        """Return the end of a first batch that Kafka's source planned, which does not have the
+        start.
+        """
         return StreamOffset.from_document({"t": {"0": 4, "1": 0}})
 
     def first_splits(self, root, clock, end, **options):

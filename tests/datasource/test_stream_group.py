@@ -1,4 +1,4 @@
-"""A query's progress in a group's name."""
+"""A query's progress as committed offsets of a group."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay."""
+"""The options maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Where a query stands: Spark's Kafka connector's JSON, with topics' ids beside it."""
+"""Offsets of a query: the JSON of Spark's Kafka connector, with the ids of topics."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ OFFSET = StreamOffset(
 
 
 def read_as_kafka_does(text):
-    """Topics and partitions of the connector's JSON: an object of objects of whole numbers."""
+    """Parse the connector's JSON: an object of objects of whole numbers."""
     found = {}
     for topic, partitions in json.loads(text).items():
         for partition, offset in partitions.items():

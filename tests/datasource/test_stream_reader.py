@@ -1,4 +1,4 @@
-"""What Spark calls of the streaming source, without Spark."""
+"""Spark's calls of the streaming source, without Spark."""
 
 import json
 import pickle
@@ -31,7 +31,7 @@ def reader(root, **options):
 
 
 def asked(read, start):
-    """Ask for the latest offsets as Spark does: what it keeps is the text."""
+    """Ask for the latest offset like Spark, which stores the text."""
     return json.dumps(read.latestOffset(json.loads(start), ALL))
 
 

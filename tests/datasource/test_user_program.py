@@ -1,4 +1,4 @@
-"""What a user's program prints: run unactivated, by a Python of its own environment."""
+"""Output of a user's program, run by the Python of an environment that is not activated."""
 
 import os
 import re
@@ -17,13 +17,13 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program's event log is."""
+    """Directory of the program's event log."""
     return tmp_path_factory.mktemp("program") / "events"
 
 
 @pytest.fixture(scope="module")
 def printed(events: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """What ``user_program.py`` printed to stdout and to stderr, by section."""
+    """The output of ``user_program.py`` to stdout and stderr, by section."""
     root = str(events.with_name("root"))
     Admin(root).create_topics([NewTopic("t", topic_configs={"flush.on.append": "false"})])
     keep = {"HOME", "JAVA_HOME", "LANG", "TMPDIR", "PYTHONPATH"}

@@ -1,4 +1,4 @@
-"""What is said to the Python processes that Spark runs the source in."""
+"""Errors and warnings in the Python processes in which Spark runs the source."""
 
 import importlib
 import io

@@ -26,7 +26,7 @@ def logs(root: str, topic: str = "t") -> list[PartitionLog]:
 
 
 def values(root: str, topic: str = "t") -> list[list[bytes]]:
-    """The values of every partition, in offset order."""
+    """Return the values of every partition, in offset order."""
     return [
         [value for batch in log.scan(0) for value in batch.records.column("value").to_pylist()]
         for log in logs(root, topic)
@@ -232,7 +232,7 @@ def test_records_without_partition_go_where_the_key_says_also_when_the_column_is
 
 
 def test_timestamps_may_be_doubles(spark: SparkSession, root: str) -> None:
-    """Seconds since the epoch, cut to microseconds as Spark casts them; no number is no time."""
+    """Seconds since the epoch, truncated to microseconds like Spark's cast; NaN is null."""
     df = spark.sql(
         "SELECT * FROM VALUES ('a', 1372941000.1234567D), ('b', -0.5D), ('c', double('NaN')), "
         "('d', cast(null AS double)) AS (value, timestamp)"

@@ -1,4 +1,4 @@
-"""clean through Spark: what there is to do in each partition, once, and told."""
+"""Cleaning by Spark: each partition is cleaned once, and reported."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ NOW_US = time.time_ns() // 1000
 
 @pytest.fixture
 def root(tmp_path):
-    """A topic with many small segments, one of old records, a compacted one, and a deleted one."""
+    """A topic with many small segments, one with old records, a compacted and a deleted one."""
     url = str(tmp_path / "root")
     admin = Admin(url)
     none = {"merge.tail.segments": "0", "file.delete.delay.ms": "0"}
@@ -87,7 +87,7 @@ def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tm
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
 def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, arguments):
-    """No two clocks are as near as nothing: so this machine's is too far by that setting."""
+    """With max.clock.skew.ms=0 the clock of this machine is always too far off."""
     Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
     command = [sys.executable, HOME / "jobs/clean.py", "--root", root, "--json", *arguments]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""``jobs/consume.py`` as somebody uses it who makes mistakes, or who stops it."""
+"""``jobs/consume.py`` used by somebody who makes mistakes, or stops it."""
 
 import importlib.util
 import json
@@ -29,7 +29,7 @@ POSITION = {TopicPartition("t", 0): OffsetAndMetadata(3)}
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with a topic of two partitions of ten records, and a group that stands in it."""
+    """A root with a topic of two partitions of ten records, and a group with committed offsets."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=2)])
     cluster = Cluster(url)
@@ -41,7 +41,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def consume(root, capsys):
-    """Run the job in this process: its exit status, and what it said."""
+    """Return a function that runs the job in this process: its exit status and its output."""
     spec = importlib.util.spec_from_file_location("consume_job", HOME / "jobs" / "consume.py")
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
@@ -56,7 +56,7 @@ def consume(root, capsys):
 
 
 def state(root):
-    """What a mistake must leave as it is."""
+    """Return everything that a mistake must not change."""
     cluster = Cluster(root)
     members = GroupCoordinator(cluster, "g").describe().members
     return OffsetsTable(cluster).fetch("g"), set(members)

@@ -1,4 +1,4 @@
-"""``make demo`` and the commands of the README, on what the demo left."""
+"""``make demo``, and the commands of the README with the demo's root."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the demo ran, and what it printed."""
+    """The directory of the demo, and its output."""
     directory = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
         [sys.executable, HOME / "jobs" / "demo.py"],
@@ -97,7 +97,7 @@ def readme_commands() -> list[str]:
 
 
 def delayed_flights_of_summer(directory: Path) -> int:
-    """What ``by_carrier`` of the README finds: late by more than an hour, from June to August."""
+    """Return the result of ``by_carrier`` in the README: more than an hour late, June to August."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     flights = pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=missing)
     month = pc.strftime(flights["time_hour"], "%Y-%m")
@@ -113,7 +113,7 @@ def flights_of_summer(directory: Path) -> int:
 
 
 def counts(read: object, written: object) -> str:
-    """The report of a job that read and wrote so many records."""
+    """Return the expected report of a job, by number of records."""
     numbers = [f"{each:,}" if isinstance(each, int) else str(each) for each in (read, written)]
     rows = r".*records read +│ {} +│\n.*records written +│ {} +│\n".format(*numbers)
     return rf"(.*\n)*{rows}(.*\n)*"

@@ -1,4 +1,4 @@
-"""``.venv/bin/python jobs/…`` in an environment that is not activated."""
+"""``.venv/bin/python jobs/…`` with an environment that is not activated."""
 
 import os
 import subprocess

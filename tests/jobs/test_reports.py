@@ -1,6 +1,6 @@
-"""What jobs say they did: records read and written apart, and words where nothing was written.
+"""Reports of jobs: records read and written, and a warning if nothing was written.
 
-The jobs run in this process, with one session for all.
+The jobs run in this process, in one session.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ def some_rows_twice(records):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A topic of two partitions with 100 and 40 records of one second each."""
+    """A topic of two partitions with 100 and 40 records, one second apart."""
     (tmp_path / "reported_transforms.py").write_text(TRANSFORMS)
     monkeypatch.chdir(tmp_path)
     root = str(tmp_path / "root")
@@ -49,7 +49,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(root, capfd):
-    """Runs a job and returns its exit status, stdout and stderr."""
+    """Return a function that runs a job, and returns its exit status, stdout and stderr."""
 
     def job(script, *arguments):
         spec = importlib.util.spec_from_file_location(script, HOME / f"jobs/{script}.py")
