@@ -29,7 +29,7 @@ from spark_log.jobs.job_member import Batch
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
-_ANSWER: Final = "topic string, partition int, reached long, skipped long, records long"
+_RESULT_SCHEMA: Final = "topic string, partition int, reached long, skipped long, records long"
 
 ShowProgress = Callable[[SparkSession, str], AbstractContextManager[None]]
 
@@ -172,9 +172,11 @@ class DeltaProcessor(SparkProcessor):
             self._owners = PartitionOwners(batch.strategy, self._members)
         splits = splits_between(OffsetReader(options), batch.starts, batch.ends)
         members = group_by_member(splits, self._owners, batch.starts)
-        shares = [member.splits for member in members]
-        tasks = spark.range(0, len(shares), 1, len(shares))
-        rows = tasks.mapInArrow(_appending(self._sink, shares, options), _ANSWER).collect()
+        splits_by_member = [member.splits for member in members]
+        tasks = spark.range(0, len(splits_by_member), 1, len(splits_by_member))
+        rows = tasks.mapInArrow(
+            _appending(self._sink, splits_by_member, options), _RESULT_SCHEMA
+        ).collect()
         reached = {TopicPartition(row.topic, row.partition): row.reached for row in rows}
         written = sum(row.records for row in rows)
         return BatchResult(
@@ -183,7 +185,7 @@ class DeltaProcessor(SparkProcessor):
 
 
 def _appending(
-    sink: DeltaSink, shares: list[tuple[LogSplit, ...]], options: ReadOptions
+    sink: DeltaSink, splits_by_member: list[tuple[LogSplit, ...]], options: ReadOptions
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which appends the splits of one member."""
     columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -191,16 +193,16 @@ def _appending(
     def append(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for done in sink.append(
-                    shares[number], lambda split: read_split(split, columns, options)
+                for result in sink.append(
+                    splits_by_member[number], lambda split: read_split(split, columns, options)
                 ):
                     yield pa.RecordBatch.from_pydict(
                         {
-                            "topic": pa.array([done.split.topic]),
-                            "partition": pa.array([done.split.partition], pa.int32()),
-                            "reached": pa.array([done.reached], pa.int64()),
-                            "skipped": pa.array([done.skipped], pa.int64()),
-                            "records": pa.array([done.records], pa.int64()),
+                            "topic": pa.array([result.split.topic]),
+                            "partition": pa.array([result.split.partition], pa.int32()),
+                            "reached": pa.array([result.reached], pa.int64()),
+                            "skipped": pa.array([result.skipped], pa.int64()),
+                            "records": pa.array([result.records], pa.int64()),
                         }
                     )
 

@@ -19,7 +19,7 @@ from spark_log.metadata import Cluster
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
 
-_ANSWER: Final = "number int, report string"
+_RESULT_SCHEMA: Final = "number int, report string"
 
 _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 """Report for a partition whose topic was deleted during the job."""
@@ -101,9 +101,9 @@ def run_per_partition(
         return []
     count = len(partitions)
     tasks = spark.range(0, count, 1, count)
-    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _ANSWER).collect()
-    answers = {row.number: json.loads(row.report) for row in rows}
-    return [answers[number] for number in range(count)]
+    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _RESULT_SCHEMA).collect()
+    reports = {row.number: json.loads(row.report) for row in rows}
+    return [reports[number] for number in range(count)]
 
 
 def _task(

@@ -43,9 +43,9 @@ def columns(*, is_binary: bool) -> dict[str, str]:
     return _COLUMNS | dict.fromkeys(_TEXT_COLUMNS, "binary" if is_binary else "string")
 
 
-def arrow_schema(wanted: Mapping[str, str]) -> pa.Schema:
+def arrow_schema(expected: Mapping[str, str]) -> pa.Schema:
     """Return the columns as an Arrow schema."""
-    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in wanted.items()])
+    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in expected.items()])
 
 
 def open_table(store: Store) -> DeltaTable | None:
@@ -62,7 +62,7 @@ def open_table(store: Store) -> DeltaTable | None:
         raise StorageError(f"{store.url} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def create_table(store: Store, wanted: Mapping[str, str]) -> None:
+def create_table(store: Store, expected: Mapping[str, str]) -> None:
     """Create an empty table, unless there is one.
 
     The version 0 of the table's log is written by put-if-absent, so that of several processes the
@@ -84,10 +84,10 @@ def create_table(store: Store, wanted: Mapping[str, str]) -> None:
             key="path",
         )
     with suppress(AlreadyExistsError):
-        store.put_if_absent(_FIRST_VERSION, _first_version(wanted))
+        store.put_if_absent(_FIRST_VERSION, _first_version(expected))
 
 
-def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
+def check_table(table: DeltaTable, url: str, expected: Mapping[str, str]) -> None:
     """Check that rows fit into a table, and that the table keeps offsets forever.
 
     Raises:
@@ -95,21 +95,23 @@ def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
             transactions expire.
     """
     fields = json.loads(table.schema().to_json())["fields"]
-    there = {field["name"]: field["type"] for field in fields}
+    existing = {field["name"]: field["type"] for field in fields}
     wrong = [
-        f"{name} is {there[name]} instead of {kind}" if name in there else f"{name} is missing"
-        for name, kind in wanted.items()
-        if there.get(name) != kind
+        f"{name} is {existing[name]} instead of {kind}"
+        if name in existing
+        else f"{name} is missing"
+        for name, kind in expected.items()
+        if existing.get(name) != kind
     ]
     if wrong:
-        is_about_bytes = {there.get(name) for name in _TEXT_COLUMNS} == {"string", "binary"} - {
-            wanted["key"]
+        is_about_bytes = {existing.get(name) for name in _TEXT_COLUMNS} == {"string", "binary"} - {
+            expected["key"]
         }
         hint = "; with --binary keys and values are binary, else string" if is_about_bytes else ""
         raise InvalidOptionError(
             f"the Delta table {url} has different columns: {', '.join(wrong)}{hint}", key="path"
         )
-    never_null = wanted.keys() - set(_TEXT_COLUMNS)
+    never_null = expected.keys() - set(_TEXT_COLUMNS)
     strict = sorted(each["name"] for each in fields if not each["nullable"])
     lacking = [name for name in strict if name not in never_null]
     if lacking:
@@ -153,11 +155,11 @@ def _as_text(column: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-def _first_version(wanted: Mapping[str, str]) -> bytes:
+def _first_version(expected: Mapping[str, str]) -> bytes:
     time_ms = time.time_ns() // 1_000_000
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in wanted.items()
+        for name, kind in expected.items()
     ]
     actions: list[dict[str, object]] = [
         {

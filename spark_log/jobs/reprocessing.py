@@ -305,7 +305,7 @@ class TopicTarget:
         Returns:
             Number of rows written.
         """
-        # Taken before the write: the step's results are not older than this time.
+        # Taken before the write: results of the next step cannot be older than this time.
         progress = replace(progress, written_us=self._time_us())
         counted, results = _counted(results)
         (

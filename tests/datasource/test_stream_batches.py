@@ -133,7 +133,7 @@ class TestAQueryStarts:
             planned.next_end(planned.initial(), ALL)
 
     def test_again_on_its_first_batch_at_an_end_that_has_moved(self, root, clock):
-        """A crash between the first offset in the checkpoint and its commit: the batch runs again."""
+        """A crash between the checkpoint's first offset and its commit: the batch runs again."""
         append(root, "t", 0, range(5))
         first_batch = at(root, 5, 0)
         append(root, "t", 0, range(3))
@@ -205,7 +205,7 @@ class TestTheFirstBatchRunAgainByAnotherProcess:
         planned = batches(root, clock)
         assert planned.splits(planned.initial(), end) == []
         second = planned.next_end(end, ALL)
-        assert second.begins is None
+        assert second.batch_starts is None
         assert ranges(planned.splits(end, second)) == [("t", 0, 0, 4)]
         assert not planned.is_initial(end)
 

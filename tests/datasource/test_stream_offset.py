@@ -60,15 +60,15 @@ def test_what_kafkas_source_wrote_is_read_and_tells_no_ids(text):
 
 def test_the_end_of_a_first_batch_notes_where_it_begins():
     begins = {TopicPartition("t", 2): 0, TopicPartition("t", 10): 5}
-    first = replace(OFFSET, begins=begins)
+    first = replace(OFFSET, batch_starts=begins)
     text = json.dumps(first.to_document())
     assert '"t@from[2:0,10:5]": {}' in text
     assert '"a.b@from[]": {}' in text, "it was found later"
     read = StreamOffset.from_document(json.loads(text))
-    assert read.begins == begins
+    assert read.batch_starts == begins
     assert read == OFFSET, "offsets are equal all the same"
     assert read_as_kafka_does(text) == OFFSET.offsets
-    assert OFFSET.begins is None
+    assert OFFSET.batch_starts is None
 
 
 def test_notes_of_another_kind_are_passed_over():

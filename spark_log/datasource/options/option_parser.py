@@ -130,7 +130,7 @@ class OptionParser:
         Raises:
             InvalidOptionError: the option's value is invalid.
         """
-        timestamp_ms = self.integer(f"{side}Timestamp", least=None)
+        timestamp_ms = self.integer(f"{side}Timestamp", minimum=None)
         if timestamp_ms is not None:
             return AtTime(f"{side}Timestamp", timestamp_ms)
         option = f"{side}OffsetsByTimestamp"
@@ -141,13 +141,15 @@ class OptionParser:
             AtOffsets(option, parse_offsets(self.get(option), option)) if option in self else None
         )
 
-    def integer(self, name: str, *, least: int | None = 0, most: int = _LONG_MAX) -> int | None:
+    def integer(
+        self, name: str, *, minimum: int | None = 0, maximum: int = _LONG_MAX
+    ) -> int | None:
         """Return a whole number; None if the option was not given.
 
         Args:
             name: the option.
-            least: the smallest value; None for no limit.
-            most: the largest value.
+            minimum: the smallest value; None for no limit.
+            maximum: the largest value.
 
         Raises:
             InvalidOptionError: it is not a whole number within the limits.
@@ -157,10 +159,10 @@ class OptionParser:
             return None
         try:
             value = int(text)
-            if value > most or (least is not None and value < least):
+            if value > maximum or (minimum is not None and value < minimum):
                 raise ValueError(text)
         except ValueError:
-            bounds = "" if least is None else f" (a whole number of at least {least})"
+            bounds = "" if minimum is None else f" (a whole number of at least {minimum})"
             raise InvalidOptionError(
                 f"option {name!r} is {text!r}, expected {self._known[name]}{bounds}", key=name
             ) from None

@@ -190,48 +190,51 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
             invalid value.
     """
-    given = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
-    topics, pattern, assigned = _subscription(given)
-    starting = given.limit("starting")
-    ending = given.limit("ending")
-    ignored = list(given.ignored)
+    parser = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
+    topics, pattern, assigned = _subscription(parser)
+    starting = parser.limit("starting")
+    ending = parser.limit("ending")
+    ignored = list(parser.ignored)
     if is_stream is True:
-        _check_stream(given)
+        _check_stream(parser)
     elif is_stream is False:
         _check_batch(starting, ending)
-        ignored += [name for name in STREAM_OPTIONS if name in given]
-    least, most = given.integer("minOffsetsPerTrigger"), given.integer("maxOffsetsPerTrigger")
-    if least is not None and most is not None and least > most:
+        ignored += [name for name in STREAM_OPTIONS if name in parser]
+    minimum, maximum = (
+        parser.integer("minOffsetsPerTrigger"),
+        parser.integer("maxOffsetsPerTrigger"),
+    )
+    if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidOptionError(
-            f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, {most}; no "
+            f"minOffsetsPerTrigger is {minimum}, more than maxOffsetsPerTrigger, {maximum}; no "
             f"micro-batch could satisfy both, so lower the first or raise the second",
             key="minOffsetsPerTrigger",
         )
     return ReadOptions(
-        root=given.root(),
-        storage_options=given.storage_options,
+        root=parser.root(),
+        storage_options=parser.storage_options,
         topics=topics,
         pattern=pattern,
         assigned=assigned,
         starting=starting,
         ending=ending or AtOffsets("endingOffsets", LATEST),
-        latest_if_no_match=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+        latest_if_no_match=parser.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
         == "latest",
-        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        min_partitions=given.integer("minPartitions", least=1, most=2**31 - 1),
-        max_records_per_partition=given.integer("maxRecordsPerPartition", least=1),
-        max_offsets_per_trigger=most,
-        min_offsets_per_trigger=least,
-        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", "15m"),
-        checkpoint_location=given.get("checkpointLocation"),
-        group_id=given.get("group.id") or None,
-        assignor=_assignor(given),
+        fail_on_data_loss=parser.boolean("failOnDataLoss", default=True),
+        min_partitions=parser.integer("minPartitions", minimum=1, maximum=2**31 - 1),
+        max_records_per_partition=parser.integer("maxRecordsPerPartition", minimum=1),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=parser.duration_ms("maxTriggerDelay", "15m"),
+        checkpoint_location=parser.get("checkpointLocation"),
+        group_id=parser.get("group.id") or None,
+        assignor=_assignor(parser),
         isolation_level="read_committed"
-        if given.choice("isolation.level", ("read_uncommitted", "read_committed"))
+        if parser.choice("isolation.level", ("read_uncommitted", "read_committed"))
         == "read_committed"
         else "read_uncommitted",
-        include_headers=given.boolean("includeHeaders", default=False),
-        check_crcs=ConsumerConfig.parse(given.subset("check.crcs")).check_crcs,
+        include_headers=parser.boolean("includeHeaders", default=False),
+        check_crcs=ConsumerConfig.parse(parser.subset("check.crcs")).check_crcs,
         ignored=tuple(ignored),
     )
 
@@ -243,28 +246,28 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
             invalid value.
     """
-    given = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
+    parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
     instead = substitute_codec(options)
     compression = (
-        ProducerConfig.parse(given.subset("compression.type")).compression_type
+        ProducerConfig.parse(parser.subset("compression.type")).compression_type
         if instead is None
         else instead[0]
     )
     return WriteOptions(
-        root=given.root(),
-        storage_options=given.storage_options,
-        topic=given.get("topic").strip() or None,
+        root=parser.root(),
+        storage_options=parser.storage_options,
+        topic=parser.get("topic").strip() or None,
         compression=compression,
-        idempotent=given.boolean("idempotent", default=True),
-        transaction=_transaction(given),
-        summary_path=given.get("summaryPath") or None,
-        ignored=given.ignored,
+        idempotent=parser.boolean("idempotent", default=True),
+        transaction=_transaction(parser),
+        summary_path=parser.get("summaryPath") or None,
+        ignored=parser.ignored,
         warnings=() if instead is None else (instead[1],),
     )
 
 
-def _transaction(given: OptionParser) -> tuple[str, int] | None:
-    name, number = given.get("txnAppId"), given.integer("txnVersion")
+def _transaction(parser: OptionParser) -> tuple[str, int] | None:
+    name, number = parser.get("txnAppId"), parser.integer("txnVersion")
     if not name and number is None:
         return None
     if not name or number is None:
@@ -277,10 +280,10 @@ def _transaction(given: OptionParser) -> tuple[str, int] | None:
 
 
 def _subscription(
-    given: OptionParser,
+    parser: OptionParser,
 ) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition] | None]:
     """Return topics, pattern and assigned partitions; exactly one of the three options is set."""
-    chosen = [name for name in SUBSCRIPTION_OPTIONS if name in given]
+    chosen = [name for name in SUBSCRIPTION_OPTIONS if name in parser]
     if len(chosen) != 1:
         ways = "; ".join(f"{name!r}: {text}" for name, text in SUBSCRIPTION_OPTIONS.items())
         got = " and ".join(map(repr, chosen)) or "none of them"
@@ -289,15 +292,15 @@ def _subscription(
             f"{', '.join(map(repr, SUBSCRIPTION_OPTIONS))}; this read has {got}. {ways}",
             key=chosen[-1] if chosen else "subscribe",
         )
-    option, text = chosen[0], given.get(chosen[0]).strip()
+    option, text = chosen[0], parser.get(chosen[0]).strip()
     if option == "assign":
-        assigned = given.assigned()
+        assigned = parser.assigned()
         return tuple(sorted({tp.topic for tp in assigned})), None, assigned
     if option == "subscribe":
         names = [name.strip() for name in text.split(",") if name.strip()]
         if not names:
             raise InvalidOptionError(
-                f"option 'subscribe' is {given.get('subscribe')!r}, without a topic; expected "
+                f"option 'subscribe' is {parser.get('subscribe')!r}, without a topic; expected "
                 f"{READ_OPTIONS['subscribe']}",
                 key=option,
             )
@@ -314,9 +317,9 @@ def _subscription(
     return (), text, None
 
 
-def _check_stream(given: OptionParser) -> None:
+def _check_stream(parser: OptionParser) -> None:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
-        if name in given:
+        if name in parser:
             raise InvalidOptionError(
                 f"option {name!r} is for batches, a streaming query has no end; use spark.read, or "
                 f"leave the option out and use trigger(availableNow=True), which ends after the "
@@ -373,18 +376,18 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
             )
 
 
-def _assignor(given: OptionParser) -> str | None:
+def _assignor(parser: OptionParser) -> str | None:
     name = "partition.assignment.strategy"
-    if name not in given:
+    if name not in parser:
         return None
-    strategy = given.choice(name, _ASSIGNORS)
-    if not given.get("group.id"):
+    strategy = parser.choice(name, _ASSIGNORS)
+    if not parser.get("group.id"):
         raise InvalidOptionError(
             f"option {name!r} ({strategy}) needs the option 'group.id'; give a group, or leave the "
             f"strategy out",
             key=name,
         )
-    if "maxRecordsPerPartition" in given:
+    if "maxRecordsPerPartition" in parser:
         raise InvalidOptionError(
             f"with option {name!r} ({strategy}) a task owns whole partitions, but "
             f"'maxRecordsPerPartition' would split them; leave one of the two out",

@@ -248,7 +248,7 @@ class OffsetReader:
             self.log(tp)  # only this thread changes the dictionary of logs
         if self.is_local or len(partitions) < 2:
             return {tp: function(tp) for tp in partitions}
-        with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-function") as threads:
+        with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-offsets") as threads:
             return dict(zip(partitions, threads.map(function, partitions), strict=True))
 
 

@@ -130,40 +130,40 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
     )
 
 
-def _must_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
-    return (least or 0) > len(ranges) > 0 or (
-        most is not None and any(len(each) > most for each in ranges)
+def _must_cut(min_pieces: int | None, max_offsets: int | None, ranges: list[OffsetRange]) -> bool:
+    return (min_pieces or 0) > len(ranges) > 0 or (
+        max_offsets is not None and any(len(each) > max_offsets for each in ranges)
     )
 
 
-def _with_segments(wanted: OffsetRange, view: LogView) -> OffsetRange:
+def _with_segments(offset_range: OffsetRange, view: LogView) -> OffsetRange:
     segments = view.live.segments
-    first = max(0, view.live.index_of(wanted.start))
-    behind = view.live.index_of(wanted.end - 1) + 1
+    first = max(0, view.live.index_of(offset_range.start))
+    behind = view.live.index_of(offset_range.end - 1) + 1
     marks = (
         SegmentMark(each.start_offset, each.file.size_bytes) for each in segments[first:behind]
     )
-    return replace(wanted, segments=tuple(marks))
+    return replace(offset_range, segments=tuple(marks))
 
 
 def _prune_by_time(
-    reader: OffsetReader, wanted: OffsetRange, times_us: Bounds
+    reader: OffsetReader, offset_range: OffsetRange, times_us: Bounds
 ) -> list[OffsetRange]:
     """Return the parts of a range whose segments may contain records within time bounds.
 
     Uses the newest snapshot if it covers all but a few segments. Otherwise the range stays whole,
     and the task that reads it skips segments.
     """
-    view = reader.view(wanted.topic_partition, wanted.end)
+    view = reader.view(offset_range.topic_partition, offset_range.end)
     snapshots = view.live.snapshots
     known = view.live.index_of(snapshots[-1]) if snapshots else 0
     if len(view.live.segments) - max(0, known) > _MAX_SEGMENTS_TO_OPEN:
-        return [wanted]
-    summaries, view = reader.log(wanted.topic_partition).segments(view)
+        return [offset_range]
+    summaries, view = reader.log(offset_range.topic_partition).segments(view)
     parts: list[OffsetRange] = []
     for segment, summary in zip(view.live.segments, summaries, strict=True):
-        begin = max(wanted.start, segment.start_offset)
-        end = min(wanted.end, summary.end_offset)
+        begin = max(offset_range.start, segment.start_offset)
+        end = min(offset_range.end, summary.end_offset)
         least_us = summary.min_timestamp_us
         is_late = least_us is not None and least_us >= times_us.high
         if begin >= end or is_late or summary.max_timestamp_us < times_us.low:
@@ -171,7 +171,7 @@ def _prune_by_time(
         if parts and parts[-1].end == begin:
             parts[-1] = replace(parts[-1], end=end)
         else:
-            parts.append(replace(wanted, start=begin, end=end))
+            parts.append(replace(offset_range, start=begin, end=end))
     return parts
 
 

@@ -83,9 +83,9 @@ class MicroBatchPlanner:
     def is_initial(self, offset: StreamOffset) -> bool:
         """Whether this run of the query started at an offset: nothing was processed before it.
 
-        An offset with `StreamOffset.begins` is the end of a batch, which may be empty.
+        An offset with `StreamOffset.batch_starts` is the end of a batch, which may be empty.
         """
-        return offset.begins is None and offset == self._initial
+        return offset.batch_starts is None and offset == self._initial
 
     # --- called by Spark --------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class MicroBatchPlanner:
 
         It is the same for the whole run. Spark does not store it. Therefore the end of the first
         batch, which Spark stores before anything is read, contains the start of that batch
-        (`StreamOffset.begins`). After a restart the batch starts there again, whatever this method
-        returns then.
+        (`StreamOffset.batch_starts`). After a restart the batch starts there again, whatever this
+        method returns then.
 
         Raises:
             InvalidOptionError: offsets or times do not name exactly the partitions to read.
@@ -129,7 +129,7 @@ class MicroBatchPlanner:
         if end is start and log_ends is before and self._target is None:
             end = self._end_at(start, self._poller.poll(), limit)
         if self.is_initial(start):
-            end = replace(end, begins=start.offsets)
+            end = replace(end, batch_starts=start.offsets)
         self._end = end
         return end
 
@@ -147,12 +147,12 @@ class MicroBatchPlanner:
             start = self._first_batch_start(start, end)
         log_ends = self._poller.recent()
         readable = end.for_unchanged_topics(log_ends.ends, log_ends.topic_id)
-        begins = start.for_unchanged_topics(end.offsets, end.topic_ids.get)
-        begins |= self._new_partition_starts(sorted(readable.keys() - begins.keys()))
+        planned = start.for_unchanged_topics(end.offsets, end.topic_ids.get)
+        planned |= self._new_partition_starts(sorted(readable.keys() - planned.keys()))
         starts: dict[TopicPartition, int] = {}
         stops: dict[TopicPartition, int] = {}
         for tp, stop in sorted(end.offsets.items()):
-            begin = begins.get(tp, 0)
+            begin = planned.get(tp, 0)
             if begin >= stop:
                 self._check_order(tp, begin, stop, is_first=is_initial)
             elif tp not in readable:
@@ -201,15 +201,15 @@ class MicroBatchPlanner:
     ) -> StreamOffset:
         kept = self._check_topics(start, log_ends)
         ends = self._ends_without_limit(log_ends)
-        begins = self._begins(start, ends, log_ends)
-        if any(begin > ends[tp] for tp, begin in begins.items()) and self._target is None:
+        starts = self._starts(start, ends, log_ends)
+        if any(begin > ends[tp] for tp, begin in starts.items()) and self._target is None:
             # The end is before the start. Poll again: the topic may just have been deleted.
             log_ends = self._poller.poll_now()
             kept = self._check_topics(start, log_ends)
             ends = self._ends_without_limit(log_ends)
-            begins = self._begins(start, ends, log_ends)
-        ends = {tp: end for tp, end in ends.items() if tp in begins}
-        for tp, begin in begins.items():
+            starts = self._starts(start, ends, log_ends)
+        ends = {tp: end for tp, end in ends.items() if tp in starts}
+        for tp, begin in starts.items():
             if begin > ends[tp] and self._target is None:
                 self._history.report_loss(
                     f"{tp} ends at offset {ends[tp]}, but it was read up to offset {begin}; "
@@ -222,14 +222,14 @@ class MicroBatchPlanner:
             if (
                 self._delay is not None
                 and self._target is None
-                and self._delay.should_wait(count_offsets(begins, ends))
+                and self._delay.should_wait(count_offsets(starts, ends))
             ):
                 return start
-            most = self._options.max_offsets_per_trigger
+            max_offsets = self._options.max_offsets_per_trigger
             if isinstance(limit, ReadMaxRows):
-                most = limit.max_rows
-            if most is not None:
-                ends = limit_rate(most, begins, ends)
+                max_offsets = limit.max_rows
+            if max_offsets is not None:
+                ends = limit_rate(max_offsets, starts, ends)
         topic_ids = {tp.topic: log_ends.offset.topic_ids[tp.topic] for tp in ends}
         return StreamOffset({**kept.offsets, **ends}, {**kept.topic_ids, **topic_ids})
 
@@ -238,13 +238,13 @@ class MicroBatchPlanner:
             return dict(log_ends.ends)
         return self._target.for_unchanged_topics(log_ends.ends, log_ends.topic_id)
 
-    def _begins(
+    def _starts(
         self, start: StreamOffset, ends: Mapping[TopicPartition, int], log_ends: LatestOffsets
     ) -> dict[TopicPartition, int]:
         """Return the start of the batch for each partition; new ones start at their log start."""
-        begins = start.for_unchanged_topics(ends, log_ends.topic_id)
-        new = [tp for tp in ends if tp not in begins]
-        return begins | (self._reader.earliest(new) if new else {})
+        starts = start.for_unchanged_topics(ends, log_ends.topic_id)
+        new = [tp for tp in ends if tp not in starts]
+        return starts | (self._reader.earliest(new) if new else {})
 
     def _new_partition_starts(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start of new partitions, which should still have their first record.
@@ -291,19 +291,19 @@ class MicroBatchPlanner:
         Raises:
             DataLossError: Kafka's source planned the batch, and its start is unknown.
         """
-        if end.begins is not None:
-            return StreamOffset(end.begins, end.topic_ids)
+        if end.batch_starts is not None:
+            return StreamOffset(end.batch_starts, end.topic_ids)
         if end.topic_ids or not end.offsets or self._starts_at_given_offsets():
             # The first: an earlier version planned it, without its start. The others: the start by
             # options cannot have changed.
             return initial
         topics = {tp.topic for tp in end.offsets}
         location = self._options.checkpoint_location
-        begins = None
+        starts = None
         if location:
-            begins = initial_offsets(location, self._options.storage_options, topics)
-        if begins is not None:
-            return StreamOffset(begins)
+            starts = initial_offsets(location, self._options.storage_options, topics)
+        if starts is not None:
+            return StreamOffset(starts)
         found = (
             f"option 'checkpointLocation' is {location!r}, but no file sources/<n>/0 in it names "
             f"these topics"

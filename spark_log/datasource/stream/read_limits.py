@@ -26,16 +26,16 @@ def default_read_limit(options: ReadOptions) -> ReadLimit:
 
 
 def limit_rate(
-    most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    max_offsets: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the end of a batch of about ``most`` offsets.
+    """Return the end of a batch of about ``max_offsets`` offsets.
 
     The offsets are distributed in proportion to each partition's size, like
     ``KafkaMicroBatchStream`` does: each part is rounded down, but a partition with new records gets
-    at least one offset. The total may therefore be slightly more than ``most``.
+    at least one offset. The total may therefore be slightly more than ``max_offsets``.
 
     Args:
-        most: number of offsets.
+        max_offsets: number of offsets.
         start: start of the batch, for each partition of ``end``.
         end: end of the batch without a limit.
     """
@@ -45,8 +45,8 @@ def limit_rate(
         return dict(end)
     limited = {}
     for tp, size in sizes.items():
-        share = most * (size / total)
-        whole = math.ceil(share) if share < 1 else math.floor(share)
+        part = max_offsets * (size / total)
+        whole = math.ceil(part) if part < 1 else math.floor(part)
         limited[tp] = min(end[tp], start[tp] + whole) if size else end[tp]
     return limited
 
@@ -67,16 +67,16 @@ class TriggerDelay:
     The first batch of a run is never delayed, as with the connector.
     """
 
-    def __init__(self, least: int, longest_ms: int, clock: Clock) -> None:
+    def __init__(self, min_offsets: int, max_delay_ms: int, clock: Clock) -> None:
         """Start without a batch.
 
         Args:
-            least: number of offsets that is enough.
-            longest_ms: maximum delay since the last batch.
+            min_offsets: number of offsets that is enough.
+            max_delay_ms: maximum delay since the last batch.
             clock: clock for the delay.
         """
-        self._least = least
-        self._longest_ms = longest_ms
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
         self._clock = clock
         self._last_ms: float | None = None
 
@@ -85,7 +85,9 @@ class TriggerDelay:
         now_ms = self._clock.monotonic_ms()
         if self._last_ms is not None:
             waited_ms = now_ms - self._last_ms
-            if new_offsets == 0 or (new_offsets < self._least and waited_ms < self._longest_ms):
+            if new_offsets == 0 or (
+                new_offsets < self._min_offsets and waited_ms < self._max_delay_ms
+            ):
                 return True
         self._last_ms = now_ms
         return False

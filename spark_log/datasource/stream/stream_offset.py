@@ -25,7 +25,7 @@ MARK = "@"
 """Separator between a topic and a note about it; not allowed in topic names."""
 
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-_BEGINS = re.compile(r"from\[([0-9:,]*)\]")
+_BATCH_STARTS = re.compile(r"from\[([0-9:,]*)\]")
 
 OffsetDocument = dict[str, dict[str, int]]
 """The offset as Spark gets and returns it. Spark converts it to JSON and compares the text."""
@@ -38,14 +38,14 @@ class StreamOffset:
     Attributes:
         offsets: offsets by partition.
         topic_ids: ids by topic; missing in a checkpoint that Kafka's source wrote.
-        begins: start of the batch that ends here, if it is the first batch of its query; partitions
-            that were created later are missing. None for all other batches. It does not count for
-            equality.
+        batch_starts: start of the batch that ends here, if it is the first batch of its query;
+            partitions that were created later are missing. None for all other batches. It does not
+            count for equality.
     """
 
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    begins: Mapping[TopicPartition, int] | None = field(default=None, compare=False)
+    batch_starts: Mapping[TopicPartition, int] | None = field(default=None, compare=False)
 
     @classmethod
     def from_document(cls, document: object) -> StreamOffset:
@@ -56,15 +56,15 @@ class StreamOffset:
         """
         offsets: dict[TopicPartition, int] = {}
         topic_ids: dict[str, str] = {}
-        begins: dict[TopicPartition, int] | None = None
+        batch_starts: dict[TopicPartition, int] | None = None
         try:
             for name, partitions in _items(document):
                 topic, mark, note = name.partition(MARK)
                 if mark and not partitions:
                     if _TOPIC_ID.fullmatch(note):
                         topic_ids[topic] = note
-                    elif found := _BEGINS.fullmatch(note):
-                        begins = (begins or {}) | _begins(topic, found[1])
+                    elif found := _BATCH_STARTS.fullmatch(note):
+                        batch_starts = (batch_starts or {}) | _parse_batch_starts(topic, found[1])
                     continue
                 for partition, offset in _items(partitions):
                     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
@@ -77,7 +77,7 @@ class StreamOffset:
                 f"on another source wrote it, use another checkpointLocation",
                 key="checkpointLocation",
             ) from None
-        return cls(offsets, topic_ids, begins)
+        return cls(offsets, topic_ids, batch_starts)
 
     def to_document(self) -> OffsetDocument:
         """Return the offset as Spark gets it; equal offsets give equal text."""
@@ -86,11 +86,11 @@ class StreamOffset:
             document.setdefault(topic, {})[str(partition)] = offset
         for topic, topic_id in sorted(self.topic_ids.items()):
             document[f"{topic}{MARK}{topic_id}"] = {}
-        if self.begins is not None:
+        if self.batch_starts is not None:
             for topic in self.by_topic():
                 pairs = (
                     f"{partition}:{offset}"
-                    for (name, partition), offset in sorted(self.begins.items())
+                    for (name, partition), offset in sorted(self.batch_starts.items())
                     if name == topic
                 )
                 document[f"{topic}{MARK}from[{','.join(pairs)}]"] = {}
@@ -104,17 +104,17 @@ class StreamOffset:
         return topics
 
     def for_unchanged_topics(
-        self, wanted: Iterable[TopicPartition], topic_id: Callable[[str], str | None]
+        self, partitions: Iterable[TopicPartition], topic_id: Callable[[str], str | None]
     ) -> dict[TopicPartition, int]:
         """Return the offsets of partitions whose topic was not deleted and created again.
 
         Args:
-            wanted: the partitions; the result has their order.
+            partitions: the partitions; the result has their order.
             topic_id: returns the current id of a topic, None if it is unknown.
         """
         return {
             tp: self.offsets[tp]
-            for tp in wanted
+            for tp in partitions
             if tp in self.offsets and not self.is_recreated(tp.topic, topic_id(tp.topic))
         }
 
@@ -124,7 +124,7 @@ class StreamOffset:
         return own is not None and topic_id is not None and own != topic_id
 
 
-def _begins(topic: str, text: str) -> dict[TopicPartition, int]:
+def _parse_batch_starts(topic: str, text: str) -> dict[TopicPartition, int]:
     pairs = (pair.split(":") for pair in text.split(",") if pair)
     return {TopicPartition(topic, int(partition)): int(offset) for partition, offset in pairs}
 

@@ -40,21 +40,21 @@ class TopicHistory:
             self._ends[key] = max(end, self._ends.get(key, 0))
 
     def on_recreated(
-        self, topic: str, positions: Mapping[TopicPartition, int], former_id: str, now_id: str
+        self, topic: str, positions: Mapping[TopicPartition, int], old_id: str, new_id: str
     ) -> None:
         """Handle a topic that was deleted and created again.
 
         Args:
             topic: name of the topic.
             positions: the offsets up to which the former topic was read.
-            former_id: id of the former topic.
-            now_id: id of the new topic.
+            old_id: id of the former topic.
+            new_id: id of the new topic.
 
         Raises:
             DataLossError: the former topic had records that this run has seen and not read.
         """
-        unread = self._unread(positions, former_id)
-        what = f"topic {topic!r} was deleted and created again ({former_id} is now {now_id})"
+        unread = self._unread(positions, old_id)
+        what = f"topic {topic!r} was deleted and created again ({old_id} is now {new_id})"
         if unread:
             self.report_loss(f"{what}; {unread} records of the old topic were not read", topic)
             return
@@ -63,23 +63,23 @@ class TopicHistory:
             if unread == 0
             else "it is unknown whether all records of the old topic were read"
         )
-        self.warn(f"{what}: the new topic is read from its start; {known}", topic, once=now_id)
+        self.warn(f"{what}: the new topic is read from its start; {known}", topic, once=new_id)
 
     def on_deleted(
-        self, topic: str, positions: Mapping[TopicPartition, int], former_id: str | None
+        self, topic: str, positions: Mapping[TopicPartition, int], old_id: str | None
     ) -> None:
         """Handle partitions that do not exist any more.
 
         Args:
             topic: name of the topic.
             positions: the offsets up to which the partitions were read.
-            former_id: id of the topic; None if it is unknown.
+            old_id: id of the topic; None if it is unknown.
 
         Raises:
             DataLossError: the partitions had, or may have had, records that were not read.
         """
         names = ", ".join(str(tp) for tp in sorted(positions))
-        if former_id is not None and self._unread(positions, former_id) == 0:
+        if old_id is not None and self._unread(positions, old_id) == 0:
             self.warn(f"{names}: deleted; all known records were read", topic, once="gone")
         else:
             self.report_loss(

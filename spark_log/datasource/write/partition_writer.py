@@ -254,7 +254,7 @@ def _batches(segment: StagedSegment) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(records: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of at max_records so many bytes; a single record stays whole."""
+    """Split records into batches of at most ``most_bytes``; a single record stays whole."""
     if records.num_rows == 1 or records.nbytes <= most_bytes:
         yield records
         return
