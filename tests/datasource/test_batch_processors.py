@@ -109,7 +109,7 @@ def test_a_table_takes_what_spark_wrote_and_spark_reads_what_it_took(spark, root
     assert tally.records == PARTITIONS * SIZE
     rows = spark.read.format("delta").load(path)
     assert rows.count() == 2 * PARTITIONS * SIZE
-    assert rows.distinct().count() == PARTITIONS * SIZE, "the same rows, in every column"
+    assert rows.distinct().count() == PARTITIONS * SIZE, "no column differs"
 
 
 def test_what_another_group_position_says_is_passed_over_where_the_table_is_ahead(
@@ -157,9 +157,9 @@ def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_pat
     assert tally.records == 0
     deadline = time.monotonic() + LIMIT_S
     while spark.sparkContext.statusTracker().getActiveStageIds():
-        assert time.monotonic() < deadline, "Spark goes on with it"
+        assert time.monotonic() < deadline, "Spark continues the batch"
         time.sleep(0.05)
-    assert processor.progress() == ([], []), "nothing is running, and that could be asked"
+    assert processor.progress() == ([], []), "nothing is running, and progress works"
     found = OffsetsTable(Cluster(root)).fetch("g")
     assert {each.offset for each in found.values()} == {0}
 

@@ -114,7 +114,7 @@ class TestEachRecordIsAppendedOnce:
 
         assert others == [{0: (100, 0, 100), 1: (40, 0, 40)}]
         if is_without:
-            assert times(sink) == ONCE + ONCE, "the test would notice"
+            assert times(sink) == ONCE + ONCE, "the test detects duplicates"
         else:
             assert mine == {0: (100, 0, 0), 1: (40, 0, 0)}
             assert times(sink) == ONCE
@@ -175,7 +175,7 @@ class TestEachRecordIsAppendedOnce:
         append(sink, root, splits=[replace(each, start_offset=30) for each in plan(root)])
         assert min(row["offset"] for row in rows(sink)) == 30
         append(sink, root)
-        assert min(row["offset"] for row in rows(sink)) == 30, "the table's position counts"
+        assert min(row["offset"] for row in rows(sink)) == 30, "the table's offset counts"
 
 
 class TestCommits:

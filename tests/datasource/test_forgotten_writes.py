@@ -32,6 +32,6 @@ def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
     ahead = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=2))
     (cleaned,) = ClusterCleaner(ahead, ["named"]).clean()
     assert cleaned.report is not None
-    assert cleaned.report.merged_segments == 8, "it has written a snapshot"
+    assert cleaned.report.merged_segments == 8, "the clean has written a snapshot"
     write(7)
     assert numbers(root, "named") == [list(range(24))]

@@ -170,5 +170,5 @@ def test_a_batch_that_stands_still_for_max_poll_interval_is_given_up(clock):
     with pytest.raises(KafkaTimeoutError, match=r"made no progress for 1 s, more than max\.poll"):
         job(member, processor, clock).run()
     assert processor.is_given_up
-    assert member.lives == 1, "only what it had done before it stood still"
+    assert member.lives == 1, "only the progress at the start"
     assert member.events == ["joined", "left"]

@@ -31,7 +31,7 @@ def test_a_writer_that_ends_first_leaves_alone_what_another_has_staged(spark, tm
     path, began, go = (str(tmp_path / name) for name in ("out", "began", "go"))
     destination = Destination(Sink.PARQUET, path, 0, binary=True)
     records = spark.sql("SELECT 'k' AS key, 'v' AS value, id FROM range(10)").coalesce(1)
-    # Rows come out of Python in batches of this: the first has to come out before the wait.
+    # Size of the batches that Python emits: the first row has to be emitted before the wait.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1)
     try:
         slow = records.mapInArrow(rows_that_wait(began, go), records.schema)

@@ -58,7 +58,7 @@ def until(happens, *others):
     """Wait for a condition, while the other members do what jobs do between batches."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := happens()):
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, "timeout"
         for each in others:
             each.next_batch()
         time.sleep(0.01)
@@ -122,7 +122,7 @@ class TestAMemberAlone:
         append(root, "t", 4, range(6))
         batch = until(lambda: len((found := member.next_batch()[0]).starts) == 5 and found)
         assert ranges(batch) == {1: (10, 15), 4: (0, 6)}
-        assert not member.next_batch()[1], "it is never done"
+        assert not member.next_batch()[1], "a job that follows is never complete"
 
     def test_says_which_topic_there_is_not_before_it_joins(self, root, join):
         with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
@@ -181,11 +181,11 @@ class TestTwoMembers:
         for _ in range(3):
             found, is_last = two.next_batch()
             assert found.size == 0
-            assert not is_last, "something is on its way to it"
+            assert not is_last, "partitions are being moved to it"
             one.keep_alive()
         assert commit_all(one, batch) == frozenset()
         later = until(lambda: (b := two.next_batch()[0]) and len(b.starts) == 2 and b, one)
-        assert later.size == 0, "one has done it"
+        assert later.size == 0, "the other member has read it"
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_one_that_was_expelled_commits_nothing_and_the_other_does_it_again(self, root, join):
@@ -202,7 +202,7 @@ class TestTwoMembers:
         assert ranges(all_of_it) == dict.fromkeys(range(4), (0, 10))
         assert commit_all(two, all_of_it) == frozenset()
         again = until(lambda: (b := one.next_batch()[0]) and len(b.starts) == 2 and b, two)
-        assert again.size == 0, "it has joined again, and there is nothing left to do"
+        assert again.size == 0, "it has joined again, and there are no new records"
 
 
 class TestTopics:

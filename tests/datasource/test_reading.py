@@ -197,4 +197,4 @@ def test_filters_are_taken_over_where_spark_keeps_them_with_their_scan(monkeypat
 def test_without_pushdown_filters_are_sparks(spark: SparkSession, root: str) -> None:
     fill(root, "t", 0, range(10))
     assert numbers(read(spark, root).where("offset > 7 and partition = 0")) == [8, 9]
-    assert PartitionLog  # a reader that could push down would have been refused by Spark
+    assert PartitionLog  # Spark refuses a reader with pushdown

@@ -140,7 +140,7 @@ def test_many_tasks_and_their_doubles_at_the_same_time(root):
                     writer.add(rows(range(first + 100 * part, first + 100 * part + 50), part))
                 ready.wait(60)
                 writer.commit()
-        except Exception as error:  # shown by the test
+        except Exception as error:  # the test compares it
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(number % 8,)) for number in range(16)]
@@ -157,7 +157,7 @@ def test_many_tasks_and_their_doubles_at_the_same_time(root):
 
 def test_another_process_runs_the_micro_batch_again(root):
     batches = [rows(range(10), 0), rows(range(10, 20), 1)]
-    attempt(root, batches[:1], batch_id=7)  # died before the second partition
+    attempt(root, batches[:1], batch_id=7)  # dies before the second partition
 
     process = multiprocessing.get_context("spawn").Process(
         target=attempt, args=(root, batches), kwargs={"batch_id": 7}
@@ -299,7 +299,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
     attempt(root, [rows([1])], topic="short")
     log = partition_logs(root, "short")[0]
     while list(log.write_snapshot().producers.entries()):
-        pass  # a millisecond has to go by
+        pass  # at least a millisecond has to pass
 
     attempt(root, [rows([1])], topic="short")
 
@@ -323,7 +323,7 @@ def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
 
     admin.alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})])
     (cleaned,) = ClusterCleaner(wrong, ["cleaned"]).clean()
-    assert cleaned.report.merged_segments == 9, "it has written a snapshot"
+    assert cleaned.report.merged_segments == 9, "the clean has written a snapshot"
     attempt(root, [rows([8])], topic="cleaned", batch_id=8)
     assert numbers(root, "cleaned") == [list(range(9))]
 

@@ -68,7 +68,7 @@ def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypa
     attempt(wide, batches, topic="wide", buffers=buffers)
 
     assert numbers(wide, "wide")[:12] == expected
-    assert 5 <= max(open_at_once) <= 6  # and the one that is being written out in the end
+    assert 5 <= max(open_at_once) <= 6  # and the one that is flushed at the end
     assert max(pending_bytes) < 17 * MIB
 
 
@@ -88,7 +88,7 @@ def test_what_is_let_go_frees_whole_batches_also_where_one_partition_is_quiet(ro
     before = pa.total_allocated_bytes()
     attempt(root, batches(), buffers=buffers)
 
-    assert most < 12 * MIB, "of 50 MiB that went through"
+    assert most < 12 * MIB, "for 50 MiB of records"
     assert [len(found) for found in numbers(root)] == [99_900, 100, 0, 0]
 
 
@@ -100,7 +100,7 @@ def test_no_segment_is_larger_than_segment_bytes(wide):
     assert numbers(wide, "wide")[:2] == expected[:2]
     sizes = segment_sizes(wide, "wide")[:2]
     assert all(max(found) <= MIB for found in sizes)
-    assert all(min(found[:-1]) > MIB // 3 for found in sizes), "and none is needlessly small"
+    assert all(min(found[:-1]) > MIB // 3 for found in sizes), "no batch is needlessly small"
 
 
 def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(

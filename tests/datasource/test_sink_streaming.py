@@ -167,7 +167,7 @@ def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
     assert sorted(number for part in numbers(root, "totals") for number in part) == [1, 2]
 
     for path in (tmp_path / "totals" / "commits").glob("*1*"):
-        path.unlink()  # as if the driver had died before the checkpoint said that it was done
+        path.unlink()  # as if the driver had died before the commit
     run()
     assert sorted(number for part in numbers(root, "totals") for number in part) == [1, 2]
 

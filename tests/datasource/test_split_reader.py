@@ -87,7 +87,7 @@ class TestColumns:
             (("timestamp", "key"), ["key", "timestamp"]),
             (("offset", "topic", "partition", "timestampType"), ["timestamp"]),
             (("headers",), ["headers"]),
-            # Everything but headers is read whole, so that checksums can be checked.
+            # If only headers are missing, whole records are read, to verify checksums.
             (("key", "value", "timestamp"), None),
             (("key", "value", "timestamp", "headers"), None),
         ],
@@ -172,7 +172,7 @@ class TestGapsAndControlBatches:
         )
         found = self.read(store, 7)
         assert [each["offset"] for each in found] == [0, 1, 3, 5]
-        assert [each["offset"] for each in self.read(store, 7, 6)] == []  # and this is no loss
+        assert [each["offset"] for each in self.read(store, 7, 6)] == []  # and this is not a loss
 
     def test_records_of_compacted_topics_keep_their_offsets(self, store):
         name = SegmentName(0, 99, 1)
@@ -185,7 +185,7 @@ class TestGapsAndControlBatches:
         )
         assert [each["offset"] for each in self.read(store, 100)] == [3, 40, 77]
         assert [each["offset"] for each in self.read(store, 77, 4)] == [40]
-        assert self.read(store, 100, 78) == []  # nothing is left there, and nothing was lost
+        assert self.read(store, 100, 78) == []  # compaction has removed the records
         pieces = [self.read(store, end, start) for start, end in ((0, 40), (40, 77), (77, 100))]
         assert [len(piece) for piece in pieces] == [1, 1, 1]
 

@@ -234,7 +234,7 @@ class TestFilters:
         )
         options = options_of(root, assign='{"t":[0]}')
         splits = plan_splits(options, where(LessThan(("timestamp",), at(-1))))
-        assert len(splits) == 1  # tasks see to it
+        assert len(splits) == 1  # the task skips the other records
         assert len([each for each in opened if each.endswith("/t-0")]) < 5
 
 

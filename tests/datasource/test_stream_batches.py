@@ -139,7 +139,7 @@ class TestAQueryStarts:
         append(root, "t", 0, range(3))
         planned = batches(root, clock, startingOffsets="latest")
         assert planned.splits(planned.initial(), first_batch) == []
-        assert planned.next_end(first_batch, ALL) == at(root, 8, 0), "nothing was left out"
+        assert planned.next_end(first_batch, ALL) == at(root, 8, 0), "no record was skipped"
 
     def test_again_on_its_first_batch_and_then_reads_what_there_is(self, root, clock):
         append(root, "t", 1, range(3))
@@ -177,7 +177,7 @@ class TestTheFirstBatchRunAgainByAnotherProcess:
         end = self.crashed(root, clock)
         delete_records(root, "t", 0, 5, 0)
         planned = batches(root, clock)
-        assert planned.initial() == at(root, 5, 0), "which would hide it"
+        assert planned.initial() == at(root, 5, 0), "which would hide the lost records"
         with pytest.raises(DataLossError, match="offsets 0 to 4 are not retained any more"):
             planned.splits(planned.initial(), end)
 
@@ -200,7 +200,7 @@ class TestTheFirstBatchRunAgainByAnotherProcess:
         assert ranges(planned.splits(planned.initial(), end)) == [("u1", 0, 0, 3)]
 
     def test_is_not_mistaken_for_the_second_one(self, root, clock):
-        end = self.crashed(root, clock)  # an empty batch, which ends where it begins
+        end = self.crashed(root, clock)  # an empty batch
         append(root, "t", 0, range(4))
         planned = batches(root, clock)
         assert planned.splits(planned.initial(), end) == []
@@ -242,7 +242,7 @@ class TestABatch:
         append(root, "t", 0, range(16))
         planned = batches(root, clock, minOffsetsPerTrigger="15", maxTriggerDelay="5s")
         start = planned.next_end(at(root, 0, 0), ReadMinRows(15))
-        assert start == at(root, 16, 0), "the first one is not held back"
+        assert start == at(root, 16, 0), "the first batch is not delayed"
         append(root, "t", 1, range(6))
         clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, ReadMinRows(15)) == start
@@ -263,7 +263,7 @@ class TestABatch:
         limit = ReadMaxRows(20)
         start = planned.next_end(at(root, 0, 0), limit)
         assert start == at(root, 13, 6)
-        assert planned.next_end(start, limit) == start, "13 are left, less than 15"
+        assert planned.next_end(start, limit) == start, "13 offsets are fewer than 15"
         append(root, "t", 1, range(20))
         clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, limit) == at(root, 17, 21)
@@ -378,7 +378,7 @@ class TestALook:
         assert end == at(root, 20, 0)
         assert clock.slept_ms == 0
         assert planned.next_end(end, ReadMaxRows(5)) is end
-        assert clock.slept_ms == POLL_INTERVAL_MS, "before it is said that there is no more"
+        assert clock.slept_ms == POLL_INTERVAL_MS, "before the answer that there are no new records"
 
     def test_takes_a_fifth_of_the_time_at_most(self, root, clock, monkeypatch):
         planned = batches(root, clock)
@@ -407,7 +407,7 @@ class TestALook:
                 assert planned.next_end(start, ALL) is start
                 planned.latest()
                 questions += 1
-        looks = 1_000 if where == "here" else 88  # 8 a second
+        looks = 1_000 if where == "here" else 88  # 8 per second
         assert questions == pytest.approx(looks, abs=1)
         for directory in directories:
             asked = sum(count for (_, place), count in calls.items() if place == directory)
@@ -499,10 +499,10 @@ class TestATopicThatWasCreatedAgain:
         append(root, "t", 0, range(new_records))
         later()
         end = planned.next_end(start, ALL)
-        assert end == at(root, new_records, 0), "fewer, as many or more: it is another topic"
+        assert end == at(root, new_records, 0), "whatever their number, it is another topic"
         assert end.topic_ids != start.topic_ids
         assert ranges(planned.splits(start, end)) == [("t", 0, 0, new_records)]
-        assert "deleted and created again" in caplog.text, "but not silently"
+        assert "deleted and created again" in caplog.text, "there is a warning"
         assert "all known records of the old topic were read" in caplog.text
 
     def test_is_recognised_after_a_restart(self, root, clock, caplog):
@@ -574,7 +574,7 @@ class TestATopicThatIsGone:
         for _ in range(3):
             later()
             assert planned.next_end(start, ALL) == start
-        assert len(caplog.records) == 2, "once that it is missing, once what that means"
+        assert len(caplog.records) == 2, "one for the missing topic, one for the data"
         Admin(root).create_topics([NewTopic("t", num_partitions=2)])
         append(root, "t", 0, range(1))
         later()
@@ -643,7 +643,7 @@ class TestATopicThatIsGone:
         shutil.copytree(directory, tmp_path / "copy")
         Admin(root).delete_topics(["t"])
         directory.mkdir(parents=True)
-        for name in (1, 2):  # the first one is gone: a hole
+        for name in (1, 2):  # without the first one: a gap
             shutil.copy(tmp_path / "copy" / f"{name:020}.log", directory)
         assert planned.next_end(start, ALL) == start
 
@@ -716,7 +716,9 @@ class TestACheckpointOfKafkasSource:
         with pytest.raises(DataLossError, match="offsets 1 to 1 are not retained any more"):
             self.first_splits(root, clock, end, **options)
         file.write_bytes(b'\0{"t":{"0":2,"1":0}}')
-        assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], "Spark 2.1.0's"
+        assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], (
+            "the format of Spark 2.1.0"
+        )
         file.write_bytes(b"\0v2\nwhat is to come")
         with pytest.raises(
             InvalidOptionError, match="sources/1/0 does not contain initial offsets"
@@ -763,7 +765,7 @@ class TestLag:
             for _ in range(100):
                 assert planned.next_end(start, ReadMaxRows(4)) == start
                 planned.latest()
-        assert sum(calls.values()) == 3 * 100, "one probe each, and no look into a segment"
+        assert sum(calls.values()) == 3 * 100, "one request each, and no read of a segment"
 
     def test_is_nothing_where_all_is_read(self, root, clock):
         append(root, "t", 0, range(10))

@@ -24,7 +24,7 @@ def by_partition(*offsets):
 @pytest.mark.parametrize(
     ("most", "start", "end", "expected"),
     [
-        # The connector's own example: 101, 11 and 1 records, 10 a batch.
+        # The example of the connector: 101, 11 and 1 records, 10 per batch.
         (10, (0, 0, 0), (101, 11, 1), (8, 1, 1)),
         (10, (8, 1, 1), (101, 11, 1), (17, 2, 1)),
         (30, (0, 0), (50, 20), (21, 8)),
@@ -51,7 +51,9 @@ def test_a_share_is_never_too_much_and_never_nothing(most, partitions):
     assert taken <= most + len(partitions)
     for each, offset in end.items():
         assert start[each] <= limited[each] <= offset
-        assert limited[each] > start[each] or offset == start[each], "none starves"
+        assert limited[each] > start[each] or offset == start[each], (
+            "every partition makes progress"
+        )
 
 
 class TestTheLeast:
@@ -69,13 +71,13 @@ class TestTheLeast:
         assert delay.should_wait(1)
         clock.advance_ms(1)
         assert not delay.should_wait(1)
-        assert delay.should_wait(1), "and the time begins anew"
+        assert delay.should_wait(1), "and the delay starts again"
 
     def test_a_record_after_a_long_silence_does_not_wait_again(self, clock):
         delay = TriggerDelay(15, 5_000, clock)
         delay.should_wait(16)
         clock.advance_ms(60_000)
-        assert delay.should_wait(0), "there is nothing to be read"
+        assert delay.should_wait(0), "there are no new records"
         assert not delay.should_wait(1)
 
 

@@ -63,10 +63,10 @@ def test_the_end_of_a_first_batch_notes_where_it_begins():
     first = replace(OFFSET, batch_starts=begins)
     text = json.dumps(first.to_document())
     assert '"t@from[2:0,10:5]": {}' in text
-    assert '"a.b@from[]": {}' in text, "it was found later"
+    assert '"a.b@from[]": {}' in text, "the topic was found later"
     read = StreamOffset.from_document(json.loads(text))
     assert read.batch_starts == begins
-    assert read == OFFSET, "offsets are equal all the same"
+    assert read == OFFSET, "batch_starts does not count for equality"
     assert read_as_kafka_does(text) == OFFSET.offsets
     assert OFFSET.batch_starts is None
 

@@ -58,7 +58,7 @@ def test_answers_with_the_very_text_of_the_start_where_nothing_came(root):
     end = asked(read, json.dumps(read.initialOffset()))
     assert asked(read, end) == asked(read, end) == end
     noted = at(root, 5, 0).to_document() | {"t@from[0:0,1:0]": {}}
-    assert end == json.dumps(noted), "where the first batch begins"
+    assert end == json.dumps(noted), "with the start of the first batch"
 
 
 def test_answers_a_checkpoint_of_kafkas_source_with_a_text_of_its_own(root):
@@ -91,7 +91,7 @@ class TestTheGroup:
     def test_is_told_of_what_lies_before_the_start_that_spark_asks_from(self, root):
         read = reader(root, **{"group.id": "g"})
         end = asked(read, json.dumps(read.initialOffset()))
-        assert committed(root) == {}, "nothing has been processed"
+        assert committed(root) == {}, "no batch has been processed"
         asked(read, end)
         assert committed(root) == {0: 5, 1: 0}
 

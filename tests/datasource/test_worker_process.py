@@ -30,7 +30,7 @@ def test_secrets_are_those_that_the_sessions_pattern_leaves_out():
     assert exposed_secrets(NAMES, "key$") == [
         "storage.connection_string", "storage.sas_token", "storage.secret",
     ]  # fmt: skip
-    assert exposed_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "only Java understands it"
+    assert exposed_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "valid in Java only"
 
 
 def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeypatch, recwarn):
@@ -64,7 +64,7 @@ def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what
 @pytest.mark.parametrize(("runtime", "hidden"), [("PYTHON_WORKER", "1"), ("", None)])
 def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, runtime, hidden):
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", runtime)
-    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # put back in the end
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # restored at the end
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
     with pytest.raises(InvalidOptionError):
         SparkLogDataSource({"path": "/r", "startingOffset": "earliest"}).schema()

@@ -82,7 +82,7 @@ def test_strings_are_written_as_utf8(spark: SparkSession, root: str) -> None:
 
 
 def test_keys_go_where_kafkas_clients_send_them(spark: SparkSession, root: str) -> None:
-    # partition = toPositive(murmur2(key)) % 4, the hashes from Kafka's own UtilsTest
+    # partition = toPositive(murmur2(key)) % 4, with the hashes of Kafka's UtilsTest
     hashes = {"21": -973932308, "foobar": -790332482, "abc": 479470107}
     df = spark.createDataFrame([(key, key) for key in hashes], ["key", "value"])
 
@@ -132,7 +132,7 @@ def test_a_partition_out_of_range_leaves_nothing_of_its_task(
 
     assert values(root) == [[], [], [], []]
     left = [path for path in Path(root).glob("t.*/*/*") if path.is_file()]
-    assert left == [], "staged files are gone as well"
+    assert left == [], "staged files are removed"
 
 
 def test_topics_may_come_from_a_column(spark: SparkSession, root: str) -> None:
@@ -337,7 +337,7 @@ def test_spark_refuses_other_save_modes_and_names_those_that_go(
 
 def test_overwrite_is_refused(spark: SparkSession, root: str) -> None:
     df = spark.createDataFrame([("a",)], ["value"])
-    with pytest.raises(PySparkException, match="save mode overwrite is not allowed"):
+    with pytest.raises(PySparkException, match="save mode overwrite is not supported"):
         df.write.format("spark_log").mode("overwrite").option("topic", "t").save(root)
 
 

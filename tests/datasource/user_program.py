@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 root, events = sys.argv[1:]
-# Spark hides values, too, that look like a secret to it: these do not.
+# Spark also hides values that look like secrets. These values do not.
 secrets = {
     "storage.account_key": "unseen-1",
     "storage.connection_string": "unseen-2",

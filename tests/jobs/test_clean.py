@@ -40,7 +40,7 @@ def root(tmp_path):
     fill(url, "old", 0, range(10), segments=2)  # of 2013
     late = log_of(url, "gone")
     admin.delete_topics(["gone"])
-    late.append(records([0]))  # by a writer that has not heard of it
+    late.append(records([0]))  # by a writer that does not know of the deletion
     return url
 
 
@@ -56,7 +56,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
     planned = report(submit("clean.py", "--root", root, "--dry-run", "--json"))
     assert (planned["partitions"], planned["dirty"]) == (4, 3)
     assert planned["deleted_topics"] == 1
-    assert segments(root, "small") == 20, "a dry run does nothing"
+    assert segments(root, "small") == 20, "a dry run changes nothing"
 
     done = report(submit("clean.py", "--root", root, "--json"))
     assert (done["expired_segments"], done["merged_segments"] >= 20) == (2, True)
@@ -65,7 +65,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
     assert [row["value"] for row in rows(root, "small")] == [b"%d" % each for each in range(20)]
     assert log_of(root, "old").log_start_offset() == 10
     assert [row["value"] for row in rows(root, "table")] == [b"18", b"19"], (
-        "the newest is kept as it is"
+        "the active segment is not compacted"
     )
     assert done["deleted_topics"] == 1
     assert not any("error" in each for each in done["by_partition"])

@@ -147,8 +147,8 @@ def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
 
     def await_rows(count):
         while not table.exists() or DeltaTable(str(table)).to_pyarrow_table().num_rows < count:
-            assert running.poll() is None, "it ended by itself"
-            assert time.monotonic() < deadline, "it does not get on"
+            assert running.poll() is None, "the job has ended"
+            assert time.monotonic() < deadline, "the job makes no progress"
             time.sleep(0.1)
 
     try:

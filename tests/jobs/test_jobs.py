@@ -123,7 +123,7 @@ def test_mistakes_are_one_line_and_status_2(
     done = submit(*filled, "--root", root)
 
     assert done.returncode == 2
-    # spark-submit joins its Python's stdout and stderr: all of it is that one line.
+    # spark-submit combines stdout and stderr of its Python: the output is this one line.
     assert done.stdout.startswith(f"{arguments[0]}: error: ")
     assert message in done.stdout
     assert done.stdout.count("\n") == 1

@@ -29,7 +29,7 @@ def by_quoted_number(records):
 
 
 def some_rows_twice(records):
-    assert records.limit(1).count() == 1  # a query of its own, which reads less
+    assert records.limit(1).count() == 1  # a separate query, which reads less
     few = records.where("offset % 10 = 0").select("offset", "value")
     return few.unionByName(few)
 """
