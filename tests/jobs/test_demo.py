@@ -97,7 +97,7 @@ def readme_commands() -> list[str]:
 
 
 def delayed_flights_of_summer(directory: Path) -> int:
-    """Return the result of ``by_carrier`` in the README: more than an hour late, June to August."""
+    """What ``by_carrier`` of the README finds: late by more than an hour, from June to August."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     flights = pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=missing)
     month = pc.strftime(flights["time_hour"], "%Y-%m")
