@@ -159,9 +159,9 @@ def main(
         reader = spark.read.format("spark_log").options(**(reads | ranges))
         # Counted by a separate query of one column: an observation within the function's query
         # would count only the records that this query reads, or count those of another query.
-        read += _in_time(reader.schema("timestamp timestamp").load(), begin, end).count()
+        read += _filter_by_time(reader.schema("timestamp timestamp").load(), begin, end).count()
         reader = spark.read.format("spark_log").options(**(reads | ranges))
-        results = function(_in_time(reader.load(), begin, end))
+        results = function(_filter_by_time(reader.load(), begin, end))
         if not isinstance(results, DataFrame):
             raise InvalidOptionError(
                 f"--transform {transform} returned {type(results).__name__}, expected a DataFrame",
@@ -186,7 +186,7 @@ def main(
     report.print(as_json=output.is_json)
 
 
-def _in_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+def _filter_by_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
     """Return the records of a range of event time, with its start and without its end."""
     if begin is not None:
         records = records.where(F.col("timestamp") >= F.lit(begin))

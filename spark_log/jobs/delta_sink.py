@@ -165,11 +165,11 @@ class DeltaSink:
                 before, positions = positions, self._positions_of(table, splits)
                 has_moved = before != positions
                 if not has_moved and not isinstance(error, DeltaCommitFailedError):
-                    raise StorageError(f"{self.url}: commit failed: {_line(error)}") from error
+                    raise StorageError(f"{self.url}: commit failed: {_one_line(error)}") from error
                 if tries >= _MAX_TRIES:
                     raise StorageError(
                         f"{self.url}: commit failed, because other commits came first {tries} "
-                        f"times; last error: {_line(error)}"
+                        f"times; last error: {_one_line(error)}"
                     ) from error
                 if has_moved:
                     _sync_everything(self._store())
@@ -304,5 +304,5 @@ def _sync_everything(store: Store) -> None:
         os.sync()
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

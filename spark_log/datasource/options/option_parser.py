@@ -49,7 +49,7 @@ class OptionParser:
             InvalidOptionError: an option is unknown (the error names the nearest) or unsupported,
                 or a table is created ``USING spark_log``.
         """
-        _check_for_a_table(options)
+        _refuse_table(options)
         self._known = known
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, str] = {}
@@ -211,7 +211,7 @@ class OptionParser:
         return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
 
 
-def _check_for_a_table(options: Mapping[str, str]) -> None:
+def _refuse_table(options: Mapping[str, str]) -> None:
     """Refuse ``CREATE TABLE … USING spark_log``.
 
     Spark 4.2.0 passes the table's properties with its options: ``owner``, ``provider`` and

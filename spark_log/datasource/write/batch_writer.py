@@ -74,7 +74,9 @@ class LogBatchWriter(DataSourceArrowWriter):
         """Write the summary, if the option ``summaryPath`` is set."""
         if self._options.summary_path is not None:
             written = [message for message in messages if isinstance(message, TaskCommitMessage)]
-            _write_whole(Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n")
+            _write_atomically(
+                Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n"
+            )
 
 
 def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
     }
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     """Write a file atomically, by a rename."""
     staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     staged.write_text(text, "utf-8")

@@ -45,7 +45,7 @@ def by_partition(
     chosen = _spread(count)
     if "key" in df.columns:
         is_text = isinstance(df.schema["key"].dataType, StringType)
-        hashed = _of_text(count) if is_text else _of_bytes(count)
+        hashed = _partition_of_text(count) if is_text else _partition_of_bytes(count)
         chosen = F.when(F.col("key").isNull(), chosen).otherwise(hashed)
     if "partition" in df.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
@@ -60,7 +60,7 @@ def _spread(count: int) -> Column:
     return F.pmod(run, F.lit(count)).cast("int")
 
 
-def _of_text(count: int) -> Column:
+def _partition_of_text(count: int) -> Column:
     """Return partitions of string keys, by the murmur2 of commons-codec, which Spark ships.
 
     It hashes a string's UTF-8 bytes with Kafka's seed. Keys that are not valid UTF-8 would be
@@ -71,7 +71,7 @@ def _of_text(count: int) -> Column:
     return F.when(F.is_valid_utf8("key"), F.pmod(hashed, F.lit(count)))
 
 
-def _of_bytes(count: int) -> Column:
+def _partition_of_bytes(count: int) -> Column:
     """Return partitions of binary keys; Python computes them for each Arrow batch."""
 
     def partition(keys: pa.Array) -> pa.Array:
