@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spark_log.config.config import (
+from spark_log.config import (
     MODELS,
     AdminConfig,
     ClientQuotaConfig,

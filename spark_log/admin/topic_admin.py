@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config.config import AdminConfig, ClientQuotaConfig
+from spark_log.config import AdminConfig, ClientQuotaConfig
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTopicError,

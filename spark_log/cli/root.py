@@ -18,7 +18,7 @@ import typer
 
 from spark_log.admin.topic_admin import Admin
 from spark_log.cli.properties import parse_pairs
-from spark_log.config.config import AdminConfig, ToolConfig, load_properties
+from spark_log.config import AdminConfig, ToolConfig, load_properties
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from spark_log.config.config import ConsumerConfig, offset_reset
+from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer
 from spark_log.consumer.coordinator_metrics import CoordinatorMetrics

@@ -18,7 +18,7 @@ from typing import Final, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.assignment import Assignment
 from spark_log.consumer.auto_commit import AutoCommit
 from spark_log.consumer.committer import Committer

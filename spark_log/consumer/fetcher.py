@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.coordinator_metrics import Latency
 from spark_log.consumer.fetch_cursor import FetchCursor
 from spark_log.consumer.fetched_batch import FetchedBatch, FetchedRows

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.coordinator_metrics import CoordinatorMetrics, seconds_since
 from spark_log.consumer.membership import Share
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError

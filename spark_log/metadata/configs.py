@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from spark_log.config.config import (
+from spark_log.config import (
     ClientQuotaConfig,
     ClusterConfig,
     ConfigModel,

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import BufferExhaustedError
 from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer import fetcher as fetcher_module
 from spark_log.consumer.fetcher import Fetcher
 from spark_log.consumer.look_interval import look_interval_ms

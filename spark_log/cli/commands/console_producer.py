@@ -17,7 +17,7 @@ from spark_log.cli.properties import with_properties
 from spark_log.cli.root import Root
 from spark_log.cli.topic_appender import TopicAppender
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidRecordError
 
 

@@ -17,7 +17,7 @@ from spark_log.cli.format.output import Output, print_json, print_note, print_te
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidConfigurationError
 from spark_log.producer import Producer, RecordFuture
 

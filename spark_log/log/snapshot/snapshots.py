@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
