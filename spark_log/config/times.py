@@ -28,7 +28,7 @@ def parse_time_us(name: str, text: str) -> int:
     """
     if re.fullmatch(r"[0-9]{8}", text):
         raise InvalidConfigurationError(
-            f"{name} is {text}, which is a date or milliseconds since the epoch; "
+            f"{name} is {text}, which could be a date or milliseconds since the epoch; "
             f"write the date as {text[:4]}-{text[4:6]}-{text[6:]}",
             key=name,
         )
@@ -39,16 +39,15 @@ def parse_time_us(name: str, text: str) -> int:
             time = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidConfigurationError(
-                f"{name} is {text!r}, which is not a time; give ISO 8601 such as "
-                f"2013-06-01T12:00:00 (UTC unless it has an offset), or milliseconds since the "
-                f"epoch",
+                f"{name} is {text!r}, expected ISO 8601 such as 2013-06-01T12:00:00 (UTC unless "
+                f"it has an offset), or milliseconds since the epoch",
                 key=name,
             ) from None
         aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         time_us = (aware - _EPOCH) // timedelta(microseconds=1)
     if not _MIN_US <= time_us <= _MAX_US:
         raise InvalidConfigurationError(
-            f"{name} is {text}, which is too far away for a timestamp", key=name
+            f"{name} is {text}, which is too far away from 1970", key=name
         )
     return time_us
 
@@ -82,5 +81,5 @@ def parse_duration(name: str, text: str) -> timedelta:
         return _DURATION.validate_python(text)
     except (ValidationError, ValueError):
         raise InvalidConfigurationError(
-            f"{name} is {text!r}, which is not a duration such as P1DT2H30M", key=name
+            f"{name} is {text!r}, expected a duration such as P1DT2H30M", key=name
         ) from None

@@ -83,7 +83,7 @@ class TestStart:
             (["flights", "--from-beginning", "--offset", "latest"], "exclude each other"),
             (["flights", "--from-beginning", "--from-time", "0"], "exclude each other"),
             (["flights", "--offset", "latest", "--from-time", "0"], "exclude each other"),
-            (["flights", "--from-time", "noon"], "'noon' is not a time"),
+            (["flights", "--from-time", "noon"], "'noon', expected ISO 8601"),
             (["flights", "--from-time", "2014-01-01", "--to-time", "2013-01-01"], "is not before"),
             (["flights", "--max-messages", "0"], "Invalid value for '--max-messages'"),
             (["flights", "--property", "print.keys=true"], "did you mean 'print.key'?"),

@@ -228,8 +228,11 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
         (["--to-earliest", "--topic", "flights:x"], "a topic and partitions like flights:0,1"),
         (["--to-earliest", "--topic", "fligths"], "flights"),
         (["--to-earliest", "--all-topics", "--dry-run", "--execute"], "--dry-run or --execute"),
-        (["--by-duration", "1 day", "--all-topics"], "'1 day' is not a duration like P1DT2H30M"),
-        (["--to-datetime", "yesterday", "--all-topics"], "'yesterday' is not a time"),
+        (
+            ["--by-duration", "1 day", "--all-topics"],
+            "'1 day', expected a duration such as P1DT2H30M",
+        ),
+        (["--to-datetime", "yesterday", "--all-topics"], "'yesterday', expected ISO 8601"),
         (["--shift-by", "1", "--topic", "flights:1"], "no position in flights-1 to shift"),
         (["--from-file", "bad.csv"], "bad.csv, line 1: expected topic,partition,offset"),
         (["--from-file", "twice.csv"], "twice.csv, line 2: flights-0 is there twice"),

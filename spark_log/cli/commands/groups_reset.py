@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from spark_log.admin.admin import Admin
 from spark_log.admin.offset_resets import OffsetResets, Resets
@@ -34,7 +33,7 @@ from spark_log.cli.group_options import (
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.cli.time_window import parse_time_us
+from spark_log.config import parse_duration, parse_time_ms, parse_time_us
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
 from spark_log.metadata import Cluster
 from spark_log.printable import printable
@@ -171,19 +170,12 @@ def _check_empty(admin: Admin, group_id: str) -> None:
 
 
 def _time_ms(cluster: Cluster, to_datetime: str | None, by_duration: str | None) -> int:
-    """Return the first whole millisecond that is not before what is asked for."""
+    """Return the requested point in time, in whole milliseconds since the epoch; 0 if none."""
     if to_datetime is not None:
-        return max(0, -(-parse_time_us("--to-datetime", to_datetime) // 1000))
+        return max(0, parse_time_ms("--to-datetime", to_datetime))
     if by_duration is None:
         return 0
-    try:
-        if not by_duration.lstrip("-").startswith("P"):
-            raise ValueError(by_duration)
-        duration = TypeAdapter(timedelta).validate_python(by_duration)
-    except (ValidationError, ValueError):
-        raise typer.BadParameter(
-            f"{by_duration!r} is not a duration like P1DT2H30M", param_hint="'--by-duration'"
-        ) from None
+    duration = parse_duration("--by-duration", by_duration)
     return max(0, cluster.clock.time_us() // 1000 - duration // timedelta(milliseconds=1))
 
 

@@ -10,7 +10,7 @@ import typer
 from spark_log.cli.format.output import Output, print_json, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.cli.time_window import parse_time_us
+from spark_log.config import parse_time_ms
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
 
@@ -76,8 +76,7 @@ def list_offsets(
 
 def _parse_spec(text: str) -> int:
     spec = _SPECS.get(text.strip().lower())
-    # The first whole millisecond that is not before the time.
-    return -(-parse_time_us("--time", text) // 1000) if spec is None else spec
+    return parse_time_ms("--time", text) if spec is None else spec
 
 
 def _parse_numbers(text: str) -> set[int]:
