@@ -220,7 +220,7 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
     ("argv", "message"),
     [
         ([], "where to? Give one of --to-earliest"),
-        (["--to-earliest", "--all-topics", "--all-groups"], "--all-groups, or names of groups"),
+        (["--to-earliest", "--all-topics", "--all-groups"], "--all-groups or ids of groups"),
         (["--to-earliest", "--to-latest", "--all-topics"], "got --to-earliest and --to-latest"),
         (["--to-earliest"], "where? Give --topic, or --all-topics"),
         (["--to-earliest", "--topic", "flights", "--all-topics"], "where? Give --topic"),
