@@ -135,7 +135,10 @@ class TestVersion:
 
 class TestCompletion:
     def test_names_commands_and_options(self, folder):
-        for words, expected in [("spark-log top", "topics"), ("spark-log verify --st", "--strict")]:
+        for words, expected in [
+            ("spark-log top", "topics"),
+            ("spark-log verify --str", "--strict"),
+        ]:
             completion = {
                 "_SPARK_LOG_COMPLETE": "complete_bash",
                 "COMP_WORDS": words,

@@ -131,7 +131,9 @@ def delete_groups(
     all_groups: AllGroupsOption = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete groups that have no members, and their committed offsets.
+    """Delete groups without members.
+
+    Their committed offsets are deleted, too.
 
     Asks first, on a terminal. Without a terminal, --yes is required.
     """

@@ -96,7 +96,7 @@ def list_topics(root: Root, output: Output) -> None:
 @with_examples("spark-log topics describe flights")
 @with_option_groups
 def describe_topics(topics: Topics, root: Root, output: Output) -> None:
-    """Describe topics: id, settings, and the offsets and size of each partition.
+    """Describe topics: id, settings, partitions.
 
     Without names all topics are described.
     """
