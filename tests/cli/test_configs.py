@@ -33,7 +33,7 @@ class TestDescribe:
         configs = shell("configs", "describe", "weather", "--all", "--json").document["configs"]
         by_name = {entry["name"]: entry for entry in configs}
         meaning = by_name["segment.bytes"].pop("documentation")
-        assert meaning.startswith("Largest size of a segment file in bytes")
+        assert meaning.startswith("Maximum size of a segment file in bytes")
         assert by_name["segment.bytes"] == {
             "topic": "weather",
             "name": "segment.bytes",

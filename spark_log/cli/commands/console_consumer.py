@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -273,7 +273,7 @@ class _RecordPrinter:
             )
 
 
-def _refuse_with_subscription(given: dict[str, object], option: str) -> None:
+def _refuse_with_subscription(given: Mapping[str, object], option: str) -> None:
     for name, value in given.items():
         if value is not None:
             raise typer.BadParameter(f"{name} and {option} exclude each other")

@@ -120,18 +120,26 @@ def print_bytes(data: bytes) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headings: a table on a terminal, else plain aligned columns.
+    """Print rows under headings: a table on a terminal, otherwise plain aligned columns.
+
+    On a terminal that is too narrow, headings are broken at their hyphens. If the table is still
+    too wide, each row is printed as a block of lines with a heading and a value.
 
     Args:
-        columns: the headings.
-        rows: whole numbers are set to the right, all else to the left, control characters escaped.
+        columns: headings.
+        rows: whole numbers are aligned to the right, other values to the left; control characters
+            are escaped.
     """
     rows = [[cell if type(cell) is int else printable(str(cell)) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
     ]
-    if not (sys.stdout.isatty() and _print_rich_table(columns, rows, numeric)):
+    if not sys.stdout.isatty():
         _print_plain_table(columns, rows, numeric)
+        return
+    broken = [_broken(heading, [row[at] for row in rows]) for at, heading in enumerate(columns)]
+    if not any(_print_rich_table(headings, rows, numeric) for headings in (columns, broken)):
+        _print_blocks(columns, rows)
 
 
 def counted(count: int, noun: str) -> str:
@@ -149,7 +157,7 @@ def print_note(text: str) -> None:
 def _print_rich_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
 ) -> bool:
-    """Print to a terminal, unless it is too narrow: Rich would cut offsets short."""
+    """Print to a terminal; return False if it is too narrow, where Rich would truncate offsets."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -159,15 +167,39 @@ def _print_rich_table(
     for heading, right in zip(columns, numeric, strict=True):
         table.add_column(heading, justify="right" if right else "left")
     for row in rows:
-        table.add_row(
-            *(Text(f"{cell:,}" if type(cell) is int else _escaped(str(cell))) for cell in row)
-        )
+        table.add_row(*(Text(_shown(cell)) for cell in row))
     console = Console()
     roomy = console.options.update(max_width=100_000)
     if console.measure(table, options=roomy).maximum > console.width:
         return False
     console.print(table)
     return True
+
+
+def _broken(heading: str, cells: Sequence[object]) -> str:
+    """Return a heading on several lines, broken at hyphens, not wider than its cells need."""
+    parts = [f"{part}-" for part in heading.split("-")]
+    parts[-1] = parts[-1].removesuffix("-")
+    width = max([*(len(_shown(cell)) for cell in cells), *map(len, parts)])
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _print_blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    width = max(map(len, columns), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            print_text("")
+        for heading, cell in zip(columns, row, strict=True):
+            print_text(f"{heading:<{width}}  {_shown(cell)}".rstrip())
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if type(cell) is int else _escaped(str(cell))
 
 
 def _encodable(text: str) -> str:
