@@ -20,7 +20,7 @@ from statistics import median
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records, timed
 from spark_log.clock import ManualClock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge

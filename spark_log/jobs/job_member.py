@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from spark_log.config.config import ConsumerConfig, offset_reset
+from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.offset_reset import reset_offset
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupStatus

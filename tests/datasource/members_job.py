@@ -13,7 +13,7 @@ import cluster_job
 from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.jobs import delta_sink
 from spark_log.jobs.batch_processors import DeltaProcessor

@@ -13,7 +13,7 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.datasource.options.options import parse_read_options

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.errors import run
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from spark_log.config.config import ConsumerConfig, ProducerConfig
+from spark_log.config import ConsumerConfig, ProducerConfig
 from spark_log.datasource.options.kafka_options import (
     READ_TRANSLATION,
     WRITE_TRANSLATION,
