@@ -8,7 +8,6 @@ jobs/reprocess.py goes through, steps and all: the table tells with each commit 
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -98,4 +97,4 @@ def _write(spark: SparkSession, n: int, root: str, parquet: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
