@@ -160,7 +160,7 @@ class AIOConsumer:
     def _take_back(self, future: Future[Any]) -> None:
         """Seek back to the first record that a cancelled call returned; the call has ended."""
         assert self._consumer is not None
-        self._consumer.forget_wakeup()
+        self._consumer._forget_wakeup()
         if future.exception() is not None:
             return
         for tp, offset in _first_offsets(future.result()):
