@@ -1,8 +1,7 @@
 """spark-log: Kafka's log on shared storage, with no server.
 
-Everything public is importable from here. Importing it starts no JVM and imports no pyspark.
-What takes long to import is imported when it is first asked for (PEP 562): a process that produces
-does not wait for what consumes.
+Every public name can be imported from here. The import starts no JVM and imports no pyspark.
+Clients are imported on first use (PEP 562): a process that only produces loads no consumer.
 """
 
 from importlib import import_module
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
     from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
+    from spark_log.datasource.session import spark_session
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
 
@@ -97,8 +97,9 @@ _MODULES = {
     "Consumer": "spark_log.consumer.consumer",
     "ConsumerRebalanceListener": "spark_log.consumer.rebalance_listener",
     "Producer": "spark_log.producer.producer",
+    "spark_session": "spark_log.datasource.session",
 }
-"""Where that lies which is imported late."""
+"""Public names imported on first use, by module."""
 
 __all__ = [
     "AIOConsumer",
@@ -174,6 +175,7 @@ __all__ = [
     "UnsupportedCompressionTypeError",
     "UnsupportedStoreError",
     "WakeupError",
+    "spark_session",
 ]
 
 

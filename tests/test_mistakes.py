@@ -20,9 +20,9 @@ from spark_log import (
 )
 from spark_log.consumer import consumer as consumer_module
 from spark_log.errors import InvalidTimestampError
-from spark_log.producer import given_arguments
+from spark_log.producer import validation
 from spark_log.storage.local import LocalStore
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 from tests.storage.full_disk import SmallDisk
 
 T0 = TopicPartition("t", 0)
@@ -50,7 +50,7 @@ def producer(root):
 @pytest.fixture(autouse=True)
 def _warn_again(monkeypatch):
     monkeypatch.setattr(consumer_module, "_has_warned_of_seconds", False)
-    monkeypatch.setattr(given_arguments, "_has_warned_of_seconds", False)
+    monkeypatch.setattr(validation, "_has_warned_of_seconds", False)
 
 
 class TestSettingsOfOtherClients:

@@ -15,8 +15,8 @@ tell that names above a version have been freed: its own file is gone, or there 
 above the end that the names seem to have. Neither is ever taken for the end, and a version that was
 put into a freed name is *void*: nobody reads it, its maker is not told of success, and the file
 stays until it is as old as others that are freed. This package frees no name within an hour
-(`spark_log.storage.known_names`); other programs that clean up by a wrong clock may do so at once,
-which the same two things show.
+(`spark_log.storage.listing_validity`); other programs that clean up by a wrong clock may do so at
+once, which the same two things show.
 
 A crash during `append` leaves a version that is there or is not.
 """
@@ -45,7 +45,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.record.arrays import text_scalar
-from spark_log.storage import Store, is_known, valid_ms_of
+from spark_log.storage import Store, is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 
 _READER_VERSION, _WRITER_VERSION = 1, 2
@@ -218,8 +218,8 @@ class DeltaLog:
 
     def _is_known(self) -> bool:
         """Whether what was known of the log's names still counts."""
-        return self._observed_ms is not None and is_known(
-            self._clock, self._observed_ms, valid_ms_of(self.free_delay_ms)
+        return self._observed_ms is not None and is_listing_valid(
+            self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
         )
 
     def append(

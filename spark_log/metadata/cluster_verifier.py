@@ -25,7 +25,7 @@ _INTERNAL = (
     WITNESSES,
 )
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 class ClusterVerifier:
@@ -72,11 +72,11 @@ class ClusterVerifier:
             for file in self._cluster.store.list(log.directory)
         )
 
-    def findings(self, progress: Progress = lambda done_bytes: None) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
         """Yield what is not as it should be, as it is found.
 
         Args:
-            progress: called with numbers of bytes that were looked at.
+            on_progress: called with numbers of bytes that were looked at.
 
         Raises:
             ClockSkewError: something is to be repaired, and this process's clock is too far from
@@ -96,7 +96,7 @@ class ClusterVerifier:
                 repair=self._repair,
                 max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
             )
-            yield from verifier.findings(progress)
+            yield from verifier.findings(on_progress)
             self.partitions += 1
             self.segments += verifier.segments
             self.records += verifier.records
