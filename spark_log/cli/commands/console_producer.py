@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.line_format import BadLine, LineFormat, parse_lines
 from spark_log.cli.format.line_source import line_blocks
 from spark_log.cli.format.output import Output, counted, print_json, print_note
@@ -17,6 +18,7 @@ from spark_log.cli.line_sender import TABLE_BYTES, AppendedRecords, LineSender
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, with_properties
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topic
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig, TopicConfig
 from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
@@ -25,9 +27,13 @@ from spark_log.metadata import TopicImage
 from spark_log.producer import Producer
 
 
+@with_examples(
+    "printf 'rain\\nsun\\n' | spark-log console-producer weather",
+    "printf 'JFK:18\\n' | spark-log console-producer weather --key-separator :",
+)
 @with_option_groups
 def console_producer(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
+    topic: Topic,
     root: Root,
     output: Output,
     key_separator: Annotated[
@@ -35,14 +41,14 @@ def console_producer(
         typer.Option(
             "--key-separator",
             metavar="TEXT",
-            help="Lines are KEY, this text, VALUE. The same as --property parse.key=true "
+            help="A line is a key, this text and a value. The same as --property parse.key=true "
             "--property key.separator=TEXT. [default: no keys]",
         ),
     ] = None,
     null_marker: Annotated[
         str | None,
         typer.Option(
-            "--null-marker", metavar="TEXT", help="Keys and values of this text are null."
+            "--null-marker", metavar="TEXT", help="A key or value equal to this text is null."
         ),
     ] = None,
     properties: Annotated[
@@ -51,14 +57,16 @@ def console_producer(
             "--property",
             "--reader-property",
             metavar="KEY=VALUE",
-            help="A property of Kafka's line reader: parse.key, key.separator, parse.headers, "
+            help="Property of Kafka's line reader: parse.key, key.separator, parse.headers, "
             "headers.delimiter, headers.separator, headers.key.separator, null.marker, "
             "ignore.error. Repeatable.",
         ),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", help="Where all records go. [default: by key, as in Kafka]"),
+        typer.Option(
+            "--partition", help="Partition of all records. [default: by key, as in Kafka]"
+        ),
     ] = None,
     compression: Annotated[
         str,
@@ -75,7 +83,7 @@ def console_producer(
             "--producer-property",
             "--command-property",
             metavar="KEY=VALUE",
-            help="A producer config, such as client.id=loader (whose quota applies). Repeatable.",
+            help="Producer config, such as client.id=loader (quotas apply to it). Repeatable.",
         ),
     ] = None,
 ) -> None:
@@ -95,13 +103,13 @@ def console_producer(
     line_format.check()
     config = _producer_config(compression, producer_property or [])
     cluster = root.cluster()
-    image = cluster.topic(topic)
+    image = cluster.topic(topic.name)
     _check_partition(image, partition)
     sender: LineSender | None = None
     is_done = False
     try:
         with Producer(root.url, storage_options=root.storage_options, **config) as producer:
-            sender = LineSender(producer, topic, partition, cluster.clock)
+            sender = LineSender(producer, topic.name, partition, cluster.clock)
             blocks = line_blocks(sys.stdin.fileno(), cluster.clock, _prompt)
             send_lines(blocks, line_format, sender, image.config(), cluster.clock)
         is_done = True
@@ -109,7 +117,7 @@ def console_producer(
         if sender is not None:
             sender.count_late()
             if is_done or sender.records:
-                _report(topic, sender, output)
+                _report(topic.name, sender, output)
 
 
 def send_lines(
