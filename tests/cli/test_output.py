@@ -68,12 +68,12 @@ class TestTerminal:
         ]
 
     def test_of_80_columns_takes_wide_headings_on_several_lines(self, screen):
-        columns = ["Group", "Topic", "Partition", "Current-offset", "Log-end-offset", "Lag-seconds",
+        columns = ["Group", "Partition", "Current-offset", "Log-end-offset", "Lag-seconds",
                    "Assignment-strategy", "Host"]  # fmt: skip
-        rows = [["g", "flights", 0, 12, 1_234_567, "0.5", "range", "127.0.0.1"]]
+        rows = [["g", 0, 12, 1_234_567, "0.5", "range", "127.0.0.1"]]
         words = screen(80, columns, rows)
-        assert words[:5] == ["Group", "Topic", "Partition", "Current-", "Log-end-"]
-        assert words[-8:] == ["g", "flights", "0", "12", "1,234,567", "0.5", "range", "127.0.0.1"]
+        assert {"Group", "Current-", "Log-end-", "offset", "strategy"} <= set(words)
+        assert words[-7:] == ["g", "0", "12", "1,234,567", "0.5", "range", "127.0.0.1"]
 
 
 def _read(descriptor):

@@ -67,7 +67,7 @@ def list_offsets(
     ]
     if numbers and (missing := numbers - {each.partition for each in wanted}):
         raise UnknownTopicOrPartitionError(
-            f"none of {', '.join(names)} has a partition {min(missing)}", topic=names[0]
+            f"no partition {min(missing)} in {', '.join(names)}", topic=names[0]
         )
     found = root.admin().list_offsets(dict.fromkeys(wanted, spec))
     if output.is_json:
