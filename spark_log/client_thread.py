@@ -59,6 +59,7 @@ class ClientThread(Generic[C]):
         self._client: C | None = None
         self._running: _Call | None = None
         self._closing: Future[None] | None = None
+        self._unsettled: list[Future[Any]] = []
 
     @property
     def client(self) -> C | None:
@@ -134,6 +135,12 @@ class ClientThread(Generic[C]):
             if self._client is None:
                 earlier_calls.result()  # it is being made: the storage's own timeouts limit that
             if self._client is not None:
+                # Before a consumer commits its positions, cancelled polls have to be undone.
+                for future in self._unsettled:
+                    if future.done():
+                        self._settle(future)
+                    else:
+                        future.add_done_callback(self._log_failure)
                 function(self._client)
 
         name = f"spark-log-aio-{self._kind}-close"
@@ -169,13 +176,13 @@ class ClientThread(Generic[C]):
                 assert self._client is not None
                 call.is_interrupted = True
                 self._interrupt(self._client)
-        try:
+        if self._closing is None:
             self._executor.submit(self._settle, future)
-        except RuntimeError:  # it is being closed
-            future.add_done_callback(self._log_failure)
+        else:
+            self._unsettled.append(future)
 
     def _settle(self, future: Future[Any]) -> None:
-        """Handle the result of a call whose await was cancelled, on the thread, after its end."""
+        """Handle the result of a call that has ended, and whose await was cancelled."""
         if future.exception() is None and self._client is not None:
             try:
                 self._on_abandoned(self._client, future.result())

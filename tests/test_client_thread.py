@@ -208,6 +208,25 @@ class TestClose:
 
         run(close())
 
+    def test_hands_over_the_result_of_a_call_that_is_cancelled_meanwhile_before_it_closes(
+        self, client
+    ):
+        abandoned_at_close = []
+
+        async def close():
+            thread = thread_of(client)
+            running = await begun(thread, client, "running")
+            closing = asyncio.create_task(
+                thread.close(lambda client: abandoned_at_close.extend(client.abandoned))
+            )
+            await asyncio.sleep(0)
+            await cancelled(running)
+            client.released.set()
+            await closing
+
+        run(close())
+        assert abandoned_at_close == ["running"]
+
     def test_with_patience_does_not_wait_for_a_call_that_hangs(self, client):
         async def close():
             thread = thread_of(client)

@@ -169,7 +169,7 @@ def checked_timestamp_ns(timestamp_ms: object) -> int:
         elif time_ns >= 10**20:
             reason = "it looks like microseconds: divide it by 1_000"
     elif isinstance(timestamp_ms, datetime):
-        reason = "it is a datetime: pass int(time.timestamp() * 1000)"
+        reason = "it is a datetime: give int(time.timestamp() * 1000)"
     raise InvalidRecordError(
         f"timestamp_ms is {timestamp_ms!r}; expected milliseconds since the epoch, and {reason}"
     )
