@@ -29,7 +29,7 @@ from spark_log.coordinator.assignors import (
     claims_in_force,
     cooperative_step,
 )
-from spark_log.coordinator.assignors.claims import undisputed
+from spark_log.coordinator.assignors.claims import uncontested
 from spark_log.types import TopicPartition
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -291,7 +291,7 @@ def has_early_owner(group: Group, assignment: _Assignment) -> bool:
 
 def count_moves(group: Group, assignment: _Assignment) -> int:
     """Count partitions that went to another one than their owner."""
-    owned = undisputed(claims_in_force(group.subscriptions))
+    owned = uncontested(claims_in_force(group.subscriptions))
     owner = {partition: member for member, each in owned.items() for partition in each}
     return sum(owner.get(p, m) != m for m, got in assignment.items() for p in got)
 

@@ -61,9 +61,12 @@ from spark_log.errors import (
 )
 from spark_log.types import (
     AlterConfigOp,
+    BrokerDescription,
+    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
+    ConsumerGroupMetadata,
     ConsumerRecord,
     DeletedRecords,
     LogDirDescription,
@@ -72,6 +75,7 @@ from spark_log.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetSpec,
+    OffsetTimestamp,
     RecordMetadata,
     ReplicaInfo,
     TopicDescription,
@@ -82,7 +86,7 @@ if TYPE_CHECKING:
     from spark_log.admin.admin import Admin
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
-    from spark_log.consumer.membership import ConsumerRebalanceListener
+    from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
     from spark_log.datasource.session import spark_session
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
@@ -94,7 +98,7 @@ _MODULES = {
     "AIOProducer": "spark_log.producer.aio_producer",
     "Admin": "spark_log.admin.admin",
     "Consumer": "spark_log.consumer.consumer",
-    "ConsumerRebalanceListener": "spark_log.consumer.membership",
+    "ConsumerRebalanceListener": "spark_log.consumer.rebalance_listener",
     "Producer": "spark_log.producer.producer",
     "spark_session": "spark_log.datasource.session",
 }
@@ -106,14 +110,17 @@ __all__ = [
     "Admin",
     "AlreadyExistsError",
     "AlterConfigOp",
+    "BrokerDescription",
     "BufferExhaustedError",
     "ClockSkewError",
+    "ClusterDescription",
     "CommitFailedError",
     "ConcurrentModificationError",
     "ConfigEntry",
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",
@@ -151,6 +158,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "OffsetSpec",
+    "OffsetTimestamp",
     "OutOfOrderSequenceError",
     "Producer",
     "RecordDeserializationError",

@@ -65,6 +65,22 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's membership in its group, as `Consumer.group_metadata` returns it (KIP-447).
+
+    Attributes:
+        group_id: the group; None for a consumer without a group.
+        generation_id: the group's generation that the consumer knows; -1 if it has not joined.
+        member_id: the member's id; empty if the consumer has not joined.
+        group_instance_id: the ``group.instance.id`` of a static member, or None.
+    """
+
+    group_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """The result of an offset lookup, with kafka-python's field names.
 
@@ -86,6 +102,18 @@ class OffsetSpec(IntEnum):
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
+
+
+class OffsetTimestamp(int):
+    """A time, in milliseconds since the epoch, given to `Admin.reset_group_offsets`.
+
+    The class tells a time from a plain offset. A time means the first record at or after it.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"OffsetTimestamp({int(self)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +297,32 @@ class LogDirDescription:
     broker: int
     log_dir: str
     replicas: tuple[ReplicaInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """A broker of a cluster: a storage root that holds replicas.
+
+    Attributes:
+        broker_id: the broker's id.
+        log_dir: its path or URL.
+    """
+
+    broker_id: int
+    log_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """A cluster as ``describe_cluster`` returns it.
+
+    Attributes:
+        cluster_id: the cluster's id, as in its ``meta.properties``.
+        brokers: its storage roots, sorted by id.
+    """
+
+    cluster_id: str
+    brokers: tuple[BrokerDescription, ...]
 
 
 def random_id() -> str:

@@ -116,8 +116,11 @@ BROAD = {"SparkLogError", "StorageError", "OSError", "Exception", "BaseException
 SILENT = {
     ("cli/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
-    ("consumer/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
-    ("consumer/assignment.py", "StorageError"): "the caller raises what it was told first",
+    ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
+    (
+        "consumer/fetch_positions.py",
+        "StorageError",
+    ): "the caller raises what it was told first",
     ("delta/delta_log.py", "StorageError"): "the put is then looked for, which raises",
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/job.py", "Exception"): "Hadoop's: the directory is not empty, or not there",

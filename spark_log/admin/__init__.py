@@ -1,1 +1,9 @@
-"""`Admin`: topics, settings, offsets, records and groups; its answers as Arrow tables."""
+"""`Admin`, by subject: topics, configs, quotas, offsets, records, log directories, groups.
+
+Each subject is a file with the methods that `Admin` has for it. `tables` turns answers of `Admin`
+into Arrow tables; `offset_reset` works out new offsets for ``spark-log groups reset-offsets``.
+"""
+
+from spark_log.admin.admin import Admin
+
+__all__ = ["Admin"]

@@ -1,4 +1,4 @@
-"""What `Admin` answers about groups."""
+"""Descriptions of consumer groups that `Admin` returns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from spark_log.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list, with kafka-python's names.
+    """A group in `Admin.list_groups`, with kafka-python's field names.
 
     Attributes:
-        group_id: its id.
+        group_id: the group's id.
         protocol_type: ``consumer``; empty for a group that never had members.
-        group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions change hands.
+        group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
+            to another.
     """
 
     group_id: str
@@ -28,13 +29,14 @@ class MemberDescription:
     """A member of a group.
 
     Attributes:
-        member_id: its id.
-        group_instance_id: of a static member.
-        client_id: what it calls itself.
-        client_host: name of the machine that it runs on; empty where that is not known.
-        assignment: what it reads.
-        revoking: what it may only commit before others get it.
-        pending: what it gets as soon as others have released it.
+        member_id: the member's id.
+        group_instance_id: ``group.instance.id`` of a static member; None for a dynamic one.
+        client_id: ``client.id`` of its consumer.
+        client_host: host name of its machine; empty if not known.
+        assignment: partitions that it reads.
+        revoking: partitions that it has stopped reading and may still commit, until it releases
+            them.
+        pending: partitions that it gets when other members have released them.
     """
 
     member_id: str
@@ -51,11 +53,12 @@ class GroupDescription:
     """A group and its members.
 
     Attributes:
-        group_id: its id.
-        group_state: see `GroupListing`.
-        protocol_type: see `GroupListing`.
+        group_id: the group's id.
+        group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
+            to another.
+        protocol_type: ``consumer``; empty for a group that never had members.
         protocol: name of the assignor; empty without members.
-        generation: of the newest change.
+        generation: generation of the newest change.
         members: in the order in which they joined.
     """
 
@@ -68,7 +71,7 @@ class GroupDescription:
 
     @property
     def owners(self) -> Mapping[TopicPartition, MemberDescription]:
-        """Who reads, or may still commit, each partition."""
+        """Partition → the member that reads it or may still commit it."""
         return {
             partition: member
             for member in self.members
@@ -77,19 +80,19 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """How far a group is in a partition.
+class GroupPartitionLag:
+    """Committed offset and lag of a group in one partition.
 
     Attributes:
-        partition: which.
-        current_offset: the next offset that the group reads; None without a position.
-        log_end_offset: the next offset to be written.
-        lag: records between the two; None without a position.
-        lag_ms: how long ago the first unread record was written, by its timestamp; 0 where all is
-            read, None where it cannot be told.
-        metadata: what was committed with the position.
-        commit_timestamp_us: when.
-        member: who has the partition.
+        partition: the topic and partition.
+        current_offset: the committed offset; None if the group has committed none.
+        log_end_offset: the offset of the next record to be written.
+        lag: ``log_end_offset - current_offset``; None without a committed offset.
+        lag_ms: age of the first unread record, by its timestamp; 0 if all records are read, None if
+            it is not known.
+        metadata: metadata committed with the offset.
+        commit_timestamp_us: time of the commit; None without a committed offset.
+        member: the member that the partition is assigned to; None if there is none.
     """
 
     partition: TopicPartition

@@ -1,4 +1,4 @@
-"""What `Admin` answers, as Arrow tables: one row for each partition, setting, offset or replica."""
+"""Answers of `Admin` as Arrow tables: one row per partition, config, offset or replica."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ LOG_DIRS_SCHEMA = pa.schema(
 
 
 def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
-    """Return the partitions of `Admin.describe_topics` by `TOPICS_SCHEMA`."""
+    """Return the answer of `Admin.describe_topics` as a table of `TOPICS_SCHEMA`."""
     return _table(
         TOPICS_SCHEMA,
         (
@@ -87,7 +87,7 @@ def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
 def configs_table(
     configs: Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]],
 ) -> pa.Table:
-    """Return the settings of `Admin.describe_configs` by `CONFIGS_SCHEMA`."""
+    """Return the answer of `Admin.describe_configs` as a table of `CONFIGS_SCHEMA`."""
     return _table(
         CONFIGS_SCHEMA,
         (
@@ -100,9 +100,9 @@ def configs_table(
 
 
 def offsets_table(offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> pa.Table:
-    """Return the offsets of `Admin.list_offsets` by `OFFSETS_SCHEMA`.
+    """Return the answer of `Admin.list_offsets` as a table of `OFFSETS_SCHEMA`.
 
-    Null where the answer has -1: there is no such record, or no time was asked for.
+    A -1 in the answer becomes null: there is no such record, or the lookup was not by time.
     """
     return _table(
         OFFSETS_SCHEMA,
@@ -120,7 +120,7 @@ def offsets_table(offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> pa.Ta
 
 
 def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
-    """Return the replicas of `Admin.describe_log_dirs` by `LOG_DIRS_SCHEMA`."""
+    """Return the answer of `Admin.describe_log_dirs` as a table of `LOG_DIRS_SCHEMA`."""
     return _table(
         LOG_DIRS_SCHEMA,
         (

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.admin.topic_admin import Admin
+from spark_log.admin import Admin
 from spark_log.cli.properties import parse_pairs
 from spark_log.config.config import AdminConfig, ToolConfig, load_properties
 from spark_log.errors import InvalidConfigurationError

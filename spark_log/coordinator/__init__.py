@@ -1,4 +1,7 @@
-"""Consumer groups: who has what (`GroupMember`), and committed offsets (`OffsetsTable`)."""
+"""Consumer groups: membership (`group`), committed offsets (`offsets`), assignors (`assignors`).
+
+`OffsetsTable` and `CommittedOffset` are imported on first use: they import pyarrow.parquet.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,7 +14,7 @@ _MODULES = {
     "CommittedOffset": "spark_log.coordinator.offsets.rows",
     "OffsetsTable": "spark_log.coordinator.offsets.table",
 }
-"""Where that lies which is imported late: `Admin` is here too, and most never ask it for groups."""
+"""Public names imported on first use, by module."""
 
 __all__ = ["CommittedOffset", "OffsetsTable"]
 

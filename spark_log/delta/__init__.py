@@ -1,1 +1,5 @@
-"""The log of a Delta table, committed by conditional appends; its data files and cleanup."""
+"""A Delta table without Spark: its log, its data files, and the cleanup of both.
+
+`state` holds what the log says, `parse` reads it from bytes, `reader` keeps it up to date, and
+`delta_log` commits to it.
+"""

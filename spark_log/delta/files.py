@@ -1,7 +1,7 @@
-"""Data files of the offsets table: Parquet, with the least and the greatest group in the log.
+"""Data files of the offsets table: Parquet; the log holds the smallest and largest group of each.
 
-New commits are small files, a group's rows wherever they happen to be. Compacted files are sorted
-by group, so that their statistics, and those of their row groups, tell where a group is not.
+A commit writes a small file with rows of any groups. Compacted files are sorted by group, so that a
+reader skips files and row groups by their statistics.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _READ_WHOLE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of the table.
+    """A data file of the table.
 
     Attributes:
         path: relative to the table.
-        size_bytes: its length.
-        num_rows: how many rows it has; -1 where another program did not say.
-        min_group: least and greatest group in it; None where that is not known.
+        size_bytes: length of the file.
+        num_rows: number of rows; -1 if another program did not record it.
+        min_group: the smallest group in it; None if not known.
+        max_group: the largest group in it; None if not known.
     """
 
     path: str
@@ -44,13 +45,13 @@ class DataFile:
     max_group: str | None
 
     def may_hold(self, group: str) -> bool:
-        """Whether rows of a group may be in it."""
+        """Return whether it may hold rows of a group."""
         return (self.min_group is None or self.min_group <= group) and (
             self.max_group is None or group <= self.max_group
         )
 
     def to_add(self, time_ms: int, *, is_new: bool = True) -> dict[str, object]:
-        """Return the action that adds it; ``is_new``: its rows were not in the table before."""
+        """Return the action that adds it; ``is_new``: its rows are new in the table."""
         stats: dict[str, Any] = {"numRecords": self.num_rows}
         if self.min_group is not None and self.max_group is not None:
             stats["minValues"] = {"group": self.min_group}
@@ -68,7 +69,7 @@ class DataFile:
         }
 
     def to_remove(self, time_ms: int, *, is_change: bool) -> dict[str, object]:
-        """Return the action that removes it; ``is_change``: some of its rows are gone with it."""
+        """Return the action that removes it; ``is_change``: the table loses some of its rows."""
         return {
             "remove": {
                 "path": self.path,
@@ -82,7 +83,7 @@ class DataFile:
 
     @classmethod
     def from_action(cls, action: Mapping[str, Any]) -> DataFile:
-        """Read the action that adds it."""
+        """Return the file of an ``add`` action."""
         stats = json.loads(action.get("stats") or "{}")
         return cls(
             action["path"],
@@ -97,7 +98,13 @@ class DataFiles:
     """Reads and writes the files of the table. Safe to use from any thread."""
 
     def __init__(self, store: Store, directory: str, schema: pa.Schema) -> None:
-        """Args: directory: the table's; schema: of its rows."""
+        """Return the files of a table; nothing is read yet.
+
+        Args:
+            store: the store of the table.
+            directory: the table's, relative to the store's root.
+            schema: the schema of its rows.
+        """
         self.schema = schema
         self._store = store
         self._directory = directory
@@ -107,20 +114,20 @@ class DataFiles:
         parts: Iterable[pa.Table],
         *,
         prefix: str = "part",
-        notes: Callable[[], Mapping[str, str]] = dict,
+        footer: Callable[[], Mapping[str, str]] = dict,
     ) -> DataFile:
-        """Write rows into a new file, which belongs to the table once a version adds it.
+        """Write rows into a new file. It is part of the table once a version adds it.
 
         Args:
             parts: the rows.
-            prefix: how its name begins.
-            notes: returns, once all rows are written, what its footer is to keep.
+            prefix: prefix of the file's name.
+            footer: called after the last row; returns key-value metadata for the footer.
 
         Raises:
-            StorageError: nothing that counts was written.
+            StorageError: the file was not written.
         """
         path = f"{prefix}-{uuid.uuid4().hex}.parquet"
-        num_rows, least, greatest = 0, None, None
+        num_rows, smallest, largest = 0, None, None
         with self._store.stage(self._directory) as staged:
             with pq.ParquetWriter(
                 staged.sink, self.schema, compression="zstd", write_page_checksum=True
@@ -129,22 +136,22 @@ class DataFiles:
                     writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
                     num_rows += part.num_rows
                     ends = pc.min_max(part.column("group")).as_py()
-                    least = ends["min"] if least is None else min(least, ends["min"])
-                    greatest = ends["max"] if greatest is None else max(greatest, ends["max"])
-                if noted := notes():
-                    writer.add_key_value_metadata(dict(noted))
+                    smallest = ends["min"] if smallest is None else min(smallest, ends["min"])
+                    largest = ends["max"] if largest is None else max(largest, ends["max"])
+                if values := footer():
+                    writer.add_key_value_metadata(dict(values))
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
-        if max(len(least or ""), len(greatest or "")) > _MAX_STATISTIC_CHARACTERS:
-            least = greatest = None
-        return DataFile(path, size_bytes, num_rows, least, greatest)
+        if max(len(smallest or ""), len(largest or "")) > _MAX_STATISTIC_CHARACTERS:
+            smallest = largest = None
+        return DataFile(path, size_bytes, num_rows, smallest, largest)
 
     def rows_of(self, file: DataFile, group: str) -> pa.Table:
-        """Return the rows of one group, reading no more of the file than has to be.
+        """Return the rows of one group; reads only the row groups that may hold it.
 
         Raises:
-            StorageError: it cannot be read, is damaged, or is gone.
+            StorageError: the file cannot be read, is damaged, or is missing.
         """
         wanted = text_scalar(group)
         parts = [
@@ -156,25 +163,25 @@ class DataFiles:
     def parts(
         self,
         file: DataFile,
-        least: str | None = None,
-        greatest: str | None = None,
+        first_group: str | None = None,
+        last_group: str | None = None,
         columns: list[str] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the row groups that may hold groups from ``least`` to ``greatest``.
+        """Yield the row groups that may hold groups from ``first_group`` to ``last_group``.
 
         Raises:
-            StorageError: see `rows_of`.
+            StorageError: the file cannot be read, is damaged, or is missing.
         """
         path = f"{self._directory}/{file.path}"
         try:
-            data = pq.ParquetFile(self._opened(file, path), page_checksum_verification=True)
+            data = pq.ParquetFile(self._open(file, path), page_checksum_verification=True)
             at_column = data.schema_arrow.get_field_index("group")
             for at in range(data.num_row_groups):
                 found = data.metadata.row_group(at).column(at_column).statistics
                 if found is not None and found.has_min_max:
-                    if least is not None and str(found.max) < least:
+                    if first_group is not None and str(found.max) < first_group:
                         continue
-                    if greatest is not None and str(found.min) > greatest:
+                    if last_group is not None and str(found.min) > last_group:
                         continue
                 part = data.read_row_group(at, columns=columns, use_threads=False)
                 wanted = (
@@ -186,29 +193,33 @@ class DataFiles:
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
-            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+            raise damaged_table_error(
+                self._directory, f"{file.path} cannot be read ({error})"
+            ) from error
 
-    def note(self, file: DataFile, name: str) -> str | None:
-        """Return what the footer of a file keeps under a name; None for nothing.
+    def footer_value(self, file: DataFile, name: str) -> str | None:
+        """Return a value of the key-value metadata in a file's footer; None if it has none.
 
         Raises:
-            StorageError: see `rows_of`.
+            StorageError: the file cannot be read, is damaged, or is missing.
         """
         path = f"{self._directory}/{file.path}"
         try:
-            metadata = pq.ParquetFile(self._opened(file, path)).metadata.metadata or {}
+            metadata = pq.ParquetFile(self._open(file, path)).metadata.metadata or {}
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except pa.ArrowException as error:
-            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+            raise damaged_table_error(
+                self._directory, f"{file.path} cannot be read ({error})"
+            ) from error
         found = metadata.get(name.encode())
         return None if found is None else str(found, "utf-8")
 
-    def row_group_begins(self, file: DataFile) -> list[tuple[str, int]]:
-        """Return the least group of each row group, "" where it is not known, and its rows."""
+    def row_group_starts(self, file: DataFile) -> list[tuple[str, int]]:
+        """Return the smallest group ("" if not known) and the number of rows of each row group."""
         found = []
         try:
-            metadata = pq.ParquetFile(self._opened(file, f"{self._directory}/{file.path}")).metadata
+            metadata = pq.ParquetFile(self._open(file, f"{self._directory}/{file.path}")).metadata
             at_column = self.schema.get_field_index("group")
             for at in range(metadata.num_row_groups):
                 group = metadata.row_group(at)
@@ -216,27 +227,34 @@ class DataFiles:
                 is_known = statistics is not None and statistics.has_min_max
                 found.append((str(statistics.min) if is_known else "", group.num_rows))
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
-            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+            raise damaged_table_error(
+                self._directory, f"{file.path} cannot be read ({error})"
+            ) from error
         return found
 
     def delete(self, file: DataFile) -> None:
-        """Delete a file that no version names."""
+        """Delete a file that no version has added."""
         self._store.delete(f"{self._directory}/{file.path}")
 
-    def _opened(self, file: DataFile, path: str) -> object:
+    def _open(self, file: DataFile, path: str) -> object:
         if self._store.is_mapped or file.size_bytes <= _READ_WHOLE_BYTES:
             return pa.BufferReader(self._store.open_buffer(path))
         return pa.PythonFile(_RangedFile(self._store, path, file.size_bytes), mode="r")
 
-    def _damaged(self, what: str) -> StorageError:
-        return StorageError(
-            f"{self._directory} is damaged: {what}; see what can be saved: spark-log groups repair",
-            path=self._directory,
-        )
+    def _damaged(self, problem: str) -> StorageError:
+        return damaged_table_error(self._directory, problem)
+
+
+def damaged_table_error(directory: str, problem: str) -> StorageError:
+    """Return the error for a damaged table: ``problem`` completes "… is damaged: "."""
+    return StorageError(
+        f"{directory} is damaged: {problem}; to save what can be saved: spark-log groups repair",
+        path=directory,
+    )
 
 
 class _RangedFile(io.RawIOBase):
-    """A remote file of which only the ranges that are asked for are read."""
+    """A remote file; reads only the ranges that its user asks for."""
 
     def __init__(self, store: Store, path: str, size_bytes: int) -> None:
         self._store, self._path, self._size_bytes = store, path, size_bytes

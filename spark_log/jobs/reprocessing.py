@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 from spark_log.datasource.options.options import ReadOptions
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import format_offsets, parse_offsets
@@ -302,7 +302,7 @@ class TopicTarget:
         first = min(positions)
         text = replace(progress, reached={}).to_json()
         positions[first] = OffsetAndMetadata(positions[first].offset, text)
-        MemberlessCommits(self._cluster, self._table, group_of(progress.name)).commit(positions)
+        StandaloneCommits(self._cluster, self._table, group_of(progress.name)).commit(positions)
 
 
 def group_of(name: str) -> str:

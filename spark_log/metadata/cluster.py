@@ -1,7 +1,7 @@
-"""A cluster root, opened: its store, its metadata, and the logs of its partitions.
+"""An opened cluster root: its store, its metadata, and the logs of its partitions.
 
-On storage: ``meta.properties`` with the cluster's id and the format version, made once by
-put-if-absent. A crash between it and anything else leaves an empty, valid cluster.
+On storage: ``meta.properties`` with the cluster id and the format version, created once by
+put-if-absent, before anything else. A crash after it leaves an empty, valid cluster.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ def open_cluster(
     create: bool = False,
     request_timeout_ms: int | None = None,
 ) -> Cluster:
-    """Open a root as `Cluster` does, in limited time where it lies on an object store.
+    """Open a root as `Cluster` does, with a time limit if it is on an object store.
 
     Args:
         root: a path or URL.
-        storage_options: for the file system; never shown.
-        timeout_ms: how long it may take. Of a local path the operating system decides that.
-        setting: the key that this comes from.
-        clock: see `Cluster`.
-        create: see `Cluster`.
-        request_timeout_ms: see `open_store`.
+        storage_options: for the file system; never printed or logged.
+        timeout_ms: the time limit. It does not apply to a local path.
+        setting: the config key of the time limit, for messages.
+        clock: gives records their timestamps, and measures ages.
+        create: create the root if it does not exist.
+        request_timeout_ms: time limit of one request to an object store.
 
     Raises:
-        KafkaTimeoutError: it took longer.
-        UnknownOutcomeError: it took longer, and the root may have been made.
-        StorageError: see `Cluster`.
+        KafkaTimeoutError: the time is over.
+        UnknownOutcomeError: the time is over, and the root may have been created.
+        StorageError: the root does not exist, is not a root, or cannot be reached.
     """
 
     def opened() -> Cluster:
@@ -83,13 +83,13 @@ def open_cluster(
 
 
 class Cluster:
-    """The one way from a root's URL to its logs.
+    """An opened root: the only way from its URL to its logs.
 
     Attributes:
-        store: the root's files.
-        clock: tells the time of records and ages.
-        cluster_id: as ``meta.properties`` has it.
-        suppressed: failures that whoever has this root open went on without.
+        store: the files of the root.
+        clock: gives records their timestamps, and measures ages.
+        cluster_id: the id in ``meta.properties``.
+        suppressed: failures that did not stop a caller.
     """
 
     def __init__(
@@ -105,16 +105,17 @@ class Cluster:
 
         Args:
             root: a path or URL.
-            storage_options: for the file system; never shown.
-            clock: tells the time of records and ages.
-            create: make the root if it does not exist.
-            request_timeout_ms: see `open_store`.
+            storage_options: for the file system; never printed or logged.
+            clock: gives records their timestamps, and measures ages.
+            create: create the root if it does not exist.
+            request_timeout_ms: time limit of one request to an object store; None for the default
+                of ``request.timeout.ms``.
 
         Raises:
-            RootNotFoundError: there is none, and ``create`` is false.
-            InvalidRootError: it is a file, or was made by an incompatible version.
+            RootNotFoundError: the root does not exist, and ``create`` is false.
+            InvalidRootError: it is a file, or was created by an incompatible version.
             StorageUnavailableError: the storage does not answer; try again.
-            UnsupportedStoreError: the storage cannot promise put-if-absent.
+            UnsupportedStoreError: the storage does not support put-if-absent.
         """
         self.store: Store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
         self.clock = clock
@@ -130,25 +131,26 @@ class Cluster:
 
     @property
     def metadata(self) -> MetadataLog:
-        """The metadata log, for changes."""
+        """The metadata log, to change metadata."""
         return self._metadata
 
     @property
     def producer_ids(self) -> ProducerIds:
-        """Ids for idempotent producers."""
+        """Allocates ids of idempotent producers."""
         return self._producer_ids
 
     def keep_reserve(self) -> None:
-        """Keep some space for the day on which the disk is full; without it all else goes on."""
+        """Reserve disk space for deletions on a full disk; a failure is only counted."""
         with self.suppressed.suppress("reserve", self.root, StorageError):
             self.store.keep_reserve()
 
     def image(self) -> MetadataImage:
-        """Return the metadata as it is now.
+        """Return the present metadata.
 
         Raises:
-            StorageUnavailableError: the root is not there: not mounted, say.
-            LogTruncatedError: it is, but files of the metadata log were removed.
+            StorageUnavailableError: the root cannot be found, for example because it is not
+                mounted.
+            LogTruncatedError: the root exists, but files of its metadata log were removed.
         """
         try:
             return self._metadata.image()
@@ -156,8 +158,8 @@ class Cluster:
             if not self.store.is_gone(META_PROPERTIES):
                 raise
             raise StorageUnavailableError(
-                f"the root {self.root} is not there just now (no {META_PROPERTIES}): "
-                f"mount it again, or move it back",
+                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
+                f"move it back",
                 path=self.root,
             ) from None
 
@@ -165,7 +167,7 @@ class Cluster:
         """Return a topic.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none; names those that look like it.
+            UnknownTopicOrPartitionError: it does not exist; the message names similar topics.
         """
         return self.image().topic(name)
 
@@ -193,7 +195,7 @@ class Cluster:
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:
-        """Return whether a topic is gone, or was created again.
+        """Return whether a topic was deleted, also if it was created again since.
 
         Raises:
             StorageError: the metadata cannot be read.
@@ -202,15 +204,15 @@ class Cluster:
         return found is None or found.topic_id != topic.topic_id
 
     @contextmanager
-    def telling_deletion(self, topic: TopicImage) -> Iterator[None]:
-        """Tell the end of a topic from damage to it, in what reads its logs inside the block.
+    def detecting_deletion(self, topic: TopicImage) -> Iterator[None]:
+        """Tell deletion of a topic from damage, for code in the block that reads the topic's logs.
 
-        The files of a topic vanish one by one when it is deleted: what is left looks like a log
-        with a hole, or a shorter one. So the metadata are read again before that is told; a topic
-        is taken out of them before its first file is removed.
+        When a topic is deleted its files disappear one by one, so that its logs look damaged or
+        shorter. A topic is removed from the metadata before its first file is. So if the block
+        raises such an error, the metadata are read again.
 
         Raises:
-            UnknownTopicOrPartitionError: it was deleted.
+            UnknownTopicOrPartitionError: the topic was deleted.
         """
         try:
             yield
@@ -245,7 +247,7 @@ class Cluster:
         text = f"# spark-log cluster root\nversion={FORMAT_VERSION}\ncluster.id={random_id()}\n"
         try:
             self.store.put_if_absent(META_PROPERTIES, text.encode())
-        except AlreadyExistsError:  # another process was first: its id counts
+        except AlreadyExistsError:  # another process was first: use its id
             self.store.sync(META_PROPERTIES)
         self.keep_reserve()
         return self._read()
@@ -254,13 +256,13 @@ class Cluster:
         directory = metadata_log.DIRECTORY
         return next(iter(self.store.list(directory)), None) is not None or Witness(
             directory
-        ).is_there(self.store)
+        ).exists(self.store)
 
     def _read_beside_metadata(self) -> str:
-        """Read again: another process may just have made the root.
+        """Read ``meta.properties`` again: another process may just have created the root.
 
         Raises:
-            InvalidRootError: the root was made, and what says so is gone.
+            InvalidRootError: the root was created, and ``meta.properties`` was removed.
         """
         try:
             return self._read()
@@ -284,7 +286,7 @@ class Cluster:
                 raise StorageUnavailableError(
                     f"the root {self.root} cannot be reached: {error}", path=self.root
                 ) from error
-            # On an object store no file can be where a directory should be.
+            # An object store has no directories that a file could replace.
             hint = "; a root is a directory" if self.store.is_mapped else ""
             raise InvalidRootError(
                 f"{self.root} cannot be read as a root: {error}{hint}", path=self.root
@@ -293,7 +295,7 @@ class Cluster:
         properties = {key.strip(): value.strip() for key, _, value in lines}
         if properties.get("version") != FORMAT_VERSION or not properties.get("cluster.id"):
             raise InvalidRootError(
-                f"{self.root}/{META_PROPERTIES} is of version {properties.get('version')!r}; "
+                f"{self.root}/{META_PROPERTIES} has version {properties.get('version')!r}; "
                 f"this spark-log reads version {FORMAT_VERSION!r}",
                 path=self.root,
             )
@@ -301,6 +303,6 @@ class Cluster:
 
 
 def _may_pass(error: StorageError) -> bool:
-    """Whether the root may be there when it is looked for again."""
+    """Return whether a retry may find the root."""
     cause = error.__cause__
     return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)

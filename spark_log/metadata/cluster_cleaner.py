@@ -1,8 +1,8 @@
-"""Cleans the partitions of a root, and what is left of its deleted topics.
+"""Cleans the partitions of a root, and removes the files of its deleted topics.
 
-Each partition by the settings that its topic has when it is its turn, as Kafka's cleaner does.
-Only topics: what spark-log keeps for itself looks after itself. The metadata log is small, a
-group's log moves its own start, and the offsets table is Delta's.
+Each partition is cleaned by the configs that its topic has at that moment, as in Kafka's cleaner.
+Only topics are cleaned here. Internal logs need no cleaner: the metadata log is small, a group's
+log moves its own start, and the offsets table has its own maintenance.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from spark_log.types import TopicPartition
 
 
 def check_clock(cluster: Cluster) -> None:
-    """Check that this process may delete something of a root, by its clock and the storage's.
+    """Check by its clock and the storage's that this process may delete files of a root.
 
     Raises:
-        ClockSkewError: they are more than ``max.clock.skew.ms`` apart.
+        ClockSkewError: the clocks are more than ``max.clock.skew.ms`` apart.
         StorageError: the storage does not answer.
     """
     max_skew_ms = cluster.image().cluster_config().max_clock_skew_ms
@@ -35,12 +35,12 @@ def check_clock(cluster: Cluster) -> None:
 
 
 class CleanedPartition(NamedTuple):
-    """What cleaning one partition came to.
+    """The result of cleaning one partition.
 
     Attributes:
-        partition: which.
-        report: what was done; None where it failed.
-        error: why it failed.
+        partition: the topic and partition.
+        report: what was done; None if it failed.
+        error: why it failed; None if it did not.
     """
 
     partition: TopicPartition
@@ -49,7 +49,7 @@ class CleanedPartition(NamedTuple):
 
 
 class ClusterCleaner:
-    """Cleans partitions one after the other; that one fails keeps no other from being cleaned."""
+    """Cleans partitions one after the other; a failure of one does not stop the others."""
 
     def __init__(
         self,
@@ -61,18 +61,18 @@ class ClusterCleaner:
         on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     ) -> None:
-        """Find out which partitions are meant.
+        """Return a cleaner for some partitions of a root, or for all.
 
         Args:
-            cluster: the root.
-            topics: names; None for all, and what is left of those that were deleted.
-            partitions: only these numbers; None for all.
-            dry_run: tell what there is to do, and do nothing.
-            on_progress: see `PartitionCleaner`.
-            dedupe_buffer_bytes: likewise.
+            cluster: the opened root.
+            topics: names of topics; None for all, and for the files of deleted topics.
+            partitions: only partitions with these numbers; None for all.
+            dry_run: report what would be done, and do nothing.
+            on_progress: called with the number of bytes just processed; it may sleep to throttle.
+            dedupe_buffer_bytes: memory for the offset map of compaction.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic, or it has no such partition.
+            UnknownTopicOrPartitionError: a topic does not exist, or has no such partition.
         """
         image = cluster.image()
         chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
@@ -92,19 +92,19 @@ class ClusterCleaner:
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
 
     def __len__(self) -> int:
-        """Return how many partitions are meant."""
+        """Return the number of partitions to clean."""
         return len(self._logs)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean one partition after the other; those of topics deleted meanwhile are left out.
+        """Clean one partition after the other; skip those of topics that were deleted meanwhile.
 
         Raises:
-            ClockSkewError: this process's clock is too far from the storage's: from here on nothing
-                is cleaned.
+            ClockSkewError: this process's clock is too far from the storage's; the remaining
+                partitions are not cleaned.
         """
         for partition, opened in self._logs.items():
             log = opened
-            # By the settings of now, if they can be read.
+            # Use the present configs, if they can be read.
             with self._cluster.suppressed.suppress(
                 "reading of settings", log.directory, StorageError, CorruptRecordError
             ):
@@ -130,7 +130,7 @@ class ClusterCleaner:
             self._cluster.keep_reserve()
 
     def _is_deleted(self, log: PartitionLog) -> bool:
-        """Whether a topic was deleted since it was chosen: its files vanish as they are read."""
+        """Return whether the topic was deleted since this cleaner was created."""
         try:
             topics = self._cluster.image().topics()
         except (StorageError, CorruptRecordError):
@@ -138,7 +138,7 @@ class ClusterCleaner:
         return all(topic.topic_id != log.files.topic_id for topic in topics)
 
     def deleted_topics(self) -> Iterator[DeletedTopic]:
-        """Remove what is left of deleted topics, where all topics are meant.
+        """Remove the files of deleted topics, if this cleaner is for all topics.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's.

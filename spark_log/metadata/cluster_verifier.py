@@ -1,4 +1,4 @@
-"""Verifies all logs of a root, or some, and that nothing lies beside them."""
+"""Verifies the logs of a root, and finds directories that belong to no topic."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class ClusterVerifier:
     """Verifies partitions one after the other.
 
     Attributes:
-        partitions: how many have been verified so far.
-        segments: in all of them.
-        records: in all of them.
-        size_bytes: of all their files.
+        partitions: number of partitions verified so far.
+        segments: number of their segments.
+        records: number of their records.
+        size_bytes: size of their files.
     """
 
     def __init__(
@@ -46,16 +46,17 @@ class ClusterVerifier:
         *,
         repair: bool = False,
     ) -> None:
-        """Find out which partitions are meant.
+        """Return a verifier for some partitions of a root, or for all.
 
         Args:
-            cluster: the root.
-            topics: names; None for all, the metadata log included, and what lies beside them.
-            partitions: only these numbers; None for all.
-            repair: whether to set right what can be (see `Verifier`).
+            cluster: the opened root.
+            topics: names of topics; None for all, for the metadata log, and for directories that
+                belong to no topic.
+            partitions: only partitions with these numbers; None for all.
+            repair: repair derived files, and remove leftovers.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic, or it has no such partition.
+            UnknownTopicOrPartitionError: a topic does not exist, or has no such partition.
         """
         self._cluster = cluster
         self._repair = repair
@@ -65,7 +66,7 @@ class ClusterVerifier:
         self.partitions = self.segments = self.records = self.size_bytes = 0
 
     def total_bytes(self) -> int:
-        """Return how many bytes there are to look at, by a listing of each partition."""
+        """Return the size of the files to verify; lists each partition."""
         return sum(
             file.size_bytes
             for log in self._logs
@@ -73,14 +74,14 @@ class ClusterVerifier:
         )
 
     def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
-        """Yield what is not as it should be, as it is found.
+        """Yield each problem when it is found.
 
         Args:
-            on_progress: called with numbers of bytes that were looked at.
+            on_progress: called with the number of bytes verified since its last call.
 
         Raises:
-            ClockSkewError: something is to be repaired, and this process's clock is too far from
-                the storage's to remove anything.
+            ClockSkewError: a repair has to remove files, and this process's clock is too far from
+                the storage's.
             StorageError: the storage does not answer.
         """
         if self._metadata_error is not None:
@@ -88,7 +89,7 @@ class ClusterVerifier:
                 metadata_log.DIRECTORY,
                 FindingKind.UNREADABLE,
                 Severity.ERROR,
-                f"which topics there are cannot be told: {self._metadata_error}",
+                f"the topics cannot be listed: {self._metadata_error}",
             )
         for log in self._logs:
             verifier = Verifier(
@@ -142,10 +143,10 @@ class ClusterVerifier:
     def _orphaned_directories(self) -> Iterator[Finding]:
         store = self._cluster.store
         found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
-        # Afterwards, so that what was created meanwhile is known.
+        # Read the metadata after the listing, so that a topic created meanwhile is known.
         topics = {topic.directory: topic for topic in self._cluster.image().topics()}
         if not topics.keys() >= found.keys() - set(_INTERNAL):
-            # Another look, so that what is just being deleted does not count.
+            # List again: a directory that is just being deleted is not orphaned.
             found = {name: found[name] for name in store.list_directories("") if name in found}
         for name in sorted(found):
             if name in topics:
@@ -156,11 +157,11 @@ class ClusterVerifier:
                     if path not in expected:
                         yield _orphan(path, f"topic {topic.name} has no such partition")
             elif _TOPIC_DIRECTORY.fullmatch(name):
-                yield _orphan(name, "no topic owns it: left over from one that was deleted")
+                yield _orphan(name, "it belongs to no topic: left over from a deleted one")
             elif name not in _INTERNAL:
-                yield _orphan(name, "it is nothing of spark-log's")
+                yield _orphan(name, "it does not belong to spark-log")
 
 
 def _orphan(path: str, reason: str) -> Finding:
-    message = f"{reason}. Look at it, and remove it by hand"
+    message = f"{reason}. Check it, and remove it by hand"
     return Finding(path, FindingKind.ORPHANED_DIRECTORY, Severity.WARNING, message)

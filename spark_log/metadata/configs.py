@@ -1,15 +1,18 @@
-"""Settings that the metadata log keeps: described with their source, and altered.
+"""Describes and alters the configs in the metadata log.
 
-Of topics, of the whole cluster as Kafka's default for all brokers (KIP-133, KIP-226, KIP-339), and
-the quotas of client ids, with a default for all of them (KIP-13, KIP-257, KIP-546).
+These are configs of topics, configs of the cluster, as Kafka's default for all brokers (KIP-133,
+KIP-226, KIP-339), and quotas of client ids, with a default for all of them (KIP-13, KIP-257,
+KIP-546).
 
-Pure functions of what was set and the table of keys in `config`; `Admin` reads and commits.
+Pure functions of the overrides and of the config tables in `spark_log.config`; `Admin` reads and
+commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_log.config.config import (
     ClientQuotaConfig,
@@ -44,12 +47,12 @@ _UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know wh
 
 @dataclass(frozen=True, slots=True)
 class ConfigKind:
-    """A kind of resource that has settings.
+    """A kind of resource that has configs.
 
     Attributes:
-        resource_type: as Kafka names it in a `ConfigRecord`.
+        resource_type: its name in a `ConfigRecord`.
         model: the table of its keys.
-        source: of values that it has of its own.
+        source: the source that `describe_configs` gives for its overrides.
     """
 
     resource_type: str
@@ -57,11 +60,11 @@ class ConfigKind:
     source: str
 
     def overrides(self, image: MetadataImage, name: str) -> Mapping[str, str]:
-        """Return what a resource of this kind has of its own.
+        """Return the overrides of a resource of this kind.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
-            InvalidConfigurationError: it is a single broker's.
+            InvalidConfigurationError: the name is that of a single broker.
         """
         if self.resource_type == TOPIC_RESOURCE:
             return image.topic(name).overrides
@@ -69,19 +72,28 @@ class ConfigKind:
             return image.client_overrides.get(name, {})
         if name:
             raise InvalidConfigurationError(
-                f"broker {name!r} has no settings of its own; those of the whole cluster have the "
-                f"empty name, in the shell --entity-default"
+                f"broker {name!r} has no configs of its own; for the cluster give the empty "
+                f"name, on the command line --entity-default"
             )
         return image.cluster_overrides
 
     def inherited(self, image: MetadataImage, name: str) -> Mapping[str, str]:
-        """Return what counts where a resource of this kind has nothing of its own, but defaults."""
+        """Return the values that replace the defaults where a resource has no override."""
         if self.resource_type == CLIENT_RESOURCE and name != DEFAULT_CLIENT:
             return image.client_overrides.get(DEFAULT_CLIENT, {})
         return {}
 
+    def names(self, image: MetadataImage) -> list[str]:
+        """Return the names of the resources of this kind, sorted.
+
+        Of client ids those that have a quota; of the cluster the empty name.
+        """
+        if self.resource_type == TOPIC_RESOURCE:
+            return [topic.name for topic in image.topics()]
+        return sorted(image.client_overrides) if self.resource_type == CLIENT_RESOURCE else [""]
+
     def own_source(self, name: str) -> str:
-        """Return the source of what a resource of this kind has of its own."""
+        """Return the source of the overrides of a resource of this kind."""
         is_default = self.resource_type == CLIENT_RESOURCE and name == DEFAULT_CLIENT
         return DEFAULT_CLIENT_SOURCE if is_default else self.source
 
@@ -90,7 +102,7 @@ TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
 CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
 CLIENT_CONFIGS = ConfigKind(CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA")
 
-_KINDS = {
+CONFIG_KINDS: Final[Mapping[ConfigResourceType, ConfigKind]] = {
     ConfigResourceType.TOPIC: TOPIC_CONFIGS,
     ConfigResourceType.BROKER: CLUSTER_CONFIGS,
     ConfigResourceType.CLIENT: CLIENT_CONFIGS,
@@ -98,18 +110,18 @@ _KINDS = {
 
 
 def kind_of(resource: ConfigResource) -> ConfigKind:
-    """Return what kind of resource is meant.
+    """Return the kind of a resource.
 
     Raises:
-        InvalidConfigurationError: there is no such kind.
+        InvalidConfigurationError: its type has no configs.
     """
     kind = resource.resource_type
-    for each, found in _KINDS.items():
+    for each, found in CONFIG_KINDS.items():
         if kind == each or str(kind).lower() == each.name.lower():
             return found
-    known = ", ".join(each.name.lower() for each in _KINDS)
+    known = ", ".join(each.name.lower() for each in CONFIG_KINDS)
     raise InvalidConfigurationError(
-        f"resource type {kind!r} has no settings in the metadata log; expected {known}"
+        f"resource type {kind!r} has no configs in the metadata log; expected {known}"
     )
 
 
@@ -121,14 +133,14 @@ def config_entries(
     name: str = "",
     inherited: Mapping[str, str] | None = None,
 ) -> dict[str, ConfigEntry]:
-    """Return settings by key, in order of the keys.
+    """Return configs by key, sorted by key.
 
     Args:
-        overrides: what the resource has of its own.
-        keys: which; None for all of them.
-        kind: of the resource.
-        name: the resource's.
-        inherited: see `ConfigKind.inherited`.
+        overrides: the overrides of the resource.
+        keys: keys to return; None for all of them.
+        kind: the kind of the resource.
+        name: the name of the resource.
+        inherited: what `ConfigKind.inherited` returns for the resource.
 
     Raises:
         InvalidConfigurationError: a key is not known.
@@ -155,18 +167,18 @@ def alterations(
     changes: Mapping[str, object],
     kind: ConfigKind = TOPIC_CONFIGS,
 ) -> list[ConfigRecord]:
-    """Return the records that change a resource's settings; of what stays as it is, none.
+    """Return the records that change the configs of a resource; none for a key that stays the same.
 
     Args:
-        resource_name: the topic's.
-        overrides: what the resource has of its own.
-        changes: key → new value, or key → ``(AlterConfigOp, value)``. To append or subtract takes
-            several values in one, with commas between them.
-        kind: of the resource.
+        resource_name: the name of the resource.
+        overrides: its present overrides.
+        changes: key → new value, or key → ``(AlterConfigOp, value)``. The value to append or
+            subtract may be several values separated by commas.
+        kind: the kind of the resource.
 
     Raises:
-        InvalidConfigurationError: a key is not known, its value is not allowed, or it is no list
-            and was to be appended to or subtracted from.
+        InvalidConfigurationError: a key is not known, a value is not allowed, or a key that is to
+            be appended to or subtracted from is not a list.
     """
     model = kind.model
     altered = dict(overrides)
@@ -195,10 +207,10 @@ def alterations(
 
 
 def key_name(key: str, model: type[ConfigModel]) -> str:
-    """Return a key's Kafka name; ``snake_case`` is taken for ``dotted`` too.
+    """Return the Kafka name of a key, which may be given in ``snake_case``.
 
     Raises:
-        InvalidConfigurationError: there is no such key; names the nearest one.
+        InvalidConfigurationError: there is no such key; the message names the nearest one.
     """
     name = model.key_name(key)
     known = model.keys()
@@ -220,7 +232,7 @@ def _operation(key: str, change: object) -> tuple[AlterConfigOp, object]:
         ) from None
     if value is None and operation is not AlterConfigOp.DELETE:
         raise InvalidConfigurationError(
-            f"config {key!r}: {operation.name} takes a value; to go back to the default, DELETE it",
+            f"config {key!r}: {operation.name} needs a value; to restore the default, DELETE it",
             key=key,
         )
     return operation, value
@@ -238,7 +250,7 @@ def _list_altered(
         raise InvalidConfigurationError(
             f"Can't {operation.name} to key {key} because its type is not LIST. SET it", key=key
         )
-    # As in Kafka: what has no value yet begins with the default, and an empty list stays one.
+    # As in Kafka: a key without an override starts from its default, an empty list stays empty.
     before = _parts(overrides.get(key, _default(key, model)))
     given = _parts(value)
     if operation is AlterConfigOp.APPEND:

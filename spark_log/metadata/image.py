@@ -1,4 +1,4 @@
-"""What the metadata log amounts to: topics, partitions and configs after replaying it."""
+"""The metadata after replaying the metadata log: topics, partitions and configs."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ from spark_log.metadata.records import (
 from spark_log.suppressed import IN_PROCESS
 
 TOPIC_RESOURCE = "topic"
-"""``resource_type`` of a topic's `ConfigRecord`."""
+"""``resource_type`` of a `ConfigRecord` of a topic."""
 
 CLUSTER_RESOURCE = "broker"
-"""``resource_type`` of the whole cluster's, with an empty name: Kafka's default for all brokers."""
+"""``resource_type`` of a `ConfigRecord` of the whole cluster, with an empty name (Kafka's default
+for all brokers)."""
 
 CLIENT_RESOURCE = "client"
-"""``resource_type`` of a client id's quotas. KRaft has a record type of its own for them, which
-older versions would refuse to read; a `ConfigRecord` of another resource they pass over."""
+"""``resource_type`` of a `ConfigRecord` with the quota of a client id. KRaft has a separate record
+type for quotas. Older versions would refuse to read that; they ignore an unknown resource type."""
 
 DEFAULT_CLIENT = ""
-"""``resource_name`` of the quotas of all client ids that have none of their own."""
+"""``resource_name`` of the quotas that apply to client ids without a quota of their own."""
 
 _Config = TypeVar("_Config", bound=ConfigModel)
 
 _MAX_TOPIC_CHARACTERS = 255 - 23
 _MAX_PARTITION_CHARACTERS = 255 - 7
-"""File systems take 255 bytes a name: what is cut off a long topic's, its id makes up for."""
+"""File names have at most 255 bytes. A long topic name is cut; the id keeps directories unique."""
 
 _NAMES_SHOWN = 5
-"""So many topics are named where none looks like the one that was asked for."""
+"""Number of topics that an error names if no topic name is similar to the unknown one."""
 
 
 @dataclass(slots=True)
 class TopicImage:
-    """A topic that exists."""
+    """A topic: its partitions and config overrides."""
 
     name: str
     topic_id: str
@@ -58,30 +59,30 @@ class TopicImage:
 
     @property
     def num_partitions(self) -> int:
-        """How many partitions it has, numbered from 0."""
+        """Number of partitions, which are numbered from 0."""
         return len(self.partitions)
 
     @property
     def directory(self) -> str:
-        """Where its data lies, relative to a root. A topic created again lies elsewhere."""
+        """Its directory, relative to a root. A topic that is created again gets another one."""
         return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"
 
     def partition_directory(self, partition: int) -> str:
-        """Where a partition's log lies, relative to a root."""
+        """Return the directory of a partition's log, relative to a root."""
         return f"{self.directory}/{self.name[:_MAX_PARTITION_CHARACTERS]}-{partition}"
 
     def config(self) -> TopicConfig:
-        """Its settings: overrides on defaults. Keys that a newer version set are passed over."""
+        """Return its configs: overrides on defaults. Keys of a newer version are ignored."""
         return _parsed(TopicConfig, self.overrides)
 
 
 class MetadataImage:
-    """The state after some prefix of the metadata log; changed by `replay` alone.
+    """The metadata after a prefix of the metadata log; changed by `replay` alone.
 
     Attributes:
-        next_producer_id: no producer id from here on was handed out.
-        cluster_overrides: settings of the whole cluster.
-        client_overrides: quotas by client id, of those that have any, and of `DEFAULT_CLIENT`.
+        next_producer_id: the first producer id that has not been allocated.
+        cluster_overrides: config overrides of the whole cluster.
+        client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; only those that have any.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class MetadataImage:
         self._own: set[str] = set()
 
     def copy(self) -> MetadataImage:
-        """Return an image that can be replayed on while this one stays as it is."""
+        """Return a copy; records replayed on it do not change this image."""
         image = MetadataImage()
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
@@ -103,18 +104,19 @@ class MetadataImage:
         return image
 
     def topics(self) -> Iterator[TopicImage]:
-        """Yield the topics in order of their names."""
+        """Yield the topics, sorted by name."""
         for name in sorted(self._names):
             yield self._topics[self._names[name]]
 
     def cluster_config(self) -> ClusterConfig:
-        """Limits of consumer groups: the same for all who join."""
+        """Return the configs of the whole cluster, such as the limits of consumer groups."""
         return _parsed(ClusterConfig, self.cluster_overrides)
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
-        """Quotas of a client: of each kind its own, else the one of all clients, else none.
+        """Return the quotas of a client id: of each kind its own, else the default, else none.
 
-        What this version does not understand is passed over: nobody may fail by a quota.
+        A value that this version cannot parse is ignored and counted: a client must not fail
+        because of a quota.
         """
         default = self.client_overrides.get(DEFAULT_CLIENT, {})
         understood = {}
@@ -125,30 +127,31 @@ class MetadataImage:
         return ClientQuotaConfig.parse(understood)
 
     def find(self, name: str) -> TopicImage | None:
-        """Return the topic of this name, or None."""
+        """Return the topic with this name, or None."""
         topic_id = self._names.get(name)
         return None if topic_id is None else self._topics[topic_id]
 
     def topic(self, name: str) -> TopicImage:
-        """Return the topic of this name.
+        """Return the topic with this name.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none; names the existing ones that look like it.
+            UnknownTopicOrPartitionError: it does not exist; the message names similar topics.
+            InvalidTopicError: the name is not a string.
         """
         found = self.find(name)
         if found is not None:
             return found
         if not isinstance(name, str):
-            raise InvalidTopicError(f"a topic's name is a text; got {name!r}")
+            raise InvalidTopicError(f"a topic's name is a string; got {name!r}")
         near = nearest(name, self._names, limit=3)
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         elif self._names:
             more = len(self._names) - _NAMES_SHOWN
-            hint = f"there is only {', '.join(sorted(self._names)[:_NAMES_SHOWN])}"
+            hint = f"existing topics: {', '.join(sorted(self._names)[:_NAMES_SHOWN])}"
             hint += f" and {more} more" if more > 0 else ""
         else:
-            hint = "there are none at all: create one first"
+            hint = "there are no topics: create one first"
         raise UnknownTopicOrPartitionError(
             f"there is no topic {name!r}; {hint}", topic=name, near=near
         )
@@ -157,7 +160,7 @@ class MetadataImage:
         """Apply one record.
 
         Raises:
-            CorruptRecordError: it names a topic that does not exist.
+            CorruptRecordError: it refers to a topic that does not exist.
         """
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
@@ -171,7 +174,7 @@ class MetadataImage:
             case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
                 _set(self.cluster_overrides, record)
             case ConfigRecord(resource_name=name) if record.resource_type == CLIENT_RESOURCE:
-                overrides = dict(self.client_overrides.pop(name, {}))  # other images' stay
+                overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
                 _set(overrides, record)
                 self.client_overrides |= {name: overrides} if overrides else {}
             case RemoveTopicRecord(topic_id=topic_id):
@@ -181,12 +184,12 @@ class MetadataImage:
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
 
     def _existing(self, topic_id: str) -> TopicImage:
-        """Return a topic that may be changed: a copy, where another image has it too."""
+        """Return a topic that may be changed: a copy if another image shares it."""
         try:
             topic = self._topics[topic_id]
         except KeyError:
             raise CorruptRecordError(
-                f"the metadata log speaks of topic id {topic_id!r} before creating it"
+                f"the metadata log has a record for topic id {topic_id!r}, which no record created"
             ) from None
         if topic_id not in self._own:
             self._own.add(topic_id)

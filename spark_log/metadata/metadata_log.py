@@ -1,12 +1,12 @@
-"""The metadata log: a partition log of JSON records on conditional appends (DESIGN.md, 8).
+"""The metadata log: a partition log of JSON records with conditional appends (docs/protocol.md).
 
-A change is decided on the state after the whole log, and appended at exactly that log's end. If
-another change came first nothing is appended, and the decision is taken again on the new state. So
-no lock and no leader is needed for any number of writers to be safe.
+A change is decided on the state after the whole log, and appended at exactly that log end offset.
+If another change was first, nothing is appended, and the change is decided again on the new state.
+So any number of writers are safe without a lock or a leader.
 
-On storage: the log in ``__cluster_metadata-0``, and how far it reached after a change in
-``__witnesses/__cluster_metadata-0``. A log that is shorter, or empty beside topics' directories, is
-not read or begun anew: its files were removed.
+On storage: the log in ``__cluster_metadata-0``, and its end offset after the last change in
+``__witnesses/__cluster_metadata-0``. If the log ends before that offset, or is empty while topic
+directories exist, files were removed: then it is not read, and no new log is started.
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ class MetadataLog:
     def __init__(
         self, store: Store, clock: Clock, suppressed: SuppressedErrors = IN_PROCESS
     ) -> None:
+        """Return the metadata log of a root; nothing is read yet.
+
+        Args:
+            store: the store of the root.
+            clock: gives records their timestamps.
+            suppressed: counts failures that do not stop a caller.
+        """
         self._clock = clock
         self._log = PartitionLog(
             store,
@@ -64,24 +71,27 @@ class MetadataLog:
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
-        """Return the state after replaying the log to its present end; it stays as it is.
+        """Return the state after replaying the log to its present end; the image never changes.
 
         Raises:
             CorruptRecordError: the log is damaged.
+            LogTruncatedError: files of the log were removed.
+            StorageError: the log cannot be read.
         """
         with self._lock:
             self._replay_to_end()
             return self._image
 
     def commit(self, decide: Decide) -> None:
-        """Append what ``decide`` answers, at the end of exactly the log that it was shown.
+        """Append the records that ``decide`` returns, at the end of the log that it was decided on.
 
         Args:
-            decide: called with the current state, again and again until its records are appended;
-                it changes nothing, and raises to refuse. No records: nothing is appended.
+            decide: called with the present state, and again after each append that came first. It
+                must have no effects; it raises to refuse the change. If it returns no records,
+                nothing is appended.
 
         Raises:
-            UnknownOutcomeError: whether the change was made could not be found out.
+            UnknownOutcomeError: it is not known whether the change was made.
         """
         with self._lock:
             while True:
@@ -95,7 +105,7 @@ class MetadataLog:
                 except LogEndOffsetMismatchError:
                     continue
                 self._replay_to_end()
-                # The change is made; a crash here, or an error, leaves an earlier end told.
+                # The change is made. After a crash or an error here the witness has an older end.
                 with self._log.suppressed.suppress("witness", DIRECTORY, SparkLogError):
                     self._store.put(self._witness.path, b"%d\n" % self._offset)
                 return
@@ -107,29 +117,29 @@ class MetadataLog:
             self._is_checked = self._offset > 0
 
     def _check_is_whole(self) -> None:
-        """Check, once, that the log reaches as far as is told beside it.
+        """Check once that the log does not end before the offset in its witness.
 
         Raises:
-            LogTruncatedError: its files were removed, some or all.
+            LogTruncatedError: some or all of its files were removed.
         """
         try:
             text = self._store.open_buffer(self._witness.path).to_pybytes().strip()
-            told = int(text or b"1")
+            witnessed = int(text or b"1")
         except NotFoundError:
-            told = 0
+            witnessed = 0
         except ValueError:
-            told = 1
-        if not told and not self._offset:
+            witnessed = 1
+        if not witnessed and not self._offset:
             names = self._store.list_directories("")
-            told = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
-        if told > self._offset:
-            self._read_on()  # what was looked at since may have come since
-        if told > self._offset:
-            raise self._log.files.truncated(self._offset, told)
+            witnessed = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
+        if witnessed > self._offset:
+            self._read_on()  # another process may have appended since the log was read
+        if witnessed > self._offset:
+            raise self._log.files.truncated(self._offset, witnessed)
 
     def _read_on(self) -> None:
         image, offset = None, self._offset
-        while True:  # at the log's end this is one look for the next segment's name
+        while True:  # at the log's end this is one lookup of the next segment's name
             batches, offset = self._log.fetch_from(offset)
             if not batches:
                 break

@@ -1,7 +1,7 @@
-"""Producer ids: unique in a cluster, handed out in blocks (Kafka's ``ProducerIdControlManager``).
+"""Producer ids: unique in a cluster, allocated in blocks (Kafka's ``ProducerIdControlManager``).
 
-A block is taken by one record in the metadata log, so that no id is ever handed out twice, whoever
-takes blocks at once. What a process does not use of its block is lost, and nobody misses it.
+One record in the metadata log allocates a block, so that no id is allocated twice. Ids of a block
+that its process does not use are lost, which is harmless.
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.records import MetadataRecord, ProducerIdsRecord
 
 BLOCK_SIZE = 1000
-"""Ids of one block (``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``)."""
+"""Number of ids in a block (``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``)."""
 
 
 class ProducerIds:
-    """Hands out producer ids to one process. Safe to use from several threads."""
+    """Allocates producer ids for one process. Safe to use from several threads."""
 
     def __init__(self, metadata: MetadataLog) -> None:
-        """Args: metadata: the log that blocks are taken from."""
+        """Return an allocator.
+
+        Args:
+            metadata: the log that blocks are allocated in.
+        """
         self._metadata = metadata
         self._lock = threading.Lock()
         self._block = iter(range(0))
 
     def next_id(self) -> int:
-        """Return an id that nobody else has or gets; takes a block now and then.
+        """Return an id that no other producer has; allocates a block when the last one is used up.
 
         Raises:
-            UnknownOutcomeError: whether a block was taken could not be found out; try again.
-            StorageError: the metadata log does not answer.
+            UnknownOutcomeError: it is not known whether a block was allocated; try again.
+            StorageError: the metadata log cannot be read or written.
         """
         with self._lock:
             producer_id = next(self._block, None)

@@ -1,7 +1,7 @@
 """The records of the metadata log: KRaft's names and fields, as versioned JSON.
 
-A record's value on storage is ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}`` with
-field names in camel case, as ``kafka-dump-log --cluster-metadata-decoder`` shows KRaft's.
+On storage a record's value is ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}``, with
+field names in camel case as in the output of ``kafka-dump-log --cluster-metadata-decoder``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_log.errors import CorruptRecordError
 
 
 class MetadataRecord(BaseModel):
-    """Base of all metadata records. Fields that a newer version added are ignored."""
+    """Base class of all metadata records. Fields that a newer version added are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
@@ -45,8 +45,8 @@ class PartitionRecord(MetadataRecord):
     """A partition was created.
 
     Attributes:
-        replicas: brokers (storage roots) that hold it, the preferred leader first.
-        isr: those in sync, in order, the leader first.
+        replicas: brokers (storage roots) that hold the partition, the preferred leader first.
+        isr: in-sync replicas, the leader first.
     """
 
     topic_id: str
@@ -59,7 +59,7 @@ class PartitionRecord(MetadataRecord):
 
 
 class ConfigRecord(MetadataRecord):
-    """A config override was set, or with ``value`` None removed."""
+    """A config override was set, or removed if ``value`` is None."""
 
     resource_type: str
     resource_name: str
@@ -74,11 +74,11 @@ class RemoveTopicRecord(MetadataRecord):
 
 
 class ProducerIdsRecord(MetadataRecord):
-    """A block of producer ids was handed out.
+    """A block of producer ids was allocated.
 
     Attributes:
-        broker_id: through which storage root it was asked for.
-        broker_epoch: of that root's registration; -1 without one.
+        broker_id: the storage root that the request came through.
+        broker_epoch: the epoch of that root's registration; -1 without one.
         next_producer_id: the first id of the next block.
     """
 
@@ -94,10 +94,10 @@ _BY_NAME: dict[str, type[MetadataRecord]] = {
 
 
 def from_json(value: bytes) -> MetadataRecord:
-    """Read a record's value.
+    """Return the record with this value.
 
     Raises:
-        CorruptRecordError: it is not a metadata record, or one of a newer version of spark-log.
+        CorruptRecordError: it is not a metadata record, or a newer version of spark-log wrote it.
     """
     try:
         document = json.loads(value)

@@ -1,4 +1,4 @@
-"""`Admin` on a real S3 server: settings, offsets and records as on a disk."""
+"""`Admin` on a real S3 server: configs, offsets and records as on a local disk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `Admin` answers, as Arrow tables."""
+"""Answers of `Admin` as Arrow tables."""
 
 from datetime import UTC, datetime
 

@@ -114,7 +114,7 @@ class TestLimitsOfGroups:
                 [*CLUSTER, "--add-config", "group.max.session.timeout.ms=10"],
                 "group.min.session.timeout.ms is 6000, more than",
             ),
-            (["0", *CLUSTER, "--add-config", "group.max.size=3"], "broker '0' has no settings"),
+            (["0", *CLUSTER, "--add-config", "group.max.size=3"], "broker '0' has no configs"),
             (["--entity-default", "--add-config", "group.max.size=3"], "or name topics"),
         ],
     )

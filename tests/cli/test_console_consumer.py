@@ -115,7 +115,7 @@ class TestTopic:
     def test_that_was_deleted_is_not_to_be_created(self, shell, root):
         Admin(root).delete_topics(["weather"])
         outcome = shell("console-consumer", "weather")
-        assert outcome.error == "there is no topic 'weather'; there is only flights"
+        assert outcome.error == "there is no topic 'weather'; existing topics: flights"
 
 
 class TestMaxMessages:

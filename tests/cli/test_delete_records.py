@@ -56,7 +56,7 @@ def test_a_file_of_kafkas_form_names_several(shell, root, folder):
         (["--before-offset", "1"], "which records?"),
         (["flihgts", "--before-offset", "1"], "did you mean flights?"),
         (["flights", "--before-offset", "3"], "flights-1: records cannot be deleted before"),
-        (["flights", "--before-offset", "-2"], "give 0 to 3, or -1 for all there are"),
+        (["flights", "--before-offset", "-2"], "give 0 to 3, or -1 for all records"),
         (["flights", "--partition", "2", "--before-offset", "1"], "has no partition 2"),
         (["--offset-json-file", "no.json"], "'no.json' does not exist"),
         (["flights", "--offset-json-file", "offsets.json"], "give nothing beside"),

@@ -58,7 +58,7 @@ def test_groups_are_listed(shell, root, group):
     }
     outcome = shell("groups", "list", "--state", "Asleep")
     assert (outcome.status, outcome.out) == (2, "")
-    assert "no group is in a state 'Asleep'; expected Empty, Stable, Reconciling" in outcome.error
+    assert "there is no group state 'Asleep'; expected Empty, Stable, Reconciling" in outcome.error
 
 
 def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
@@ -126,7 +126,7 @@ def test_members_and_state_are_shown(shell, root, group):
         (["--by-duration", "P20000D", "--topic", "flights:0"], {F0: 0}, ""),
         (["--shift-by", "2", "--topic", "flights:0"], {F0: 4}, ""),
         (["--shift-by", "-9", "--topic", "flights:0"], {F0: 0}, "flights-0: -7 is before"),
-        (["--to-offset", "5", "--topic", "flights:0,1"], {F0: 5, F1: 0}, "flights-1: 5 is behind"),
+        (["--to-offset", "5", "--topic", "flights:0,1"], {F0: 5, F1: 0}, "flights-1: 5 is after"),
         (["--to-current", "--topic", "flights"], {F0: 2, F1: 0}, ""),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_group_goes_back_to_what_it_had_committed_at_a_time(shell, root, group
     outcome = shell("groups", "reset-offsets", "g", *argv, "--topic", "flights", "--execute")
 
     assert outcome.status == 0, outcome.err
-    assert "flights-1: no position at that time; it stays as it is" in outcome.err
+    assert "flights-1: no committed offset at that time; not changed" in outcome.err
     assert positions(root) == {F0: 2, F1: 0, W0: 3}
     outcome = shell(
         "groups", "reset-offsets", "g", "--to-committed-at", "2013-01-01", "--all-topics"
@@ -196,10 +196,10 @@ def test_a_group_goes_back_to_what_it_had_committed_at_a_time(shell, root, group
     assert said in outcome.error
     oldest = outcome.error.rpartition(said)[2].strip()
     outcome = shell("groups", "reset-offsets", "g", "--to-committed-at", oldest, "--all-topics")
-    assert "group 'g' had no position at that time" in outcome.error
+    assert "group 'g' had no committed offset at that time" in outcome.error
     early = str(then // 1000 - 60_000)
     outcome = shell("groups", "reset-offsets", "g", "--to-committed-at", early, "--all-topics")
-    assert "group 'g' had no position at that time" in outcome.error
+    assert "group 'g' had no committed offset at that time" in outcome.error
 
 
 def test_a_group_with_members_is_left_alone(shell, root, group):
@@ -230,7 +230,7 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
         (["--to-earliest", "--all-topics", "--dry-run", "--execute"], "--dry-run or --execute"),
         (["--by-duration", "1 day", "--all-topics"], "'1 day' is not a duration like P1DT2H30M"),
         (["--to-datetime", "yesterday", "--all-topics"], "'yesterday' is not a time"),
-        (["--shift-by", "1", "--topic", "flights:1"], "no position in flights-1 to shift"),
+        (["--shift-by", "1", "--topic", "flights:1"], "no committed offset in flights-1 to shift"),
         (["--from-file", "bad.csv"], "bad.csv, line 1: expected topic,partition,offset"),
         (["--from-file", "twice.csv"], "twice.csv, line 2: flights-0 is there twice"),
     ],
@@ -281,7 +281,7 @@ def test_a_damaged_table_is_one_line_and_repaired_on_request(shell, root, group,
 
     broken = shell("groups", "describe", "h")
     assert broken.status == 1
-    assert "version 1 cannot be understood" in broken.error
+    assert "version 1 cannot be parsed" in broken.error
     assert "spark-log groups repair" in broken.error
 
     outcome = shell("groups", "repair")

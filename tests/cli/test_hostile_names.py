@@ -14,7 +14,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
-from spark_log.metadata.topics.creation import creation
+from spark_log.metadata.topics.creation import topic_records
 from tests.cli.support import COMMAND, append, environment
 
 EVIL = "\x1b[2J\r\x07\x7f\x9b31m\u202e[red]x"
@@ -28,7 +28,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 def hostile(root, monkeypatch):
     """A topic, a group, its member, a client, a record and a file: all of them with bad names."""
     cluster = Cluster(root)
-    cluster.metadata.commit(lambda image: creation(NewTopic(TOPIC), "A" * 22))
+    cluster.metadata.commit(lambda image: topic_records(NewTopic(TOPIC), "A" * 22))
     append(root, TOPIC, EVIL.encode(), key=EVIL.encode(), headers=[(EVIL, EVIL.encode())])
     Admin(root).alter_client_quotas({EVIL: {"producer_byte_rate": 5}})
     monkeypatch.setattr("socket.gethostname", lambda: f"host{EVIL}")

@@ -69,7 +69,7 @@ def test_a_moment_between_two_milliseconds_leaves_out_what_was_before_it(shell, 
         (["flights", "--partitions", "1,7"], "no topic has a partition 7: flights"),
         (["flights", "--partitions", "one"], "'one' is not a list of partitions like 0,1,2"),
         (["flights", "--time", "yesterday"], "'yesterday' is not a time"),
-        (["flights", "--time", "-4"], "-4 is no time to look up"),
+        (["flights", "--time", "-4"], "-4 is not a time to look up"),
     ],
 )
 def test_mistakes_are_one_line(shell, argv, message):

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from spark_log import NewTopic
-from spark_log.admin.topic_admin import Admin
+from spark_log.admin import Admin
 from spark_log.cli import topic_appender
 from spark_log.cli.topic_appender import Appended, TopicAppender
 from spark_log.clock import ManualClock

@@ -317,7 +317,7 @@ class TestMistakes:
         self.damage_metadata(root)
         outcome = shell("verify")
         assert (outcome.status, outcome.err) == (1, "")
-        assert "which topics there are cannot be told" in outcome.lines[0]
+        assert "the topics cannot be listed" in outcome.lines[0]
         assert outcome.lines[1].startswith(
             "error: __cluster_metadata-0/00000000000000000000.log: position "
         )

@@ -15,7 +15,7 @@ __all__ = ["clock", "cluster", "spark"]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """What processes read, and what the storage dates files by unless a test says otherwise."""
+    """The clock of the processes, and of the storage unless a test sets another one."""
     return ManualClock()
 
 

@@ -17,9 +17,9 @@ def partitions(topic, *numbers):
 
 
 class FakeCluster:
-    """What a coordinator needs of a cluster; ``topics`` is name → (topic id, partitions).
+    """The part of a cluster that a coordinator needs; ``topics`` is name → (topic id, partitions).
 
-    ``limits`` are of groups: Kafka's keys and values as text.
+    ``limits`` are cluster configs of groups: Kafka's keys and values as strings.
     """
 
     def __init__(self, store, clock, **topics):
@@ -60,7 +60,7 @@ def join(coordinator, *topics, **how):
 
 
 def settle(*members):
-    """Let everybody see the group and release what is revoked, until nothing changes."""
+    """Let all members read the group and release revoked partitions, until nothing changes."""
     while True:
         before = members[0].describe().generation
         for member in members:
@@ -76,7 +76,7 @@ def assigned(member):
 
 
 def live(clock, duration_ms, *members):
-    """Let time pass, in which these members give signs of life."""
+    """Let time pass in which these members write heartbeats."""
     for _ in range(int(duration_ms // 250)):
         clock.advance_ms(250)
         for member in members:

@@ -1,4 +1,4 @@
-"""A local disk whose files are dated by a clock of the test, as a storage's own clock does."""
+"""A local disk whose files have last-modified times by a clock of the test."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from spark_log.storage.local import LocalStore
 
 
 def dated_by(clock, monkeypatch):
-    """Let every local store show by this clock when files appeared, until the test ends.
+    """Make every local store date files by this clock, until the test ends.
 
     A file is dated when it is first seen to be there, or to be another: those of other programs
     when they are first looked at.

@@ -35,7 +35,7 @@ def committed(root, group="g"):
 
 
 def rows(root):
-    return OffsetsTable(Cluster(root))._rows_of("g").num_rows
+    return OffsetsTable(Cluster(root)).history("g").num_rows
 
 
 def ids(root):

@@ -12,7 +12,8 @@ from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.store import DIRECTORY
-from spark_log.delta.delta_log import DeltaLog, Transaction
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.state import Transaction
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,
@@ -36,7 +37,7 @@ def moved(name, version):
 
 @pytest.fixture
 def log(cluster):
-    OffsetsTable(cluster).fence("g", 1)  # versions 0, which defines the table, and 1
+    OffsetsTable(cluster).fence("g", 1)  # version 0, which defines the table, and 1
     return opened(cluster)
 
 
@@ -105,7 +106,7 @@ def test_a_lost_answer_to_anothers_version_is_no_success(cluster, log, monkeypat
 
 
 class TestNamesThatWereFreed:
-    """By a program that cleans up by a clock that is days ahead, seconds after they were used."""
+    """Deleted by a program whose clock is days ahead, seconds after they were used."""
 
     @staticmethod
     def use_and_free(cluster, versions, first_freed=0):
@@ -114,14 +115,14 @@ class TestNamesThatWereFreed:
             other.append(moved("other", number), "TEST")
         DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
         folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
-        other.listed()  # which dates the checkpoint
+        other.list_log()  # which sets the time of the checkpoint
         for number in range(first_freed, other.state.version):
             (folder / f"{number:020}.json").unlink(missing_ok=True)
         return other
 
     @pytest.fixture(params=["local", "listed"])
     def log(self, cluster, log, request, monkeypatch):
-        """On a local disk, and as on an object store, where one lists instead of looking."""
+        """On a local disk, and as on an object store, which is listed instead."""
         if request.param == "listed":
             monkeypatch.setattr(type(cluster.store), "is_mapped", False)
         return log
@@ -129,15 +130,15 @@ class TestNamesThatWereFreed:
     def test_are_not_taken_for_the_end_of_the_log(self, cluster, log):
         assert log.refresh() == []
         other = self.use_and_free(cluster, 4)
-        assert log.refresh() is None  # read anew, from the checkpoint
+        assert log.refresh() is None  # read again, from the checkpoint
         assert log.state.version == other.state.version
         assert log.state.transaction("other").version == 3
 
     def test_are_not_taken_by_an_append(self, cluster, log, clock):
         log.refresh()
         other = self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
-        with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
+        clock.advance_ms(log.listing_valid_ms)
+        with pytest.raises(LogEndOffsetMismatchError, match="made and deleted"):
             log.append(moved("a", 1), "TEST")
         log.refresh()
         assert log.append(moved("a", 1), "TEST").number == other.state.version + 1
@@ -150,12 +151,12 @@ class TestNamesThatWereFreed:
         new.refresh()
         new.directory, new.log_directory = log.directory, log.log_directory
         self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
-        with pytest.raises(LogEndOffsetMismatchError, match="made and freed"):
+        clock.advance_ms(log.listing_valid_ms)
+        with pytest.raises(LogEndOffsetMismatchError, match="made and deleted"):
             new.append(moved("a", 1), "TEST")
 
     def test_and_taken_by_a_late_put_mislead_nobody(self, cluster, log):
-        """The version behind the known one is void; those behind it are freed, or are not."""
+        """The version after the known one is void; later ones are deleted, or are not."""
         for versions in (2, 4):
             log.refresh()
             number = log.state.version + 1
@@ -168,7 +169,7 @@ class TestNamesThatWereFreed:
             assert opened(cluster).state.transaction("void") is None
 
     def test_from_the_middle_on_are_not_taken_for_the_end(self, cluster, log, clock):
-        """Another program frees them in another order: the checkpoint shows it."""
+        """Another program deletes them in another order: the checkpoint shows it."""
         log.refresh()
         known = log.state.version
         self.use_and_free(cluster, 4, first_freed=known + 1)
@@ -180,7 +181,7 @@ class TestNamesThatWereFreed:
     ):
         log.refresh()
         self.use_and_free(cluster, 4)
-        clock.advance_ms(log.sure_ms)
+        clock.advance_ms(log.listing_valid_ms)
 
         def fail(*_):
             raise StorageError("down")
@@ -193,7 +194,7 @@ class TestNamesThatWereFreed:
     def test_look_like_an_unknown_outcome_where_the_checkpoint_is_newer(
         self, cluster, log, clock, monkeypatch
     ):
-        """Who tells whether that was made from ours? It was."""
+        """The checkpoint may hold our version or another one; here it holds ours."""
         put = log._store.put_if_absent
 
         def then_checkpoint(path, source, **options):
@@ -209,7 +210,7 @@ class TestNamesThatWereFreed:
         assert log.state.transaction("a").version == 1
 
     def test_may_be_all_that_a_checkpoint_tells(self, cluster, log):
-        """Then what is behind it is appended to the checkpoint."""
+        """Later versions are then appended to the checkpoint."""
         other = self.use_and_free(cluster, 3)
         newest = other.state.version
         folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
@@ -235,17 +236,17 @@ class TestNamesThatWereFreed:
         )
         assert log.append(moved("a", 1), "TEST").number == 2
         assert len(listings) == 1
-        assert log.refresh() is None  # read anew, from the listing
+        assert log.refresh() is None  # read again, from the listing
         assert log.state.version == 2
 
     def test_are_listed_for_by_a_process_that_was_idle(self, cluster, log, clock, monkeypatch):
-        """Half of the delay after it knew the log, no look for one name counts."""
+        """After half of the delay, looking up a single name is not enough."""
         log.refresh()
-        monkeypatch.setattr(DeltaLog, "_nothing_freed_since", lambda *_: True)
+        monkeypatch.setattr(DeltaLog, "_nothing_deleted_since", lambda *_: True)
         self.use_and_free(cluster, 4)
         clock.advance_ms(29 * 60_000)
         if log._store.is_mapped:
-            assert log.refresh() == []  # who frees names so early is caught by other means
+            assert log.refresh() == []  # names deleted that early are found in other ways
             clock.advance_ms(30 * 60_000)
         clock.advance_ms(60_000)
         assert log.refresh() is None
@@ -267,7 +268,7 @@ def test_an_object_store_is_asked_once_for_what_is_new(cluster, log, clock, monk
     assert calls == ["list"]
     log.append(moved("a", 1), "TEST")
     assert calls == ["list", "put_if_absent"]
-    clock.advance_ms(log.sure_ms)
+    clock.advance_ms(log.listing_valid_ms)
     log.append(moved("a", 2), "TEST")
     assert calls[2:] == ["put_if_absent", "list"]
 
@@ -286,7 +287,7 @@ def test_opening_begins_with_the_checkpoint(cluster, log, monkeypatch):
 
     again = opened(cluster)
 
-    assert len(read) == 4  # the pointer, the checkpoint, one version behind it, and the end
+    assert len(read) == 4  # the pointer, the checkpoint, one version after it, and the end
     assert again.state.version == 32
     assert again.state.transaction("a") == Transaction("a", 29)
     assert again.state.transaction("b") == Transaction("b", 7)
@@ -316,14 +317,14 @@ def test_a_missing_version_is_damage_and_not_the_end(cluster, log):
         log.append(moved("a", version), "TEST")
     Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{3:020}.json").unlink()
 
-    with pytest.raises(StorageError, match=r"version 3 is missing, and there is 4.*groups repair"):
+    with pytest.raises(StorageError, match=r"version 3 is missing, but version 4.*groups repair"):
         opened(cluster)
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"add": {}}\n', b"[]\n"])
 def test_a_version_that_cannot_be_understood_is_damage(cluster, log, body):
     Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{2:020}.json").write_bytes(body)
-    with pytest.raises(StorageError, match="version 2 cannot be understood"):
+    with pytest.raises(StorageError, match="version 2 cannot be parsed"):
         log.refresh()
 
 

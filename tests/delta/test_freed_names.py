@@ -1,4 +1,4 @@
-"""Logs of groups and of metadata, read and changed by a process that did nothing for a while."""
+"""Logs of groups and of metadata, used by a process that was idle for a while."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def store(memory_store):
 
 @pytest.fixture
 def idle(store, clock):
-    """A process that knows the group's log, and stops."""
+    """A process that has read the group's log, and then is idle."""
     idle = GroupLog(store, "g", clock)
     idle.commit(rise)
     return idle
@@ -37,7 +37,7 @@ def plain(store, directory):
 
 
 def make_and_free(store, clock, changes):
-    """What another process does: changes, a trim, and another when their names may be freed."""
+    """Another process: changes, a trim, and another trim when their names may be deleted."""
     other = GroupLog(store, "g", clock)
     for _ in range(changes):
         other.commit(rise)
@@ -66,7 +66,7 @@ def test_an_idle_member_puts_nothing_into_a_freed_name(store, idle, clock):
 
 
 def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
-    """Also by the log alone, without a replay before it."""
+    """The log itself refuses it, without a replay before."""
     make_and_free(store, clock, 10)
     record = rise(idle.group)
     with pytest.raises(Exception, match="the log ends at"):
@@ -75,7 +75,7 @@ def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
 
 @pytest.mark.parametrize("skew_ms", [25 * 3_600_000, 8 * 86_400_000, -8 * 86_400_000])
 def test_a_member_with_a_wrong_clock_frees_no_name(store, idle, clock, skew_ms, caplog):
-    """Names that others, who knew the log a moment ago, take for unused."""
+    """Other processes, which have just read the log, rely on these names being unused."""
     wrong = GroupLog(store, "g", ManualClock(clock.time_us() + skew_ms * 1000))
     for _ in range(3 * GroupLog.trim_every):
         wrong.commit(rise)
@@ -89,7 +89,7 @@ def test_a_member_with_a_wrong_clock_frees_no_name(store, idle, clock, skew_ms, 
 
 
 def test_a_trim_goes_by_the_storage_and_not_by_a_clock_that_jumped(store, idle, clock):
-    """Within what is allowed the process's clock decides nothing either."""
+    """Within the allowed skew the process's clock decides nothing either."""
     jumped = GroupLog(store, "g", ManualClock(clock.time_us() + 9 * 60_000_000))
     for _ in range(5):
         jumped.commit(rise)
@@ -107,7 +107,7 @@ def test_a_process_that_stood_still_before_a_trim_asks_the_storage(store, idle, 
 
 
 class TestMetadata:
-    """Its names are never freed as yet; were they, nobody would take that for its end."""
+    """Its names are not deleted yet. If they were, that would not be taken for its end."""
 
     def change(self, log, name):
         log.commit(lambda _: [TopicRecord(name=name, topic_id="A" * 22)])

@@ -97,7 +97,7 @@ def test_delta_tables_and_single_columns_are_produced(submit: Submit, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("produce.py", "{in}", "--topic", "nope"), "there is no topic 'nope'; there is only t"),
+        (("produce.py", "{in}", "--topic", "nope"), "there is no topic 'nope'; existing topics: t"),
         (("produce.py", "{in}", "--topic", "t", "--key", "nmae"), "did you mean 'name'?"),
         (("produce.py", "{in}", "--topic", "a b", "--partitions", "1"), "illegal topic name 'a b'"),
         (("consume.py", "t", "--group", "g", "--to", "parquet"), "--to parquet needs --path"),

@@ -1,4 +1,4 @@
-"""What the tests of the metadata layer share."""
+"""Helpers of the tests of the metadata layer."""
 
 from spark_log.metadata import Cluster
 from spark_log.metadata.metadata_log import DIRECTORY
@@ -6,7 +6,7 @@ from tests.record.samples import numbered
 
 
 def metadata_files(root):
-    """The segments of the metadata log: one for each change."""
+    """Return the segments of the metadata log: one per change."""
     return [file.name for file in Cluster(root).store.list(DIRECTORY)]
 
 

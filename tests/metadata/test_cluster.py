@@ -1,4 +1,4 @@
-"""A cluster root: made once, whoever comes first, and told apart from what is none."""
+"""A cluster root is created once, by the first process; other directories are refused."""
 
 import errno
 import os
@@ -133,7 +133,7 @@ class TestOpen:
     def test_a_later_version_is_named(self, root):
         root.mkdir()
         (root / META_PROPERTIES).write_text("version=2\ncluster.id=abc\n")
-        with pytest.raises(InvalidRootError, match=r"is of version '2'.*reads version '1'"):
+        with pytest.raises(InvalidRootError, match=r"has version '2'.*reads version '1'"):
             Cluster(root)
 
     def test_storage_without_put_if_absent_is_refused(self):
@@ -170,7 +170,7 @@ class TestPartitionLogs:
         assert [name.partition(".")[2] for name in names] == ["index", "log", "timeindex"]
 
     def test_settings_that_a_newer_version_added_do_not_lock_the_topic(self, root):
-        """Records say by their version what must be understood; a setting's name does not."""
+        """A newer record version is refused; an unknown config key is not."""
         Admin(root).create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**20})])
         newer = ConfigRecord(
             resource_type="topic", resource_name="a", name="a.newer.setting", value="1"
@@ -183,7 +183,7 @@ class TestPartitionLogs:
 
 
 class TestUnreachable:
-    """A root that does not answer may be there in a moment: it is not called invalid."""
+    """A root that does not answer may answer later: it is not reported as invalid."""
 
     def test_on_an_object_store(self):
         options = {"key": "k", "secret": "s", "region": "r", "endpoint_url": "http://127.0.0.1:1"}
@@ -216,7 +216,7 @@ def failing_with(number):
 
 
 class TestDeletionOrDamage:
-    """What vanishes under a reader is told as damage only where the topic is still there."""
+    """Missing files are reported as damage only if the topic was not deleted."""
 
     @pytest.fixture
     def cluster(self, root):
@@ -224,7 +224,7 @@ class TestDeletionOrDamage:
         return Cluster(root)
 
     def read(self, cluster, topic, error):
-        with cluster.telling_deletion(topic):
+        with cluster.detecting_deletion(topic):
             raise error
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cleaning a root: each partition by the settings that its topic has at that time."""
+"""Cleaning a root: each partition by the present configs of its topic."""
 
 import pytest
 
@@ -25,7 +25,7 @@ CHANGES = {
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t``, all of whose records are for ever."""
+    """A root with the topic ``t``, whose records never expire."""
     Admin(tmp_path).create_topics([NewTopic("t", topic_configs={"retention.ms": -1})])
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""A whole root verified: every log of it, the metadata's too, and what lies beside them."""
+"""Verification of a whole root: all logs, the metadata log included, and other directories."""
 
 import pytest
 
@@ -123,7 +123,7 @@ class TestDirectories:
         cluster.store.put(f"{left}/flights-0/00000000000000000000.log", b"written late")
         _, (finding,) = verified(cluster, repair=True)
         assert (finding.path, str(finding.kind)) == (left, "orphaned-directory")
-        assert "left over from one that was deleted" in finding.message
+        assert "left over from a deleted one" in finding.message
         assert cluster.store.head(f"{left}/flights-0/00000000000000000000.log").size_bytes
 
     def test_of_a_topic_made_again_are_told_apart(self, cluster):
@@ -142,7 +142,7 @@ class TestDirectories:
         cluster.store.put("photos/one.jpg", b"")
         _, (finding,) = verified(cluster)
         assert (finding.path, str(finding.severity)) == ("photos", "warning")
-        assert "nothing of spark-log's" in finding.message
+        assert "does not belong to spark-log" in finding.message
 
     @pytest.mark.parametrize("name", ["__consumer_offsets", "__consumer_groups"])
     def test_of_internal_logs_are_none_of_them(self, cluster, name):

@@ -1,4 +1,4 @@
-"""Settings of topics and the cluster: where a value comes from, and what a change makes of it."""
+"""Configs of topics and of the cluster: sources of values, and changes."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ from spark_log.types import AlterConfigOp, ConfigResource, ConfigResourceType, C
 
 
 class ListConfig(TopicConfig):
-    """The table with a list key, as Kafka's ``cleanup.policy`` is one."""
+    """The config table with a list key, like Kafka's ``cleanup.policy``."""
 
     cleanup_policy: Annotated[
         tuple[Literal["delete", "compact"], ...], BeforeValidator(split_list)
@@ -31,7 +31,7 @@ LISTS = replace(TOPIC_CONFIGS, model=ListConfig)
 
 
 def altered(overrides, changes, kind=TOPIC_CONFIGS):
-    """What changes, as a dict: None for what goes back to the default."""
+    """Return the changes as a dict: None for a restored default."""
     return {record.name: record.value for record in alterations("a", overrides, changes, kind)}
 
 
@@ -108,7 +108,7 @@ class TestSetAndDelete:
             ({"segment.byte": "1"}, "did you mean 'segment.bytes'"),
             ({"segment.byte": ("DELETE", None)}, "did you mean 'segment.bytes'"),
             ({"segment.bytes": "1"}, "config 'segment.bytes' is '1', expected int"),
-            ({"segment.bytes": None}, "SET takes a value; to go back to the default, DELETE it"),
+            ({"segment.bytes": None}, "SET needs a value; to restore the default, DELETE it"),
             ({"segment.bytes": ("REPLACE", "1")}, "there is no operation 'REPLACE'; expected SET"),
             ({"segment.bytes": (7, "1")}, "there is no operation 7"),
         ],

@@ -1,10 +1,11 @@
-"""An `Admin` whose object store accepts what is asked of it, and does not answer."""
+"""An `Admin` whose object store accepts requests and does not answer."""
 
 import time
 from contextlib import contextmanager
 
 import pytest
 
+import spark_log.admin.group_manager  # noqa: F401 - its first import takes more than 200 ms
 from spark_log import Admin, KafkaTimeoutError, NewTopic, TopicPartition, UnknownOutcomeError
 from spark_log.errors import InvalidConfigurationError
 from spark_log.testing.servers.s3_server import run_s3_server
@@ -82,7 +83,7 @@ def test_of_a_change_that_was_sent_the_outcome_is_unknown(server, root, monkeypa
 
 
 def test_what_was_given_up_sends_nothing_more(server, root):
-    """It ends with the request that it waits for: nothing is changed long after the error."""
+    """The call ends with the request that it waits for: nothing is changed after the error."""
     admin = Admin(root, storage_options=server.storage_options, default_api_timeout_ms=200)
     admin.list_topics()
     with server.frozen(), pytest.raises(KafkaTimeoutError):

@@ -1,4 +1,4 @@
-"""A disk with no byte left: what frees space works all the same."""
+"""A full disk: operations that free space still work."""
 
 import errno
 import os
@@ -20,9 +20,9 @@ T0 = TopicPartition("t", 0)
 
 
 class PretendedDisk:
-    """A directory on a disk that is full for as long as the reserve takes up space.
+    """A directory on a disk that is full while the reserve takes up space.
 
-    For machines on which nothing can be mounted: what is written fails as it is closed.
+    For machines that cannot mount a disk: a write fails when its file is closed.
     """
 
     def __init__(self, path, monkeypatch):
@@ -41,7 +41,7 @@ class PretendedDisk:
         close = LocalStagedFile._close
 
         def refuse(staged):
-            if staged.sink.closed:  # and renamed: nothing is written any more
+            if staged.sink.closed:  # and renamed: no more writes
                 return
             size_bytes = staged.size_bytes
             close(staged)
@@ -136,7 +136,7 @@ def test_what_is_spent_is_deleted_although_nothing_can_be_merged(disk, root):
     with disk.full_but_for(0):
         reserve_of(root).unlink()
         if isinstance(disk, PretendedDisk):
-            reserve_of(root).mkdir()  # full all the same
+            reserve_of(root).mkdir()  # full nevertheless
         else:
             (disk.path / "more ballast").write_bytes(bytes(_free_bytes(disk)))
         cleaned = clean(root)
@@ -145,7 +145,7 @@ def test_what_is_spent_is_deleted_although_nothing_can_be_merged(disk, root):
             assert isinstance(cleaned.error, StorageFullError)
             assert "no space is left to merge or compact" in cleaned.error.message
             assert re.search(r"\. \d+ files \(\d+ bytes\) were deleted", cleaned.error.message)
-        else:  # what was freed is enough to merge the others in
+        else:  # the freed space is enough to merge the others
             assert cleaned.error is None
             assert cleaned.report.merged_segments == 15
 

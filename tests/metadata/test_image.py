@@ -1,4 +1,4 @@
-"""The image: state is what replaying records makes of it."""
+"""The metadata image: the state after replaying records."""
 
 import pytest
 
@@ -102,7 +102,7 @@ class TestReplay:
         ],
     )
     def test_what_speaks_of_no_topic_is_corrupt(self, record):
-        with pytest.raises(CorruptRecordError, match="before creating it"):
+        with pytest.raises(CorruptRecordError, match="which no record created"):
             image_of(*FLIGHTS, record)
 
     def test_what_speaks_of_a_removed_topic_is_corrupt(self):
@@ -124,13 +124,15 @@ class TestLookup:
         assert "did you mean flights" in caught.value.message
 
     def test_where_none_looks_like_it_the_message_says_what_there_is(self):
-        with pytest.raises(UnknownTopicOrPartitionError, match="there is only flights") as caught:
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match="existing topics: flights"
+        ) as caught:
             image_of(*FLIGHTS).topic("zzz")
         assert caught.value.near == ()
 
     def test_of_many_topics_the_message_names_five(self):
         image = image_of(*(TopicRecord(name=name, topic_id=f"id-{name}") for name in "gabcdef"))
-        with pytest.raises(UnknownTopicOrPartitionError, match="only a, b, c, d, e and 2 more"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="topics: a, b, c, d, e and 2 more"):
             image.topic("zzz")
 
     def test_where_there_is_no_topic_the_message_says_what_to_do(self):

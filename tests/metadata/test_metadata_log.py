@@ -1,4 +1,4 @@
-"""The metadata log: a change is decided on the whole log before it, or is decided again."""
+"""The metadata log: a change is decided on the whole log before it, or decided again."""
 
 import multiprocessing
 import threading
@@ -30,7 +30,7 @@ def log(store, clock):
 
 
 def create(name, topic_id=None):
-    """A decision: create the topic, unless one of that name exists."""
+    """Decide to create a topic, unless one with this name exists."""
 
     def decide(image):
         if image.find(name) is not None:
@@ -122,7 +122,7 @@ class TestCommit:
 
 class TestImage:
     def test_an_image_stays_what_it_was(self, log):
-        """Who plans with it must not see it change under the plan, nor a topic go half way."""
+        """A caller must not see the image change, nor a topic partly deleted."""
         log.commit(create("a"))
         image = log.image()
         topics = image.topics()
@@ -177,7 +177,7 @@ class TestDamage:
                 log.commit(create("c"))
 
     def test_records_before_a_damaged_one_are_not_applied_twice(self, log):
-        """The error must stay the error of the damaged record, not one of a second replay."""
+        """The second call must raise the error of the damaged record too."""
         log.commit(create("a"))
         self.append_raw(log, RemoveTopicRecord(topic_id="id-a").to_json(), b"damaged")
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Producer ids: no two are the same, whoever asks at once."""
+"""Producer ids are unique, also for concurrent requests."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""How fast a client may go, and the pauses that hold it to that."""
+"""Quotas of clients, and the pauses that enforce them."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def limited(bytes_per_second):
 
 
 def left_bytes(events, bytes_per_second):
-    """The plain model: what is left of the least generous stretch up to now, each seen whole."""
+    """The model: the smallest remaining allowance over all periods that end now."""
     end_ms = events[-1][0]
     return min(
         bytes_per_second * (BURST_S + (end_ms - begin_ms) / 1_000)

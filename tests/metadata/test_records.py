@@ -1,4 +1,4 @@
-"""Metadata records at rest: JSON that later versions must read, and newer ones that are refused."""
+"""Metadata records on storage: JSON that later versions must read; newer ones are refused."""
 
 import json
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin.topic_admin import Admin
+from spark_log.admin import Admin
 from spark_log.cli.format.output import Output, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs

@@ -10,8 +10,8 @@ import typer
 from spark_log.admin.admin import Admin
 from spark_log.admin.group_descriptions import (
     GroupDescription,
+    GroupPartitionLag,
     MemberDescription,
-    PartitionLag,
 )
 from spark_log.cli.commands.groups_repair import repair_groups
 from spark_log.cli.commands.groups_reset import reset_offsets
@@ -201,7 +201,7 @@ def _print_lag(output: Output, admin: Admin, described: dict[str, GroupDescripti
     print_table(columns, rows)
 
 
-def _lag_row(description: GroupDescription, lag: PartitionLag) -> list[object]:
+def _lag_row(description: GroupDescription, lag: GroupPartitionLag) -> list[object]:
     member = lag.member
     return [
         description.group_id,
@@ -216,7 +216,7 @@ def _lag_row(description: GroupDescription, lag: PartitionLag) -> list[object]:
     ]
 
 
-def _lag_document(lag: PartitionLag) -> dict[str, object]:
+def _lag_document(lag: GroupPartitionLag) -> dict[str, object]:
     member = lag.member
     return {
         "topic": lag.partition.topic,

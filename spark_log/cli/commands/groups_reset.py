@@ -15,7 +15,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from spark_log.admin.admin import Admin
-from spark_log.admin.offset_resets import OffsetResets, Resets
+from spark_log.admin.offset_reset import OffsetResetPlanner, ResetPlan
 from spark_log.cli.format.output import (
     Output,
     print_bytes,
@@ -117,14 +117,14 @@ def reset_offsets(
     planned = _read_plan(from_file, names) if from_file else {}
     from_ms = _time_ms(cluster, to_datetime, by_duration)
     at_us = parse_time_us("--to-committed-at", to_committed_at) if to_committed_at else 0
-    found: dict[str, Resets] = {}
+    found: dict[str, ResetPlan] = {}
     for name in names:
         _check_empty(admin, name)
-        resets = OffsetResets(cluster, admin, name)
+        resets = OffsetResetPlanner(cluster, admin, name)
         some = parse_partitions(cluster.image(), topic) if topic else sorted(resets.committed())
         if all_topics and not some and to_committed_at is None:
             admin.describe_groups([name])  # which says so where there is no such group
-        ways: dict[str, Callable[[], Resets]] = {
+        ways: dict[str, Callable[[], ResetPlan]] = {
             "--to-earliest": partial(resets.to_spec, some, OffsetSpec.EARLIEST),
             "--to-latest": partial(resets.to_spec, some, OffsetSpec.LATEST),
             "--to-current": partial(resets.to_current, some),
@@ -227,7 +227,7 @@ def _print_exported(lines: str) -> None:
         print_bytes(lines.encode())
 
 
-def _print(output: Output, found: dict[str, Resets], execute: bool, export: bool) -> None:
+def _print(output: Output, found: dict[str, ResetPlan], execute: bool, export: bool) -> None:
     for reset in found.values():
         for note in reset.notes:
             print_note(printable(note))

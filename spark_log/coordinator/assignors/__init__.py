@@ -1,7 +1,7 @@
-"""Who gets which partition: Kafka's assignors as pure functions, one file each.
+"""Kafka's partition assignors as pure functions, one file each.
 
-`assignor` gives one by its name. `cooperative_step` turns the target of ``cooperative-sticky`` into
-what may be handed out now.
+`assignor` returns one by its name. `cooperative_step` turns the target of ``cooperative-sticky``
+into the partitions that members may have now.
 """
 
 from spark_log.coordinator.assignors.assignor import Assignor, Racks, Subscription, assignor

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it answers, and how to get one by its name."""
+"""The interface of assignors, and the lookup of an assignor by name."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
 
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""The racks that have a replica, per partition; a partition that is absent has none."""
+"""Partition → racks that have a replica; a missing partition has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants and has (Kafka's ``ConsumerPartitionAssignor.Subscription``).
+    """The subscription of a member (Kafka's ``ConsumerPartitionAssignor.Subscription``).
 
     Attributes:
-        topics: names, also of topics that do not exist.
-        owned: what it had after the last rebalance that it knows of. Only sticky assignors look.
-        generation: of that rebalance; -1 where it knows of none. An older claim loses.
-        group_instance_id: of a static member (KIP-345).
-        rack: where it runs (``client.rack``, KIP-881).
+        topics: names of topics, which need not exist.
+        owned: its partitions after the last rebalance that it knows. Only sticky assignors use it.
+        generation: generation of that rebalance; -1 if it knows none. An older claim loses.
+        group_instance_id: ``group.instance.id`` of a static member (KIP-345).
+        rack: ``client.rack`` (KIP-881).
     """
 
     topics: tuple[str, ...]
@@ -34,11 +34,11 @@ class Subscription:
 
 
 class Assignor(Protocol):
-    """A pure function from what members want to who gets what."""
+    """A pure function from subscriptions to assignments."""
 
     @property
     def name(self) -> str:
-        """Kafka's name of it, as in ``partition.assignment.strategy``."""
+        """Its name in ``partition.assignment.strategy``."""
 
     def assign(
         self,
@@ -46,27 +46,27 @@ class Assignor(Protocol):
         subscriptions: Mapping[str, Subscription],
         racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
-        """Give each partition of each topic that somebody subscribed to, to one who did.
+        """Assign each partition of each subscribed topic to one of the topic's subscribers.
 
-        The answer does not depend on the order of any mapping.
+        The result does not depend on the order of any mapping.
 
         Args:
-            partitions: how many partitions each topic has; one that does not exist is absent.
-            subscriptions: by member id.
-            racks: where the replicas of partitions are. Without it racks do not count.
+            partitions: topic → number of its partitions; only existing topics.
+            subscriptions: member id → subscription.
+            racks: racks of the replicas of partitions; None to ignore racks.
 
         Returns:
-            A list for every member, empty where there is nothing for it, in Kafka's order.
+            Member id → partitions, for every member, in Kafka's order.
         """
 
 
 def assignor(name: str) -> Assignor:
-    """Return the assignor of that name.
+    """Return the assignor with a name.
 
     Raises:
-        InvalidConfigurationError: There is none.
+        InvalidConfigurationError: there is no such assignor.
     """
-    # They are built on this file.
+    # These modules import this one.
     from spark_log.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from spark_log.coordinator.assignors.range import RangeAssignor
     from spark_log.coordinator.assignors.roundrobin import RoundRobinAssignor
@@ -91,15 +91,15 @@ def assignor(name: str) -> Assignor:
 
 
 def in_java_order(names: Iterable[str]) -> list[str]:
-    """Sort as Java's ``String.compareTo`` does: by UTF-16 units, and so as Kafka."""
+    """Sort like Java's ``String.compareTo``, and so like Kafka: by UTF-16 code units."""
     return sorted(names, key=_utf16)
 
 
 def in_member_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """Sort members as Kafka's ``AbstractPartitionAssignor.MemberInfo`` compares them.
+    """Sort members like Kafka's ``AbstractPartitionAssignor.MemberInfo``.
 
-    Static members come first, by ``group.instance.id``, so that a new member id after a restart
-    changes nothing; then the others by member id.
+    Static members are first, sorted by ``group.instance.id``, so that a new member id after a
+    restart changes nothing. The other members follow, sorted by member id.
     """
 
     def key(member: str) -> tuple[bool, bytes, bytes]:
@@ -114,12 +114,12 @@ def subscribers_by_topic(
     subscriptions: Mapping[str, Subscription],
     members: list[str],
 ) -> dict[str, tuple[int, ...]]:
-    """Return who subscribed to each topic that exists and has subscribers, topics in order.
+    """Return the subscribers of each existing topic that has any, sorted by topic.
 
-    Members are given as their positions in ``members``, ascending. Topics with the same subscribers
-    share one tuple: its identity tells that they have.
+    Subscribers are ascending positions in ``members``. Topics with the same subscribers share one
+    tuple, so that its identity shows that they are the same.
     """
-    # Most members of a group subscribe to the same, so it is looked at once for all of them.
+    # Most members of a group have the same topics: process each distinct list once.
     alike: dict[tuple[str, ...], list[int]] = {}
     for position, member in enumerate(members):
         alike.setdefault(subscriptions[member].topics, []).append(position)
@@ -140,15 +140,15 @@ def subscribers_by_topic(
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
-    """Return the partitions of ``topic`` from 0 on."""
+    """Return the partitions of a topic, in order."""
     return [TopicPartition(topic, number) for number in range(count)]
 
 
 def racks_matter(member_racks: Iterable[str], partition_racks: list[frozenset[str]]) -> bool:
-    """Say whether it matters for racks who gets what (Kafka's ``useRackAwareAssignment``).
+    """Return whether racks affect the assignment (Kafka's ``useRackAwareAssignment``).
 
-    It does not where members and replicas have no rack in common, nor where every partition has a
-    replica in every rack.
+    They do not if members and replicas have no rack in common, or if every partition has a replica
+    in every rack.
     """
     every = frozenset[str]().union(*partition_racks)
     return not every.isdisjoint(member_racks) and any(each != every for each in partition_racks)

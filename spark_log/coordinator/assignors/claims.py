@@ -1,4 +1,4 @@
-"""Which claims of members to own a partition count."""
+"""The claims of members to the partitions that they own: which are valid, and which conflict."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spark_log.types import TopicPartition
 def claims_in_force(
     subscriptions: Mapping[str, Subscription],
 ) -> dict[str, frozenset[TopicPartition]]:
-    """Return what each member claims to own, without what one of a newer generation claims too.
+    """Return the partitions that each member claims, without those claimed in a newer generation.
 
-    So a member that missed a rebalance loses what another one has got by it. Two of the same,
-    newest generation both keep their claim here: both may be at work on the partition.
+    So a member that missed a rebalance loses a partition that another member got in it. Two members
+    with the same, newest generation both keep their claim: both may be reading the partition.
     """
     newest: dict[TopicPartition, int] = {}
     for subscription in subscriptions.values():
@@ -27,10 +27,10 @@ def claims_in_force(
     }
 
 
-def undisputed(
+def uncontested(
     claims: Mapping[str, frozenset[TopicPartition]],
 ) -> dict[str, set[TopicPartition]]:
-    """Return ``claims`` without what more than one member claims: there all of them lose."""
+    """Return the claims without partitions that several members claim: all of them lose those."""
     once: set[TopicPartition] = set()
     again: set[TopicPartition] = set()
     for claimed in claims.values():
@@ -42,10 +42,10 @@ def undisputed(
 def former_owners(
     subscriptions: Mapping[str, Subscription], members: list[str]
 ) -> dict[TopicPartition, int]:
-    """Return who last owned a partition before the newest generation of all, by position.
+    """Return the last owner of each partition before the newest generation, as a position.
 
-    Kafka's ``prevAssignment``: of several the one of the highest generation, then the first in
-    ``members``.
+    Kafka's ``prevAssignment``. Of several owners it is the one with the highest generation, then
+    the first in ``members``.
     """
     newest = max((each.generation for each in subscriptions.values()), default=-1)
     found: dict[TopicPartition, tuple[int, int]] = {}

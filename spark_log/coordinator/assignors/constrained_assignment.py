@@ -1,4 +1,4 @@
-"""A sticky assignment where all members subscribed to the same topics."""
+"""The sticky assignment if all members subscribe to the same topics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from spark_log.types import TopicPartition
 class ConstrainedAssignment:
     """Kafka's ``AbstractStickyAssignor.ConstrainedAssignmentBuilder``.
 
-    Every member gets ``n // m`` partitions, and ``n % m`` of them one more: first those that own
-    that many already. Members keep as much of what they own as their size allows, partitions with
-    low numbers first, and the rest goes to the members that have too few, in turn. With racks, what
-    is in the wrong rack is not kept, and is dealt out within racks before anything else.
+    Each of *m* members gets ``n // m`` of *n* partitions, and ``n % m`` members get one more, first
+    those that already own that many. Members keep as many of their partitions as their quota
+    allows, those with low numbers first. The other partitions go in turn to members below their
+    quota. With racks, a member does not keep a partition without a replica in its rack, and
+    unassigned partitions are assigned within racks first.
     """
 
     def __init__(
@@ -25,7 +26,13 @@ class ConstrainedAssignment:
         owned: list[set[TopicPartition]],
         racks: StickyRacks,
     ) -> None:
-        """Take what there is, topics in order, and what members own, by position."""
+        """Return an assignment to build.
+
+        Args:
+            partitions: topic → number of partitions, sorted by topic.
+            owned: partitions of each member, by its position.
+            racks: racks of members and partitions.
+        """
         self._partitions = partitions
         self._owned = owned
         self._racks = racks
@@ -33,10 +40,10 @@ class ConstrainedAssignment:
         self._quota, self._larger_left = divmod(sum(partitions.values()), members)
         self._assigned: list[list[TopicPartition]] = [[] for _ in owned]
         self._below_quota: list[int] = []
-        self._at_quota: list[int] = []  # and may get one more
+        self._at_quota: list[int] = []  # members that may get one more
 
     def build(self) -> list[list[TopicPartition]]:
-        """Return what each member gets."""
+        """Return the partitions of each member."""
         self._keep_owned()
         kept = {partition for each in self._assigned for partition in each}
         rest = [
@@ -68,7 +75,7 @@ class ConstrainedAssignment:
             self._assigned[member] = keep
 
     def _deal_out_within_racks(self, rest: list[TopicPartition]) -> list[TopicPartition]:
-        """Give what can be given within its racks; return what cannot."""
+        """Assign partitions within their racks; return those for which that is not possible."""
         left, turn = [], 0
         for partition in rest:
             at = self._next_within_racks(partition, self._below_quota, turn)
@@ -94,7 +101,7 @@ class ConstrainedAssignment:
     def _next_within_racks(
         self, partition: TopicPartition, members: list[int], start: int
     ) -> int | None:
-        """Return where in ``members``, from ``start`` on and round, one is in a right rack."""
+        """Return the next index in ``members``, cyclically, with a rack of the partition."""
         racks, of_members = self._racks.of_partition(partition), self._racks.of_members
         for part in (range(start, len(members)), range(start)):
             for at in part:
@@ -119,7 +126,7 @@ class ConstrainedAssignment:
                 at_quota.append(member)
 
     def _grow_over_quota(self) -> None:
-        """Count a member that has one more; after the last of them nobody may have."""
+        """Count a member above the quota; after the last allowed one, no other gets one more."""
         self._larger_left -= 1
         if not self._larger_left:
             self._at_quota.clear()

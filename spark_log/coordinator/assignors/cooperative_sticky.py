@@ -1,4 +1,4 @@
-"""The cooperative sticky assignor: the sticky target, reached in two steps (KIP-429)."""
+"""The cooperative sticky assignor: the sticky assignment, reached in two steps (KIP-429)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spark_log.types import TopicPartition
 class CooperativeStickyAssignor(StickyAssignor):
     """Kafka's ``CooperativeStickyAssignor``.
 
-    `assign` gives the target, which is that of the sticky assignor; `cooperative_step` what may be
-    handed out of it while others still own what they have to give up. Members go on with what they
-    keep meanwhile.
+    `assign` returns the target, which is that of the sticky assignor. `cooperative_step` returns
+    the part of it that members may have while others still own revoked partitions. Members continue
+    to read the partitions that they keep.
     """
 
     @property
@@ -27,16 +27,16 @@ def cooperative_step(
     target: Mapping[str, list[TopicPartition]],
     owned: Mapping[str, Collection[TopicPartition]],
 ) -> dict[str, list[TopicPartition]]:
-    """Return ``target`` without what somebody else still owns (Kafka's ``adjustAssignment``).
+    """Return the target without partitions that other members own (Kafka's ``adjustAssignment``).
 
-    So no partition has two owners. Once everybody has given up what this leaves out for them, the
-    next step is the target. A partition that two members own is left out for both, unless one of
-    them is dropped from ``owned`` by `claims_in_force`.
+    So no partition has two owners. When all members have released the partitions that they lose,
+    the next step is the target. A partition that two members own is left out for both, unless
+    `claims_in_force` has dropped one of the claims from ``owned``.
 
     Args:
-        target: what `CooperativeStickyAssignor.assign` gave.
-        owned: what each member may still be at work on, members that are not in ``target``
-            included.
+        target: the result of `CooperativeStickyAssignor.assign`.
+        owned: the partitions that each member may still read, including members that are not in
+            ``target``.
     """
     owners = Counter(partition for each in owned.values() for partition in set(each))
     step = {}

@@ -1,4 +1,4 @@
-"""A sticky assignment where members subscribed to different topics."""
+"""The sticky assignment if members subscribe to different topics."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from spark_log.types import TopicPartition
 class GeneralAssignment:
     """Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder``.
 
-    1. Members keep what they own, may own and, with racks, have in their rack.
-    2. What nobody has goes to the subscriber that has least (then: the first by member id), topics
-       with few subscribers first; with racks, within them first.
-    3. A partition moves when a subscriber has at least two less than its owner: to its former owner
-       if that is one, else to the one that has least; until there is none. What was new in step 2
-       is moved first, unless something had to be taken away in step 1.
+    1. Members keep the partitions that they own, if they subscribe to the topic and, with racks,
+       the partition has a replica in their rack.
+    2. An unassigned partition goes to the subscriber with the fewest partitions (of several the
+       first by member id), topics with few subscribers first; with racks, within racks first.
+    3. A partition moves if a subscriber has at least two partitions fewer than its owner: to its
+       former owner if that is such a subscriber, else to the subscriber with the fewest. This is
+       repeated until no partition moves. Partitions assigned in step 2 are moved first, unless a
+       member lost a partition in step 1.
 
-    Every move makes sizes more even, so this ends. Kafka asks before each step whether the whole is
-    balanced; that is so just when no move is left, and so changes nothing but the time.
+    Every move makes the assignment more balanced, so this ends. Kafka checks before each step
+    whether the assignment is balanced. That is the case exactly if no move is left, so the check
+    changes only the time.
     """
 
     def __init__(
@@ -33,7 +36,15 @@ class GeneralAssignment:
         former_owners: Mapping[TopicPartition, int],
         racks: StickyRacks,
     ) -> None:
-        """Take what there is, and by position who subscribed to it, owns it and did before."""
+        """Return an assignment to build.
+
+        Args:
+            partitions: topic → number of partitions, sorted by topic.
+            subscribers: topic → positions of its subscribers.
+            owned: partitions of each member, by its position.
+            former_owners: partition → position of its former owner.
+            racks: racks of members and partitions.
+        """
         self._partitions = partitions
         self._subscribers = subscribers
         self._subscribed = {id(each): frozenset(each) for each in subscribers.values()}
@@ -45,16 +56,16 @@ class GeneralAssignment:
         self._racks = racks
         self._members = len(owned)
         self._owned = owned
-        # A dict for a set in order.
+        # A dict serves as an ordered set.
         self._assigned: list[dict[TopicPartition, None]] = [{} for _ in owned]
         self._owner: dict[TopicPartition, int] = {}
-        # Size and position in one number, so that the least of them is the member that has least.
+        # Number of partitions and position in one number: the minimum has the fewest.
         self._loads = list(range(len(owned)))
         self._least: dict[int, int] = {}
         self._moves = _Moves(owned)
 
     def build(self) -> list[list[TopicPartition]]:
-        """Return what each member gets."""
+        """Return the partitions of each member."""
         revoked = self._keep_owned()
         topics = sorted(self._partitions, key=lambda topic: len(self._subscribers[topic]))
         every = [p for topic in topics for p in partitions_of(topic, self._partitions[topic])]
@@ -66,7 +77,7 @@ class GeneralAssignment:
         return [list(each) for each in self._assigned]
 
     def _keep_owned(self) -> bool:
-        """Assign what members may keep; say whether anything has to be taken away."""
+        """Assign the partitions that members keep; return whether a member loses one."""
         revoked = False
         for member, owned in enumerate(self._owned):
             for partition in sorted(owned):
@@ -82,10 +93,10 @@ class GeneralAssignment:
         if self._racks.matter:
             partitions = self._assign_within_racks(partitions)
         for partition in partitions:
-            self._give(partition, self._who_has_least(self._subscribers[partition.topic]))
+            self._give(partition, self._least_loaded(self._subscribers[partition.topic]))
 
     def _assign_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign what subscribers have in their rack; return what none has."""
+        """Assign partitions to subscribers in their racks; return those that have none."""
         left = []
         of_members = self._racks.of_members
         for topic, of_topic in groupby(partitions, attrgetter("topic")):
@@ -99,13 +110,13 @@ class GeneralAssignment:
                         if of_members[member] is None or of_members[member] in racks
                     ]
                 if candidates[racks]:
-                    self._give(partition, self._who_has_least(candidates[racks]))
+                    self._give(partition, self._least_loaded(candidates[racks]))
                 else:
                     left.append(partition)
         return left
 
     def _balance(self, partitions: list[TopicPartition]) -> None:
-        """Move partitions for as long as one of them makes sizes more even."""
+        """Move partitions until no move makes the assignment more balanced."""
         modified = True
         while modified:
             modified = False
@@ -113,14 +124,14 @@ class GeneralAssignment:
                 subscribers = self._subscribers[partition.topic]
                 owner = self._owner[partition]
                 former = self._former_owners.get(partition)
-                if former is not None and self._evens(owner, former):
+                if former is not None and self._balances(owner, former):
                     self._move(partition, former)
                     modified = True
                     continue
                 if id(subscribers) not in self._least:
-                    self._least[id(subscribers)] = self._who_has_least(subscribers)
+                    self._least[id(subscribers)] = self._least_loaded(subscribers)
                 least = self._least[id(subscribers)]
-                if self._evens(owner, least):
+                if self._balances(owner, least):
                     self._move(partition, least)
                     modified = True
 
@@ -128,11 +139,11 @@ class GeneralAssignment:
         subscribers = self._subscribers.get(partition.topic)
         return subscribers is not None and member in self._subscribed[id(subscribers)]
 
-    def _evens(self, owner: int, other: int) -> bool:
-        """Say whether sizes are more even when ``other`` gets one of ``owner``'s."""
+    def _balances(self, owner: int, other: int) -> bool:
+        """Return whether a move from ``owner`` to ``other`` makes the assignment more balanced."""
         return len(self._assigned[owner]) > len(self._assigned[other]) + 1
 
-    def _who_has_least(self, members: Sequence[int]) -> int:
+    def _least_loaded(self, members: Sequence[int]) -> int:
         return min(map(self._loads.__getitem__, members)) % self._members
 
     def _give(self, partition: TopicPartition, member: int) -> None:
@@ -142,11 +153,11 @@ class GeneralAssignment:
 
     def _move(self, partition: TopicPartition, member: int) -> None:
         instead = self._moves.instead(partition, self._owner[partition], member)
-        # Kafka does not ask this; without it a move might make sizes less even.
-        if instead is not None and self._evens(self._owner[instead], member):
+        # Kafka does not check this; without it a move could make the assignment less balanced.
+        if instead is not None and self._balances(self._owner[instead], member):
             partition = instead
         owner = self._owner[partition]
-        self._moves.moved(partition, owner, member)
+        self._moves.record(partition, owner, member)
         del self._assigned[owner][partition]
         self._loads[owner] -= self._members
         self._give(partition, member)
@@ -154,32 +165,33 @@ class GeneralAssignment:
 
 
 class _Moves:
-    """What was moved from whom to whom (Kafka's ``PartitionMovements``).
+    """The moves so far (Kafka's ``PartitionMovements``).
 
-    So that no two partitions of a topic end up exchanged between two members.
+    They prevent that two partitions of a topic are exchanged between two members.
     """
 
     def __init__(self, owned: list[set[TopicPartition]]) -> None:
         self._owned = owned
         self._paths: dict[TopicPartition, tuple[int, int]] = {}
-        # By topic, path and whether it was owned where the path starts. Dicts for sets in order.
+        # Key: topic, path, and whether the path's start owned the partition. Dicts as ordered sets.
         self._partitions: dict[tuple[str, int, int, bool], dict[TopicPartition, None]] = {}
 
     def instead(self, partition: TopicPartition, owner: int, to: int) -> TopicPartition | None:
-        """Return one of the topic that came from ``to`` to where ``partition`` came from.
+        """Return a partition of the topic to move instead, which undoes a move; None if none does.
 
-        Of several, one that ``to`` owned from the start saves a move; then the one moved first.
-        (Kafka takes one as a hash set has them.)
+        Such a partition was moved from ``to`` to the member that ``partition`` came from. One that
+        ``to`` owned before is preferred: it saves a move; then the one that was moved first. (Kafka
+        takes one in the order of a hash set.)
         """
         source = self._paths.get(partition, (owner, owner))[0]
         for was_owned in (True, False):
-            came = self._partitions.get((partition.topic, to, source, was_owned))
-            if came:
-                return next(iter(came))
+            moved = self._partitions.get((partition.topic, to, source, was_owned))
+            if moved:
+                return next(iter(moved))
         return None
 
-    def moved(self, partition: TopicPartition, owner: int, to: int) -> None:
-        """Take down that ``owner`` gave ``partition`` to ``to``."""
+    def record(self, partition: TopicPartition, owner: int, to: int) -> None:
+        """Record the move of ``partition`` from ``owner`` to ``to``."""
         source = owner
         if partition in self._paths:
             source, target = self._paths.pop(partition)

@@ -1,4 +1,4 @@
-"""The range assignor: per topic, each member gets a run of neighbouring partitions."""
+"""The range assignor: of each topic, each member gets consecutive partitions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from spark_log.types import TopicPartition
 class RangeAssignor:
     """Kafka's ``RangeAssignor``.
 
-    Per topic, *n* partitions are laid out in order and *m* members beside them (static ones first,
-    by instance id); each gets ``n // m``, the first ``n % m`` one more. So topics with equally many
-    partitions and the same subscribers are *co-partitioned*: partition *i* of each goes to the same
-    member, and a join by key needs no shuffle.
+    For each topic, *n* partitions in order are divided among *m* members in order (static members
+    first, by instance id): each gets ``n // m``, the first ``n % m`` members one more. So topics
+    with the same number of partitions and the same subscribers are *co-partitioned*: partition *i*
+    of each goes to the same member, and a join by key needs no shuffle.
 
-    With racks (KIP-881), partitions first go to members in a rack that has a replica, as far as
-    sizes allow; co-partitioned topics stay together, so there only racks count that all of them
-    have a replica of this partition in. What is left is dealt out as without racks.
+    With racks (KIP-881), a partition first goes to a member in a rack that has a replica, as far as
+    quotas allow. Co-partitioned topics stay together: for them only racks count in which all topics
+    have a replica of the partition. The remaining partitions are assigned as without racks.
     """
 
     name = "range"
@@ -38,10 +38,10 @@ class RangeAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
-        """See `Assignor.assign`; lists are in order of topic and partition."""
+        """Return an assignment; the list of each member is sorted by topic and partition."""
         members = in_member_order(subscriptions)
         topics = [
-            _TopicShares(topic, partitions[topic], subscribers)
+            _TopicAssignment(topic, partitions[topic], subscribers)
             for topic, subscribers in subscribers_by_topic(
                 partitions, subscriptions, members
             ).items()
@@ -50,13 +50,13 @@ class RangeAssignor:
             _match_racks(topics, racks, [subscriptions[member].rack or None for member in members])
         assigned: list[list[TopicPartition]] = [[] for _ in members]
         for topic in topics:
-            topic.deal_out_the_rest()
-            topic.hand_over(assigned)
+            topic.assign_rest()
+            topic.append_to(assigned)
         return dict(zip(members, assigned, strict=True))
 
 
-class _TopicShares:
-    """Who gets which partition of one topic, as far as decided."""
+class _TopicAssignment:
+    """The assignment of one topic so far (Kafka's ``TopicAssignmentState``)."""
 
     def __init__(self, topic: str, count: int, subscribers: tuple[int, ...]) -> None:
         self.topic = topic
@@ -68,11 +68,11 @@ class _TopicShares:
         self._sizes: dict[int, int] = {}
 
     def room(self, member: int) -> int:
-        """How many more partitions ``member`` may get. It never grows."""
+        """Return how many more partitions ``member`` may get. It never increases."""
         return max(0, self._quota + (self._larger_left > 0) - self._sizes.get(member, 0))
 
-    def give(self, member: int, partitions: Iterable[int]) -> None:
-        """Decide on ``partitions``; at most as many as there is room for."""
+    def assign(self, member: int, partitions: Iterable[int]) -> None:
+        """Assign ``partitions`` to ``member``, at most as many as it has room for."""
         size = self._sizes.get(member, 0)
         for partition in partitions:
             self._owners[partition] = member
@@ -81,74 +81,77 @@ class _TopicShares:
             self._larger_left -= 1
         self._sizes[member] = size
 
-    def undecided(self, rack: str | None = None) -> Iterator[int]:
-        """Yield partitions that nobody has by the time they are reached, those in ``rack`` only."""
+    def unassigned(self, rack: str | None = None) -> Iterator[int]:
+        """Yield partitions, of a rack if given, that are unassigned when they are reached."""
         for partition in range(self.count):
             if self._owners[partition] is None and (rack is None or rack in self.racks[partition]):
                 yield partition
 
-    def deal_out_within_racks(self, member_racks: list[str | None]) -> None:
-        """Give members what has a replica in their rack; one without a rack takes anything."""
-        # What one member of a rack has passed over is of no use to the next one of this rack.
+    def assign_within_racks(self, member_racks: list[str | None]) -> None:
+        """Assign partitions with a replica in the member's rack; any to a member without a rack."""
+        # Members of a rack share one iterator: a partition that one cannot take, none of them can.
         by_rack: dict[str | None, Iterator[int]] = {}
         for member in self.subscribers:
             rack = member_racks[member]
-            rest = by_rack.setdefault(rack, self.undecided(rack))
-            self._take(member, rest)
+            rest = by_rack.setdefault(rack, self.unassigned(rack))
+            self._assign_next(member, rest)
 
-    def deal_out_the_rest(self) -> None:
-        """Give each undecided partition to the first member that has room."""
-        rest = deque(self.undecided())
+    def assign_rest(self) -> None:
+        """Assign each unassigned partition to the first member that has room."""
+        rest = deque(self.unassigned())
         for member in self.subscribers:
             if not rest:
                 break
-            self.give(member, [rest.popleft() for _ in range(min(self.room(member), len(rest)))])
+            self.assign(member, [rest.popleft() for _ in range(min(self.room(member), len(rest)))])
 
-    def hand_over(self, assigned: list[list[TopicPartition]]) -> None:
-        """Append what was decided to the lists of the members."""
+    def append_to(self, assigned: list[list[TopicPartition]]) -> None:
+        """Append the partitions of this topic to the lists of the members."""
         for partition, owner in zip(
             partitions_of(self.topic, self.count), self._owners, strict=True
         ):
             if owner is not None:
                 assigned[owner].append(partition)
 
-    def _take(self, member: int, rest: Iterator[int]) -> None:
+    def _assign_next(self, member: int, rest: Iterator[int]) -> None:
         room = self.room(member)
         if room:
-            self.give(member, list(islice(rest, room)))
+            self.assign(member, list(islice(rest, room)))
 
 
-def _match_racks(topics: list[_TopicShares], racks: Racks, member_racks: list[str | None]) -> None:
+def _match_racks(
+    topics: list[_TopicAssignment], racks: Racks, member_racks: list[str | None]
+) -> None:
     with_racks = {
         id(topic.subscribers): {rack for m in topic.subscribers if (rack := member_racks[m])}
         for topic in topics
     }
-    needy = set()
+    rack_aware = set()
     for topic in topics:
         topic.racks = [
             racks.get(partition, frozenset())
             for partition in partitions_of(topic.topic, topic.count)
         ]
         if racks_matter(with_racks[id(topic.subscribers)], topic.racks):
-            needy.add(topic)
-    if not needy:
+            rack_aware.add(topic)
+    if not rack_aware:
         return
-    together: dict[tuple[int, int], list[_TopicShares]] = {}
+    together: dict[tuple[int, int], list[_TopicAssignment]] = {}
     for topic in topics:
         together.setdefault((id(topic.subscribers), topic.count), []).append(topic)
     for group in together.values():
         if len(group) == 1:
-            if group[0] in needy:
-                group[0].deal_out_within_racks(member_racks)
+            if group[0] in rack_aware:
+                group[0].assign_within_racks(member_racks)
         elif with_racks[id(group[0].subscribers)]:
-            # As in Kafka, also where it does not matter for these topics, but for others.
+            # As in Kafka, also if racks matter for other topics only.
             _match_racks_together(group, member_racks)
 
 
-def _match_racks_together(group: list[_TopicShares], member_racks: list[str | None]) -> None:
-    """Give partition *i* of all topics in ``group`` to one member whose rack has all of them.
+def _match_racks_together(group: list[_TopicAssignment], member_racks: list[str | None]) -> None:
+    """Assign partition *i* of all topics in ``group`` to one member whose rack has all of them.
 
-    They have the same subscribers and sizes, and get the same, so the first speaks for all.
+    The topics have the same subscribers and number of partitions, and so the same quotas: the first
+    topic stands for all.
     """
     first = group[0]
     waiting: dict[str | None, deque[int]] = {}
@@ -165,4 +168,4 @@ def _match_racks_together(group: list[_TopicShares], member_racks: list[str | No
                 heads.append(queue[0])
         if heads:
             for topic in group:
-                topic.give(min(heads), (partition,))
+                topic.assign(min(heads), (partition,))

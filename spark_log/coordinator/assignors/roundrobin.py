@@ -1,4 +1,4 @@
-"""The round-robin assignor: all partitions of all topics are dealt out in turn."""
+"""The round-robin assignor: members get the partitions of all topics in turn."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from spark_log.types import TopicPartition
 class RoundRobinAssignor:
     """Kafka's ``RoundRobinAssignor``.
 
-    Partitions in order of topic and number go to members in turn (static ones first, by instance
-    id); a member that did not subscribe to the topic is passed over. Sizes differ by at most one
-    where all subscribe to the same, and may differ by much where they do not. Racks do not count.
+    Partitions, sorted by topic and number, go to members in turn (static members first, by instance
+    id); a member that does not subscribe to the topic is skipped. If all members subscribe to the
+    same topics, their numbers of partitions differ by at most one; if not, they may differ by more.
+    Racks are ignored.
     """
 
     name = "roundrobin"
@@ -31,10 +32,10 @@ class RoundRobinAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
-        """See `Assignor.assign`; lists are in order of topic and partition."""
+        """Return an assignment; the list of each member is sorted by topic and partition."""
         members = in_member_order(subscriptions)
         assigned: list[list[TopicPartition]] = [[] for _ in members]
-        turn = 0  # the position of the member that is asked next
+        turn = 0  # position of the next member
         for topic, subscribers in subscribers_by_topic(partitions, subscriptions, members).items():
             at = bisect_left(subscribers, turn)
             for partition in partitions_of(topic, partitions[topic]):

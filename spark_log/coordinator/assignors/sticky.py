@@ -1,4 +1,4 @@
-"""The sticky assignor: as balanced as can be, and then as few moves as it finds."""
+"""The sticky assignor: balance first, then as few moves as it finds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_log.coordinator.assignors.assignor import (
     in_java_order,
     subscribers_by_topic,
 )
-from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, undisputed
+from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, uncontested
 from spark_log.coordinator.assignors.constrained_assignment import ConstrainedAssignment
 from spark_log.coordinator.assignors.general_assignment import GeneralAssignment
 from spark_log.coordinator.assignors.sticky_racks import StickyRacks
@@ -20,20 +20,20 @@ from spark_log.types import TopicPartition
 class StickyAssignor:
     """Kafka's ``StickyAssignor`` (KIP-54, KIP-341; racks: KIP-881).
 
-    Balance comes first, then members keep what they own. Where all subscribe to the same, sizes
-    differ by at most one and moves are as few as that allows (`ConstrainedAssignment`). Where they
-    do not, no single move would make sizes more even, and partitions move only for that
-    (`GeneralAssignment`); neither in Kafka nor here is this the best of all assignments.
+    Balance has priority; then members keep their partitions. If all members subscribe to the same
+    topics, their numbers of partitions differ by at most one, with the minimum of moves
+    (`ConstrainedAssignment`). If not, partitions move only to improve balance, until no single move
+    would (`GeneralAssignment`); as in Kafka, this is not always the best possible assignment.
 
-    Of several claims to one partition the newest generation's counts; where two members claim it in
-    the same generation, both lose it.
+    Of several claims to a partition the one with the newest generation is valid. If two members
+    claim it in the same generation, both lose it.
 
-    Kafka goes through members as a Java hash map has them, so its answer may depend on how member
-    ids hash. Here they are taken in order of member id. Instance ids do not count, as in Kafka.
-    What Kafka gets wrong is done right here, and answers differ: the first members' subscriptions
-    being empty does not make them equal to the others'; of three claims a newer one stands whatever
-    the order; claims to partitions that a topic does not have are left out; nothing is given back
-    to a former owner that is no longer subscribed.
+    Kafka iterates over members in the order of a Java hash map, so that its result may depend on
+    the hashes of member ids. Here members are sorted by member id. As in Kafka, instance ids are
+    ignored. Four errors of Kafka are avoided, so that results differ: empty subscriptions of the
+    first members are not taken for equal to the others'; of three claims the newest is valid in any
+    order; claims to partitions that do not exist are ignored; a partition does not return to a
+    former owner that no longer subscribes to its topic.
     """
 
     @property
@@ -47,12 +47,12 @@ class StickyAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
-        """See `Assignor.assign`; lists have what stays first, then what is new."""
+        """Return an assignment; each list has the kept partitions first, then the new ones."""
         members = in_java_order(subscriptions)
         subscribers = subscribers_by_topic(partitions, subscriptions, members)
         counts = {topic: partitions[topic] for topic in subscribers}
         known = StickyRacks(counts, subscriptions, members, racks)
-        claims = undisputed(claims_in_force(subscriptions))
+        claims = uncontested(claims_in_force(subscriptions))
         owned = [
             {each for each in claims[member] if 0 <= each.partition < counts.get(each.topic, 0)}
             for member in members

@@ -1,4 +1,4 @@
-"""What sticky assignors know about racks (Kafka's ``AbstractStickyAssignor.RackInfo``)."""
+"""The racks that sticky assignors use (Kafka's ``AbstractStickyAssignor.RackInfo``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from spark_log.types import TopicPartition
 
 
 class StickyRacks:
-    """Racks of members, given by position, and of partitions; nothing where racks do not matter.
+    """Racks of members, by position, and of partitions; empty if racks do not matter.
 
     Attributes:
-        matter: whether any answer depends on racks.
-        of_members: a rack or None for each member.
+        matter: whether the assignment depends on racks.
+        of_members: rack of each member, or None.
     """
 
     def __init__(
@@ -29,7 +29,14 @@ class StickyRacks:
         members: list[str],
         racks: Racks | None,
     ) -> None:
-        """Look at ``partitions``, of topics that somebody subscribed to."""
+        """Return the racks.
+
+        Args:
+            partitions: subscribed topic → number of its partitions.
+            subscriptions: member id → subscription.
+            members: member ids, in the order of their positions.
+            racks: racks of the replicas of partitions; None to ignore racks.
+        """
         self.of_members: list[str | None] = [None] * len(members)
         self._of_partitions: dict[TopicPartition, frozenset[str]] = {}
         of_members = [subscriptions[member].rack or None for member in members]
@@ -48,16 +55,16 @@ class StickyRacks:
             self._of_partitions = of_partitions
 
     def of_partition(self, partition: TopicPartition) -> frozenset[str]:
-        """Return the racks that have a replica of ``partition``."""
+        """Return the racks that have a replica of a partition."""
         return self._of_partitions.get(partition, frozenset())
 
     def mismatch(self, member: int, partition: TopicPartition) -> bool:
-        """Say whether ``member`` is in a rack, and one without a replica."""
+        """Return whether a member has a rack, and the partition no replica in it."""
         rack = self.of_members[member]
         return rack is not None and rack not in self.of_partition(partition)
 
     def by_candidates(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Sort those first that few members have in their rack; else the order stays."""
+        """Sort partitions by the number of members in their racks, stably; few first."""
         if not self.matter:
             return partitions
         members_in = Counter(rack for rack in self.of_members if rack)

@@ -1,1 +1,1 @@
-"""Consumer groups: a group's state and log; how a member joins, commits and leaves."""
+"""Consumer groups: membership, generations, heartbeats and fenced commits, without a server."""

@@ -1,7 +1,7 @@
-"""What changes a group: pure functions from its state to the record of the next one, or to none.
+"""Changes of a group: pure functions from its state to the record of the next state, or None.
 
-Each is called with the state after the whole log, perhaps several times until its record is
-appended, and is written so that being called again after it took effect answers "no record".
+Each function is called with the state after the whole log, and again after each append that came
+first. Called again after its record was appended, it returns None.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from spark_log.errors import (
 from spark_log.types import TopicPartition
 
 Topics = Mapping[str, GroupTopic]
-"""All topics that exist, by name: read after the group, so that they are never older than it."""
+"""All existing topics by name, read after the group, so that they are not older than the group."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
 def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) -> GroupRecord | None:
-    """Let a member in, or change what a member subscribes to.
+    """Add a member, or change the subscription of a member.
 
-    A static member takes the place of the one with its instance id, with all that this one has: the
-    others see no change (KIP-345).
+    A static member replaces the member with the same instance id and gets its partitions; nothing
+    changes for the others (KIP-345).
 
     Raises:
-        GroupMaxSizeReachedError: there is no place.
-        InconsistentGroupProtocolError: the others know none of its assignors.
+        GroupMaxSizeReachedError: the group is full.
+        InconsistentGroupProtocolError: the other members support none of its assignors.
         InvalidSessionTimeoutError: its session timeout is not allowed.
     """
     _check_session_timeout(member, config)
@@ -47,13 +47,13 @@ def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) ->
         )
         if kept == present:
             return None
-        return _changed(group, "join", {**group.members, member.member_id: kept}, topics, [member])
+        return _reassign(group, "join", {**group.members, member.member_id: kept}, topics, [member])
     before = group.instances.get(member.instance_id) if member.instance_id is not None else None
     if before is not None:
-        # What was to be revoked is not in the newcomer's hands: it is free.
-        heir = replace(member, owned=before.owned, revoking=_NOTHING, pending=before.pending)
+        # The new process does not read the partitions to be revoked: they are free.
+        successor = replace(member, owned=before.owned, revoking=_NOTHING, pending=before.pending)
         members = {
-            (heir if each is before else each).member_id: heir if each is before else each
+            (successor if each is before else each).member_id: successor if each is before else each
             for each in group.members.values()
         }
         _check_assignors(members.values(), member)
@@ -63,33 +63,35 @@ def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) ->
             member.assignors,
             member.rack,
         )
-        if wants_same and _relevant(group, members, topics) == group.topics:
-            members = _step(members, {each.member_id: each.target for each in members.values()})
+        if wants_same and _topics_in_use(group, members, topics) == group.topics:
+            members = _reconcile(
+                members, {each.member_id: each.target for each in members.values()}
+            )
             after = replace(group, generation=group.generation + 1, members=members)
             return after.to_record("join", (member.member_id, before.member_id), "")
-        return _changed(group, "join", members, topics, [member, before])
+        return _reassign(group, "join", members, topics, [member, before])
     if len(group.members) >= config.group_max_size:
         raise GroupMaxSizeReachedError(
             f"group {group.group_id!r} has {len(group.members)} of at most "
-            f"{config.group_max_size} members (group.max.size of the cluster); raise that, or end "
-            f"another member first"
+            f"{config.group_max_size} members (group.max.size of the cluster); raise it, or "
+            f"stop another member first"
         )
-    return _changed(group, "join", {**group.members, member.member_id: member}, topics, [member])
+    return _reassign(group, "join", {**group.members, member.member_id: member}, topics, [member])
 
 
 def remove(
     group: Group, member_ids: Collection[str], topics: Topics, change: str
 ) -> GroupRecord | None:
-    """Let members go, who ``leave`` or ``expire``: what they have is free at once."""
+    """Remove members that leave or expire (``change``); their partitions are free at once."""
     gone = [member for name, member in group.members.items() if name in member_ids]
     left = {name: member for name, member in group.members.items() if name not in member_ids}
-    return _changed(group, change, left, topics, gone) if gone else None
+    return _reassign(group, change, left, topics, gone) if gone else None
 
 
 def release(
     group: Group, member_id: str, partitions: Collection[TopicPartition]
 ) -> GroupRecord | None:
-    """Take from a member what it was told to give up, and has: it will never commit that again."""
+    """Take revoked partitions from a member, which will not commit them again."""
     member = group.members.get(member_id)
     if member is None or member.revoking.isdisjoint(partitions):
         return None
@@ -97,32 +99,32 @@ def release(
         **group.members,
         member_id: replace(member, revoking=member.revoking.difference(partitions)),
     }
-    members = _step(members, {each.member_id: each.target for each in members.values()})
+    members = _reconcile(members, {each.member_id: each.target for each in members.values()})
     after = replace(
         group,
         generation=group.generation + 1,
         members=members,
-        topics=_relevant(group, members, group.topics),
+        topics=_topics_in_use(group, members, group.topics),
     )
     return after.to_record("release", (member_id,), "")
 
 
 def update_topics(group: Group, topics: Topics) -> GroupRecord | None:
-    """Take in that topics came, grew, went, or were created again."""
-    if _relevant(group, group.members, topics) == group.topics:
+    """Reassign the group if its topics were created, extended, deleted, or created again."""
+    if _topics_in_use(group, group.members, topics) == group.topics:
         return None
-    return _changed(group, "topics", group.members, topics, [])
+    return _reassign(group, "topics", group.members, topics, [])
 
 
 def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
-    """Let the generation be no lower: where the group's log was lost, and commits were not."""
+    """Raise the generation to at least a value: after the log was lost, but not the commits."""
     if group.generation >= at_least:
         return None
     return replace(group, generation=at_least).to_record("fence", (), "")
 
 
 def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
-    """Return the assignors that all members know, in the order of the first one's preference."""
+    """Return the assignors that all members support, in the first member's order of preference."""
     lists = [member.assignors for member in members]
     return (
         tuple(dict.fromkeys(name for name in lists[0] if all(name in each for each in lists)))
@@ -132,28 +134,28 @@ def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
 
 
 def subscribed_topics(member: Member, topics: Topics) -> tuple[str, ...]:
-    """Return the topics that a member wants, of those that exist."""
+    """Return the existing topics that a member subscribes to."""
     if member.pattern is None:
         return tuple(name for name in sorted(set(member.topics)) if name in topics)
     pattern = _compiled(member.pattern)
     return tuple(name for name in sorted(topics) if pattern.match(name))
 
 
-def _changed(
+def _reassign(
     group: Group,
     change: str,
     members: Mapping[str, Member],
     topics: Topics,
     about: Iterable[Member],
 ) -> GroupRecord:
-    """Assign everything anew, and take the first step towards that."""
+    """Compute a new target assignment, and take the first step towards it."""
     for member in about:
         if member.member_id in members:
             _check_assignors(members.values(), member)
-    relevant = _relevant(group, members, topics)
-    # A topic that was created again is another one: nobody has anything of it.
+    relevant = _topics_in_use(group, members, topics)
+    # A topic that was created again is a different topic: no member has its partitions.
     same = {name for name, topic in relevant.items() if _is_same(group.topics.get(name), topic)}
-    members = {name: _only(member, same) for name, member in members.items()}
+    members = {name: _keep_topics(member, same) for name, member in members.items()}
     protocol = _vote(members.values())
     if protocol is not None:
         subscriptions = {
@@ -167,18 +169,18 @@ def _changed(
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
-        # Without racks: a partition has one replica, near to all alike. With replication they come
-        # with the topics, and `client.rack` begins to count.
+        # Without racks: a partition has one replica, equally near to all members. With replication,
+        # racks come with the topics, and `client.rack` takes effect.
         target = assignor(protocol).assign(counts, subscriptions)
-        members = _step(members, target)
+        members = _reconcile(members, target)
     after = Group(group.group_id, group.generation + 1, protocol, relevant, members)
     return after.to_record(change, tuple(member.member_id for member in about), "")
 
 
-def _step(
+def _reconcile(
     members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, Member]:
-    """Give everybody what of the target is theirs or free, and revoke what is not theirs."""
+    """Give members the partitions of the target that are theirs or free; revoke all others."""
     held = {name: member.held for name, member in members.items()}
     step = cooperative_step({name: list(each) for name, each in target.items()}, held)
     return {
@@ -192,8 +194,10 @@ def _step(
     }
 
 
-def _relevant(group: Group, members: Mapping[str, Member], topics: Topics) -> dict[str, GroupTopic]:
-    """Return the topics that exist, and that a member subscribes to, or has something of still."""
+def _topics_in_use(
+    group: Group, members: Mapping[str, Member], topics: Topics
+) -> dict[str, GroupTopic]:
+    """Return the existing topics that a member subscribes to or still has partitions of."""
     alike = {(member.topics, member.pattern): member for member in members.values()}
     names = {name for member in alike.values() for name in subscribed_topics(member, topics)}
     held = {each.topic for member in members.values() for each in member.held}
@@ -205,7 +209,7 @@ def _is_same(before: GroupTopic | None, topic: GroupTopic) -> bool:
     return before is not None and before.topic_id == topic.topic_id
 
 
-def _only(member: Member, topics: Collection[str]) -> Member:
+def _keep_topics(member: Member, topics: Collection[str]) -> Member:
     def kept(partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         return frozenset(each for each in partitions if each.topic in topics)
 
@@ -218,7 +222,7 @@ def _only(member: Member, topics: Collection[str]) -> Member:
 
 
 def _vote(members: Iterable[Member]) -> str | None:
-    """Return the assignor of those that all know that most like best, as Kafka's groups vote."""
+    """Return the assignor that most members prefer, of those that all support, as in Kafka."""
     members = list(members)
     common = common_assignors(members)
     votes = [next(name for name in each.assignors if name in common) for each in members if common]
@@ -230,8 +234,8 @@ def _check_assignors(members: Iterable[Member], member: Member) -> None:
     if others and not common_assignors([member, *others]):
         common = common_assignors(others)
         raise InconsistentGroupProtocolError(
-            f"partition.assignment.strategy is {', '.join(member.assignors)}, but what all members "
-            f"of the group know is {', '.join(common)}; add one of these",
+            f"partition.assignment.strategy is {', '.join(member.assignors)}, but the assignors "
+            f"that all members of the group support are {', '.join(common)}; add one of these",
             assignors=member.assignors,
             common=common,
         )

@@ -1,9 +1,9 @@
-"""A member's way to its group: join, heartbeat, release, leave; and the duties that it shares.
+"""Coordinates a group from within its members: join, heartbeat, release, leave, expire.
 
-There is no coordinator process. Whoever finds something that has to change decides it, and one
-conditional append to the group's log makes it so (`GroupLog`). The first three members are the
-*watchers*: they look after everybody's heartbeats and after topics; all others look after these.
-For each watcher that is silent two more members watch.
+There is no coordinator process. A member that finds a necessary change decides it, and makes it by
+one conditional append to the group's log (`GroupLog`). The first three members are the *watchers*:
+they check the heartbeats of all members, and the topics. The other members check the watchers. For
+each silent watcher two more members become watchers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_log import Decide, GroupLog
-from spark_log.coordinator.group.heartbeats import HeartbeatCounts, Heartbeats, HeartbeatWatch
+from spark_log.coordinator.group.heartbeats import HeartbeatCounts, HeartbeatMonitor, Heartbeats
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     FencedInstanceIdError,
@@ -37,50 +37,51 @@ from spark_log.suppressed import SuppressedErrors
 from spark_log.types import TopicPartition, random_id
 
 WATCHERS = 3
-"""Members that watch all others: so a group of a thousand reads thousands of heartbeats, not a
-million. Where all of them are silent for a quarter of their timeout, three times as many watch, and
-so on. So a living member behind a hundred dead ones (of a process that is started again and again)
-has expired all of them after about two timeouts, not after one timeout for each three."""
+"""Number of members that check the heartbeats of all others. So a group of a thousand members reads
+thousands of heartbeats, not a million. When all watchers are silent for a quarter of their timeout,
+three times as many members watch, and so on. So a live member that joined after a hundred dead ones
+(of a process that restarts again and again) expires all of them after about two timeouts."""
 
-_LOOKS_PER_HEARTBEAT = 12
-_MAX_LOOK_INTERVAL_MS = 250.0
-"""Between two looks at heartbeats on a local root: what a death is noticed later than its timeout.
-Elsewhere a look is a request that costs money: there it is the heartbeat's interval."""
+_CHECKS_PER_HEARTBEAT = 12
+_MAX_CHECK_INTERVAL_MS = 250.0
+"""Maximum interval between two checks of heartbeats on a local root, by which a dead member may be
+expired later than its timeout. On a remote root a check is a paid request, and the interval is
+``heartbeat.interval.ms``."""
 
 _log = logging.getLogger(__name__)
 
 
 class GroupCluster(Protocol):
-    """What is needed of a `Cluster`."""
+    """The part of `Cluster` that a group needs."""
 
     @property
     def store(self) -> Store:
-        """The root's files."""
+        """The files of the root."""
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The clock."""
 
     @property
     def suppressed(self) -> SuppressedErrors:
-        """Counts what fails and is done without."""
+        """Counts failures that do not stop a caller."""
 
     def image(self) -> MetadataImage:
-        """Return the metadata as it is now."""
+        """Return the present metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A member's place, as of the newest generation that it has seen.
+    """A member's assignment in the newest generation that it has read.
 
     Attributes:
-        member_id: who it is.
-        generation: of the group.
+        member_id: the member's id.
+        generation: the group's generation.
         protocol: name of the assignor.
-        assigned: what it reads and commits.
-        revoking: what it may only commit: stop reading it, commit it, and `release` it.
-        topics: id and size of the topics that the assignment is about.
-        is_settled: nothing is on its way from one member to another.
+        assigned: partitions that it reads and commits.
+        revoking: partitions that it has to stop reading, commit, and `release`.
+        topics: id and number of partitions of each topic in the assignment.
+        is_settled: no partition is moving from one member to another.
     """
 
     member_id: str
@@ -93,20 +94,20 @@ class GroupStatus:
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """What it may commit in this generation."""
+        """Partitions that it may commit in this generation."""
         return self.assigned | self.revoking
 
 
 class GroupCoordinator:
-    """One group, seen and changed by one member, or by somebody who is none.
+    """Reads and changes one group, as a member or without membership.
 
-    For one thread at a time. Nothing runs by itself: who is a member calls `heartbeat` at least
-    every `next_duty_ms`. A crash at any point leaves a member that others expire.
+    For one thread at a time. Nothing runs in the background: a member has to call `heartbeat` at
+    least every `next_duty_ms`. After a crash at any point the other members expire this one.
 
     Attributes:
-        group_id: the group's.
-        heartbeat_interval_ms: of this member.
-        heartbeats: that were written, for metrics.
+        group_id: the group's id.
+        heartbeat_interval_ms: heartbeat interval of this member.
+        heartbeats: counts its heartbeats, for metrics.
     """
 
     log_class: ClassVar[type[GroupLog]] = GroupLog
@@ -120,14 +121,14 @@ class GroupCoordinator:
         log_config: TopicConfig | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """Look at a group; touches nothing.
+        """Return the coordinator of a group; nothing is read yet.
 
         Args:
             cluster: the opened root.
-            group_id: any text; the group exists once somebody joined.
+            group_id: any string; the group exists once a member has joined.
             heartbeat_interval_ms: ``heartbeat.interval.ms``.
-            log_config: of the group's log.
-            new_id: makes what tells members apart.
+            log_config: topic config of the group's log.
+            new_id: makes the unique part of member ids.
         """
         self.group_id = group_id
         self.heartbeat_interval_ms = heartbeat_interval_ms
@@ -136,9 +137,9 @@ class GroupCoordinator:
         self._new_id = new_id
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
-        self._watch = HeartbeatWatch(self._heartbeats, self._clock)
-        self._look_interval_ms = (
-            min(heartbeat_interval_ms / _LOOKS_PER_HEARTBEAT, _MAX_LOOK_INTERVAL_MS)
+        self._monitor = HeartbeatMonitor(self._heartbeats, self._clock)
+        self._check_interval_ms = (
+            min(heartbeat_interval_ms / _CHECKS_PER_HEARTBEAT, _MAX_CHECK_INTERVAL_MS)
             if cluster.store.is_mapped
             else heartbeat_interval_ms
         )
@@ -148,13 +149,13 @@ class GroupCoordinator:
         self._beats = 0
         self.heartbeats = HeartbeatCounts()
         self._beat_due_ms = -math.inf
-        self._look_due_ms = -math.inf
+        self._check_due_ms = -math.inf
 
     # --- membership ------------------------------------------------------------------------------
 
     @property
     def member_id(self) -> str:
-        """Who this is; empty for who is no member."""
+        """Id of this member; empty without membership."""
         return "" if self._member is None else self._member.member_id
 
     def join(
@@ -169,26 +170,26 @@ class GroupCoordinator:
         session_timeout_ms: int = 45_000,
         max_poll_interval_ms: int = 300_000,
     ) -> GroupStatus:
-        """Become a member, or as a member subscribe to something else.
+        """Join the group, or change the subscription of this member.
 
         Args:
-            topics: to subscribe to; they need not exist yet.
-            pattern: or all topics whose names match this from their start.
-            assignors: names, the one that is liked best first; one has to be known to all members.
-            instance_id: of a static member: it takes the place, and the partitions, of the member
-                that has the same one, which is fenced (KIP-345).
-            client_id: for people.
-            rack: where it reads best.
-            session_timeout_ms: how long its heartbeat may stand still before it is expired.
-            max_poll_interval_ms: for people: to leave in time is the member's own duty.
+            topics: topics to subscribe to; they need not exist yet.
+            pattern: subscribe instead to all topics whose names match this from their start.
+            assignors: names of assignors, the preferred one first; all members have to support one.
+            instance_id: makes this a static member. It replaces the member with the same instance
+                id, which is fenced, and gets its partitions (KIP-345).
+            client_id: ``client.id``, shown to users.
+            rack: ``client.rack``.
+            session_timeout_ms: the member expires if its heartbeats stop for this long.
+            max_poll_interval_ms: shown to users; the member itself has to leave in time.
 
         Raises:
             GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
-                it may not; nothing was changed.
-            InvalidConfigurationError: there is no such assignor.
-            UnknownMemberIdError: it was a member, and is not any more.
-            UnknownOutcomeError: whether it is a member could not be found out. Join again: the
-                other membership, if there is one, is expired.
+                the group refuses this member; nothing was changed.
+            InvalidConfigurationError: an assignor is not known.
+            UnknownMemberIdError: this was a member and is not any more.
+            UnknownOutcomeError: it is not known whether this is a member. Join again; the other
+                membership, if it exists, expires.
         """
         for name in assignors:
             assignor(name)
@@ -207,11 +208,11 @@ class GroupCoordinator:
             session_timeout_ms,
             max_poll_interval_ms,
         )
-        if is_new:  # before the others begin to watch it
+        if is_new:  # before others check its heartbeats
             self._heartbeats.beat(member.member_id, 1)
             self._beats, self._beat_due_ms = 1, self._clock.monotonic_ms()
             self._beat_due_ms += self.heartbeat_interval_ms
-            self.heartbeats.note(self._clock.monotonic_ms())
+            self.heartbeats.on_heartbeat(self._clock.monotonic_ms())
 
         def decide(group: Group) -> GroupRecord | None:
             if not is_new:
@@ -234,11 +235,11 @@ class GroupCoordinator:
         return self.status()
 
     def status(self) -> GroupStatus:
-        """Return this member's place in the newest generation that was seen; reads nothing.
+        """Return this member's status in the newest generation that was read; reads nothing.
 
         Raises:
-            UnknownMemberIdError: it is no member: it left, or the others expired it.
-            FencedInstanceIdError: another process has taken its place.
+            UnknownMemberIdError: it is not a member: it left, or others expired it.
+            FencedInstanceIdError: a process with the same instance id has replaced it.
         """
         group = self._log.group
         member = self._check_present(group)
@@ -253,12 +254,13 @@ class GroupCoordinator:
         )
 
     def heartbeat(self) -> GroupStatus:
-        """Give a sign of life if it is time, do the group's duties, and see what has changed.
+        """Write a heartbeat if one is due, check other members and topics, and read new records.
 
-        With nothing due and nothing new it costs one look for a file's name.
+        If nothing is due and nothing is new, this costs one lookup of a file name.
 
         Raises:
-            UnknownMemberIdError, FencedInstanceIdError: see `status`.
+            UnknownMemberIdError: it is not a member: it left, or others expired it.
+            FencedInstanceIdError: a process with the same instance id has replaced it.
             StorageError: the storage does not answer; call again.
         """
         now_ms = self._clock.monotonic_ms()
@@ -270,40 +272,41 @@ class GroupCoordinator:
         except UnknownMemberIdError:
             self._heartbeats.forget([self.member_id] if self.member_id else [])
             raise
-        if now_ms >= self._look_due_ms:
-            self._look_due_ms = now_ms + self._look_interval_ms
-            self.watch()
+        if now_ms >= self._check_due_ms:
+            self._check_due_ms = now_ms + self._check_interval_ms
+            self.check_group()
         return self.status()
 
     def next_duty_ms(self) -> float:
-        """Return how long until `heartbeat` has something to do, news aside."""
-        due_ms = min(self._beat_due_ms, self._look_due_ms)
+        """Return the milliseconds until the next heartbeat, or check of other members, is due."""
+        due_ms = min(self._beat_due_ms, self._check_due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
     def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
-        """Give up what is revoked: from now on it is not committed here any more.
+        """Release revoked partitions: this member does not commit them any more.
 
         Raises:
-            UnknownMemberIdError, FencedInstanceIdError: see `status`.
-            StorageError: it may not have been given up; call again.
+            UnknownMemberIdError: it is not a member: it left, or others expired it.
+            FencedInstanceIdError: a process with the same instance id has replaced it.
+            StorageError: they may not be released; call again.
         """
         member_id = self.member_id
         self._commit(lambda group: group_changes.release(group, member_id, partitions))
         return self.status()
 
     def forget(self) -> None:
-        """Give up a membership that the group does not have any more: `join` makes a new one."""
+        """Forget a membership that has ended; `join` makes a new one."""
         self._member = None
 
     def leave(self, *, is_final: bool = True) -> None:
-        """Stop being a member; harmless for who is none.
+        """Leave the group; without effect if this is not a member.
 
         Args:
-            is_final: whether a static member leaves too. Else its partitions wait for it to come
-                back, until its session timeout (KIP-345).
+            is_final: whether a static member leaves too. If not, it keeps its partitions for its
+                session timeout, so that it can join again (KIP-345).
 
         Raises:
-            StorageError: it may still be a member, until the others expire it.
+            StorageError: it may still be a member, until others expire it.
         """
         member, self._member = self._member, None
         if member is None or (member.instance_id is not None and not is_final):
@@ -312,11 +315,11 @@ class GroupCoordinator:
 
     # --- duties ----------------------------------------------------------------------------------
 
-    def watch(self) -> None:
-        """Do what somebody has to do: expire who is dead, and take in what became of topics.
+    def check_group(self) -> None:
+        """Expire dead members, and reassign the group if its topics have changed.
 
         Raises:
-            StorageError: the storage does not answer; another one may do it.
+            StorageError: the storage does not answer; another member may do it.
         """
         member = self._member
         if member is None:
@@ -324,7 +327,7 @@ class GroupCoordinator:
         first = self._watchers()
         watched = self._log.group.members if member.member_id in first else first
         dead = sorted(
-            self._watch.dead(
+            self._monitor.expired_members(
                 {
                     name: self._log.group.members[name].session_timeout_ms
                     for name in watched
@@ -342,17 +345,17 @@ class GroupCoordinator:
             self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
 
     def _watchers(self) -> list[str]:
-        """Return the first members: three, and two more for each of them that is silent."""
+        """Return the watchers: the first three members, and two more for each silent watcher."""
         members = list(self._log.group.members)
         count = WATCHERS
         while True:
-            silent = sum(name in self._watch.silent for name in members[:count])
+            silent = sum(name in self._monitor.silent for name in members[:count])
             if WATCHERS + 2 * silent <= count:
                 return members[:count]
             count = WATCHERS + 2 * silent
 
     def remove(self, member_ids: Collection[str]) -> None:
-        """Let members go, whoever they are; harmless for who is none.
+        """Remove members from the group; ids of others are ignored.
 
         Raises:
             StorageError: they may still be members.
@@ -363,7 +366,7 @@ class GroupCoordinator:
         self._heartbeats.forget(member_ids)
 
     def raise_generation(self, at_least: int) -> None:
-        """Let the generation be no lower: where commits say that the group's log was lost.
+        """Raise the generation to at least a value: for a group whose log was lost.
 
         Raises:
             StorageError: it may not have been raised.
@@ -371,7 +374,7 @@ class GroupCoordinator:
         self._log.commit(lambda group: group_changes.raise_generation(group, at_least))
 
     def describe(self) -> Group:
-        """Return the group as it is now, for whoever looks; `Group.state` tells how it is.
+        """Return the present state of the group.
 
         Raises:
             StorageError: the storage does not answer.
@@ -381,7 +384,7 @@ class GroupCoordinator:
         return self._log.group
 
     def _commit(self, decide: Decide) -> None:
-        """Change the group as its member, which it may have ceased to be."""
+        """Change the group as its member; raise if this is not a member any more."""
 
         def decide_as_member(group: Group) -> GroupRecord | None:
             self._check_present(group)
@@ -394,11 +397,11 @@ class GroupCoordinator:
         try:
             self._heartbeats.beat(self.member_id, self._beats)
         except StorageError as error:
-            _log.warning("group %s: a heartbeat failed, trying again: %s", self.group_id, error)
-            self._beat_due_ms = now_ms + self.heartbeat_interval_ms / _LOOKS_PER_HEARTBEAT
+            _log.warning("group %s: a heartbeat failed, retrying: %s", self.group_id, error)
+            self._beat_due_ms = now_ms + self.heartbeat_interval_ms / _CHECKS_PER_HEARTBEAT
         else:
             self._beat_due_ms = now_ms + self.heartbeat_interval_ms
-            self.heartbeats.note(now_ms)
+            self.heartbeats.on_heartbeat(now_ms)
 
     def _check_present(self, group: Group) -> Member:
         member = self._member
@@ -414,17 +417,17 @@ class GroupCoordinator:
             )
         raise UnknownMemberIdError(
             f"{self.member_id or 'this consumer'!r} is not in group {self.group_id!r}"
-            + ("" if member is None else ": it left, or was silent for session.timeout.ms")
+            + ("" if member is None else ": it left, or wrote no heartbeat for session.timeout.ms")
             + "; join again",
             group_id=self.group_id,
             member_id=self.member_id,
         )
 
     def _read_topics(self) -> dict[str, GroupTopic]:
-        """Return the topics that exist: read after the group's log, never before.
+        """Return the existing topics; called after the group's log was read, never before.
 
-        So it is no older than what any record of the log was made from, and no change of a topic is
-        taken back.
+        So they are not older than the topics in the last record of the log, and no change of a
+        topic is undone.
         """
         image = self._cluster.image()
         if image is not self._image:

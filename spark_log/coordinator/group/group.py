@@ -1,9 +1,9 @@
-"""The state of a consumer group: who is in it, and who has what; changed by `replay` alone.
+"""The state of a consumer group: its members and their partitions; changed by `replay` alone.
 
-A partition that is to move is first *revoked*: the one who has it stops reading it, may still
-commit it, and *releases* it. Only then it is given to the next one, as Kafka's group coordinator
-does it (KIP-848, `CurrentAssignmentBuilder`). What a member has that leaves or is expired is free
-at once. So each partition has at most one owner in every generation.
+To move a partition, it is first *revoked*: its owner stops reading it, may still commit it, and
+then *releases* it. Only then the next member gets it, as in Kafka's group coordinator (KIP-848,
+`CurrentAssignmentBuilder`). The partitions of a member that leaves or expires are free at once. So
+each partition has at most one owner in every generation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spark_log.errors import CorruptRecordError
 from spark_log.types import TopicPartition
 
 GROUP_STATES = ("Empty", "Stable", "Reconciling")
-"""What a group may be; see `Group.state`."""
+"""The states of a group: without members, settled, or with partitions that move."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A topic as a group knows it: which one, and how many partitions it has."""
+    """A topic as a group knows it: its id and number of partitions."""
 
     topic_id: str
     partitions: int
@@ -41,19 +41,19 @@ class Member:
     """One member of a group.
 
     Attributes:
-        member_id: unique for ever: who comes back has another one.
+        member_id: unique for ever: a process that joins again gets another one.
         instance_id: ``group.instance.id`` of a static member (KIP-345).
-        client_id: for people.
-        client_host: name of the machine that it runs on; for people.
-        rack: where it reads best.
-        topics: what it subscribes to by name.
-        pattern: or the regular expression that names are matched against, from their start.
-        assignors: that it can do with, the one that it likes best first.
-        session_timeout_ms: how long its heartbeat may stand still.
-        rebalance_timeout_ms: how long it may take from poll to poll (``max.poll.interval.ms``).
-        owned: what it reads and commits.
-        revoking: what it may only commit, until it releases it.
-        pending: what will be its own as soon as others have released it.
+        client_id: ``client.id``, shown to users.
+        client_host: host name of its machine, shown to users.
+        rack: ``client.rack``.
+        topics: names that it subscribes to.
+        pattern: regular expression that it subscribes to instead, matched from the start of a name.
+        assignors: assignors that it supports, the preferred one first.
+        session_timeout_ms: it expires if its heartbeats stop for this long.
+        rebalance_timeout_ms: maximum time between two polls (``max.poll.interval.ms``).
+        owned: partitions that it reads and commits.
+        revoking: partitions that it does not read any more and may commit until it releases them.
+        pending: partitions that it gets when others have released them.
     """
 
     member_id: str
@@ -72,24 +72,24 @@ class Member:
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """What it may commit."""
+        """Partitions that it may commit."""
         return self.owned | self.revoking
 
     @property
     def target(self) -> frozenset[TopicPartition]:
-        """What it has once all have released what they are to give up."""
+        """Its partitions once all members have released their revoked partitions."""
         return self.owned | self.pending
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group after some prefix of its log.
+    """A group after a prefix of its log.
 
     Attributes:
-        group_id: its id.
-        generation: 0 before the first change.
-        protocol: the assignor that all members know; None without members.
-        topics: those that exist and that somebody subscribes to, or has something of still.
+        group_id: the group's id.
+        generation: number of the last change; 0 before the first one.
+        protocol: the assignor; None without members.
+        topics: existing topics that a member subscribes to or still has partitions of.
         members: in the order in which they joined.
     """
 
@@ -101,7 +101,7 @@ class Group:
 
     @property
     def state(self) -> str:
-        """``Empty``, ``Reconciling`` while partitions are on their way, or ``Stable`` (KIP-848)."""
+        """``Empty``, ``Reconciling`` while partitions move to other members, or ``Stable``."""
         if not self.members:
             return "Empty"
         moving = any(member.revoking or member.pending for member in self.members.values())
@@ -109,7 +109,7 @@ class Group:
 
     @cached_property
     def owners(self) -> Mapping[TopicPartition, str]:
-        """Who may commit each partition."""
+        """Partition → id of the member that may commit it."""
         return {
             partition: member.member_id
             for member in self.members.values()
@@ -118,7 +118,7 @@ class Group:
 
     @cached_property
     def instances(self) -> Mapping[str, Member]:
-        """The static members by their instance ids."""
+        """The static members by instance id."""
         return {
             member.instance_id: member
             for member in self.members.values()
@@ -126,7 +126,7 @@ class Group:
         }
 
     def unowned(self) -> Iterator[TopicPartition]:
-        """Yield the partitions of subscribed topics that nobody has."""
+        """Yield the partitions of subscribed topics that no member has."""
         for name, topic in self.topics.items():
             for number in range(topic.partitions):
                 if TopicPartition(name, number) not in self.owners:
@@ -136,8 +136,8 @@ class Group:
         """Return the group after one more record.
 
         Raises:
-            CorruptRecordError: the record is another group's, its generation is no higher than the
-                one before, or a partition has two owners in it.
+            CorruptRecordError: the record is of another group, its generation is not higher than
+                the one before, or it gives a partition two owners.
         """
         if record.group_id != self.group_id:
             raise CorruptRecordError(
@@ -165,7 +165,7 @@ class Group:
     def to_record(
         self, change: str, changed_members: tuple[str, ...], change_id: str
     ) -> GroupRecord:
-        """Return the record after which the group is as this one."""
+        """Return the record whose replay results in this group."""
         return GroupRecord(
             group_id=self.group_id,
             generation=self.generation,

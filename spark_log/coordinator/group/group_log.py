@@ -1,9 +1,9 @@
-"""A group's log: changes by conditional appends, and a bounded number of files.
+"""A group's log: conditional appends, and a bounded number of files.
 
-On storage: ``__consumer_groups/<group>/`` is the directory of a partition log (DESIGN.md, 5) whose
-records each hold the whole group. So only the newest segment is ever needed: from time to time its
-writer moves the log's start there, and frees what `spent_segments` says is needless.
-A crash at any point leaves a log that reads the same.
+On storage: ``__consumer_groups/<group>/`` is the directory of a partition log (docs/protocol.md).
+Each record holds the whole group, so that only the newest segment is needed. From time to time a
+writer moves the log start there, and deletes the segments that `spent_segments` returns. A crash at
+any point leaves a log with the same content.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from spark_log.storage import (
 
 GROUPS_DIRECTORY = "__consumer_groups"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
-"""The id that all groups' logs have; it is no topic's."""
+"""The topic id of the logs of all groups; no topic has it."""
 
 _MAX_UNKNOWN = 5
-"""Appends of one change whose outcome is unknown before it is called so."""
+"""Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
 
 Decide = Callable[[Group], GroupRecord | None]
 
@@ -62,24 +62,24 @@ class GroupLog:
 
     Attributes:
         group: the state after the last replay.
-        max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+        max_clock_skew_ms: ``max.clock.skew.ms`` of the cluster.
     """
 
     log_class: ClassVar[type[PartitionLog]] = PartitionLog
     trim_every: ClassVar[int] = 64
-    """Records after which the log's start is moved: so a listing shows the files of so many, and of
-    the last ``file.delete.delay.ms``."""
+    """Number of records after which the log start is moved. A listing returns the files of this
+    many records, and those of the last ``file.delete.delay.ms``."""
 
     def __init__(
         self, store: Store, group_id: str, clock: Clock, config: TopicConfig | None = None
     ) -> None:
-        """Open a group's log; touches nothing.
+        """Return a group's log; nothing is read yet.
 
         Args:
-            store: of the cluster root.
-            group_id: any text.
-            clock: dates records.
-            config: of the log.
+            store: the store of the root.
+            group_id: any string.
+            clock: gives records their timestamps.
+            config: topic config of the log.
         """
         self.directory = group_directory(group_id)
         self.group = Group(group_id)
@@ -89,33 +89,34 @@ class GroupLog:
             self.directory,
             topic_id=TOPIC_ID,
             partition=0,
-            config=config or TopicConfig(merge_tail_segments=0),  # its start moves on instead
+            config=config or TopicConfig(merge_tail_segments=0),  # its start is moved instead
             clock=clock,
             has_witness=True,
         )
         self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self._offset: int | None = None
         self._gaps = 0
-        self._is_skew_told = False
+        self._skew_was_logged = False
 
     def replay(self) -> int:
-        """Bring `group` up to the log's present end: where nothing is new, one look for a name.
+        """Update `group` to the present end of the log.
 
-        Of several new records the last one alone is looked into: it holds everything.
+        Without a new record this costs one lookup of a file name. Of several new records only the
+        last one is parsed: it holds the whole group.
 
         Returns:
-            How many records were read: the first time at most the newest, then each one, unless
-            others moved the log's start past some of them.
+            Number of records read: at most one the first time, then every new record, except those
+            before a log start that was moved meanwhile.
 
         Raises:
             CorruptRecordError: the log is damaged.
             LogTruncatedError: files of it were removed.
             StorageError: it cannot be read.
         """
-        return len(self._read_on())
+        return len(self._read_new_records())
 
-    def _read_on(self) -> list[bytes]:
-        """Do what `replay` does, and return the records that were read, as they are stored."""
+    def _read_new_records(self) -> list[bytes]:
+        """Update `group` as `replay` does, and return the stored values of the records read."""
         found: list[bytes] = []
         while True:
             offset = self._offset or 0
@@ -125,18 +126,18 @@ class GroupLog:
             except OffsetOutOfRangeError as error:
                 if offset > error.log_end_offset:
                     raise StorageError(
-                        f"{self.directory}: the log ends at {error.log_end_offset}, before "
-                        f"{offset} that was read already: its files are gone",
+                        f"{self.directory}: the log ends at {error.log_end_offset}, before offset "
+                        f"{offset}, which was read already: files were removed",
                         path=self.directory,
                     ) from error
                 self._offset = None
                 self._gaps += 1
                 continue
             except LogTruncatedError as error:
-                if self._log.files.store.is_gone(META_PROPERTIES):  # it is not mounted, say
+                if self._log.files.store.is_gone(META_PROPERTIES):  # for example, it is not mounted
                     raise StorageError(error.message, path=self.directory) from error
                 raise LogTruncatedError(
-                    f"{error.message}; or begin anew above what the group has committed: "
+                    f"{error.message}; or start a new log above the committed generation: "
                     f"spark-log groups repair --execute",
                     path=self.directory,
                     log_end_offset=error.log_end_offset,
@@ -149,17 +150,18 @@ class GroupLog:
             self.group = self.group.replay(from_json(found[-1]))
 
     def commit(self, decide: Decide) -> Group:
-        """Append what ``decide`` answers, at the end of exactly the log that it was shown.
+        """Append the record that ``decide`` returns, at the end of the log that it was decided on.
 
         Args:
-            decide: called with the current state, again and again until its record is appended; it
-                changes nothing, and raises to refuse. None: nothing is appended.
+            decide: called with the present group, and again after each append that came first. It
+                must have no effects; it raises to refuse the change. If it returns None, nothing is
+                appended.
 
         Returns:
-            The group with the change, and perhaps with others that followed.
+            The group after the change, and possibly after later changes.
 
         Raises:
-            UnknownOutcomeError: whether the change was made could not be found out.
+            UnknownOutcomeError: it is not known whether the change was made.
         """
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
@@ -177,7 +179,7 @@ class GroupLog:
             except LogEndOffsetMismatchError:
                 continue
             except UnknownOutcomeError as error:
-                # It may stand there, or come to stand there: the next look has to look for it.
+                # The record may be in the log, now or later: the next replay looks for it.
                 unknown = error
                 tried.add(change_id)
             except StorageError as error:
@@ -191,18 +193,18 @@ class GroupLog:
         raise unknown
 
     def _replay_for(self, change_ids: set[str]) -> bool:
-        """Replay, and return whether one of these changes was made.
+        """Replay, and return whether one of these changes is in the log.
 
         Raises:
-            StorageError: it cannot be seen: where it would stand was deleted meanwhile, or the
+            StorageError: that cannot be told: its place in the log was deleted meanwhile, or the
                 storage does not answer.
         """
         gaps = self._gaps
-        found = self._read_on()
+        found = self._read_new_records()
         if change_ids and self._gaps != gaps:
             raise StorageError(
                 f"{self.directory}: a change's place in the log was deleted before it could be "
-                f"looked at; look whether the group has it",
+                f"read; check whether the group has the change",
                 path=self.directory,
             )
         return any(from_json(value).change_id in change_ids for value in found if change_ids)
@@ -214,7 +216,7 @@ class GroupLog:
                 binary_array([record.group_id.encode("utf-8", "surrogatepass")]),
                 binary_array([record.to_json()]),
                 pa.nulls(1, HEADERS_TYPE),
-                # wall clock: shown to people; nothing is decided by it
+                # wall clock: shown to users; nothing is decided by it
                 timestamp_array(np.array([self._clock.time_us()])),
             ],
             schema=RECORD_SCHEMA,
@@ -231,23 +233,23 @@ class GroupLog:
         if self.group.generation % self.trim_every == 0:
             try:
                 self.trim()
-                self._is_skew_told = False
+                self._skew_was_logged = False
             except ClockSkewError as error:
-                if not self._is_skew_told:
+                if not self._skew_was_logged:
                     _log.warning("%s: not trimmed by this process: %s", self.directory, error)
-                self._is_skew_told = True
+                self._skew_was_logged = True
             except SparkLogError as error:
-                _log.warning("%s: not trimmed, the next one may: %s", self.directory, error)
+                _log.warning("%s: not trimmed, trying again later: %s", self.directory, error)
 
     def trim(self) -> None:
-        """Let the log begin at its newest record, and free what has been needless for long enough.
+        """Move the log start to the newest record, and delete files that were obsolete long enough.
 
-        For how long is told by the storage's time: the newest file, a change or the start's marker,
-        was made just before.
+        Ages are measured by the storage's time: the newest file, a change or the start marker, was
+        created just before.
 
         Raises:
-            ClockSkewError: this process's clock is too far from it: nothing was freed.
-            StorageError: some of it was not done; harmless.
+            ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
+            StorageError: some of it was not done, which is harmless.
         """
         move_log_start(self._log, self._newest_offset())
         store = self._log.files.store
@@ -268,20 +270,20 @@ class GroupLog:
                 store.delete(f"{self.directory}/{name}")
 
     def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
-        """Return the storage's time, of which a listing shows the newest file.
+        """Return the storage's time, by the newest file in a listing.
 
         Raises:
-            ClockSkewError: this process's clock is too far from it.
+            ClockSkewError: this process's clock is too far from the storage's.
         """
         now_us = newest_modified_us(files)
         try:
             check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        except ClockSkewError:  # or this process stood still since the change
+        except ClockSkewError:  # or this process stood still after its append
             now_us = storage_time_us(self._log.files.store, self.directory)
             check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
         return now_us
 
 
 def group_directory(group_id: str) -> str:
-    """Return where a group's log lies, relative to the root."""
+    """Return the directory of a group's log, relative to the root."""
     return f"{GROUPS_DIRECTORY}/{file_name(group_id)}"

@@ -1,9 +1,9 @@
-"""Signs of life: a small file per member with a counter, and who is dead by not raising it.
+"""Heartbeats: one small file per member with a counter; a member that stops counting is dead.
 
-On storage: ``__consumer_groups/<group>/members/<member>`` is JSON, overwritten with every
-heartbeat: ``{"memberId": …, "beat": n}``. No clocks are compared: who watches measures on its own
-monotonic clock for how long a counter stands still. A file that a late put brings back has a lower
-counter, which is no sign of life.
+On storage: ``__consumer_groups/<group>/members/<member>`` is JSON, overwritten by every heartbeat:
+``{"memberId": …, "beat": n}``. No clocks are compared: an observer measures on its own monotonic
+clock how long a counter does not change. If a late put restores an older file, its counter is
+lower, and it does not count as a heartbeat.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
-_LOOKS_PER_TIMEOUT = 4
-"""Between two looks no more than a quarter of the timeout counts: who was stopped for longer, or
-slept with the whole machine, did not see the others stand still."""
+_CHECKS_PER_TIMEOUT = 4
+"""Between two checks at most a quarter of the timeout counts as silence. An observer that was
+stopped for longer, or suspended with its machine, has not observed that others were silent."""
 
 
 class Heartbeats:
-    """The files with the members' counters."""
+    """Reads and writes the counters of members."""
 
     def __init__(
         self, store: Store, group_id: str, suppressed: SuppressedErrors = IN_PROCESS
     ) -> None:
-        """Touches nothing yet.
+        """Return the heartbeats of a group; nothing is read yet.
 
         Args:
-            store: of the cluster root.
-            group_id: the group's.
-            suppressed: counts what fails and is done without.
+            store: the store of the root.
+            group_id: the group's id.
+            suppressed: counts failures that do not stop a caller.
         """
         self._store = store
         self.suppressed = suppressed
@@ -51,7 +51,7 @@ class Heartbeats:
         self._store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
 
     def counter(self, member_id: str) -> int:
-        """Return a member's counter: 0 where there is none, or it cannot be understood.
+        """Return a member's counter; 0 if it has none, or if it cannot be parsed.
 
         Raises:
             StorageError: it cannot be read.
@@ -66,7 +66,7 @@ class Heartbeats:
             return 0
 
     def forget(self, member_ids: Iterable[str]) -> None:
-        """Delete what members that are gone have left; what fails is left lying."""
+        """Delete the files of former members; a failure is only counted."""
         for member_id in member_ids:
             with self.suppressed.suppress("heartbeat deletion", self.directory, StorageError):
                 self._store.delete(self._path(member_id))
@@ -77,75 +77,80 @@ class Heartbeats:
 
 @dataclass(slots=True)
 class HeartbeatCounts:
-    """What a member tells of its own heartbeats.
+    """Counts the heartbeats that a member has written.
 
     Attributes:
-        total: how many were written.
-        last_ms: when the last one was, on its monotonic clock.
+        total: number of heartbeats.
+        last_ms: monotonic time of the last one.
     """
 
     total: int = 0
     last_ms: float = 0.0
 
-    def note(self, now_ms: float) -> None:
-        """One was written."""
+    def on_heartbeat(self, now_ms: float) -> None:
+        """Count one heartbeat."""
         self.total, self.last_ms = self.total + 1, now_ms
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Observation:
     counter: int
-    looked_ms: float
-    stood_ms: float = 0.0
+    checked_ms: float
+    silent_ms: float = 0.0
 
 
-class HeartbeatWatch:
-    """For how long the counters of others have stood still, as one observer saw it.
+class HeartbeatMonitor:
+    """Measures, for one observer, how long the counters of other members have not changed.
 
     Attributes:
-        silent: members whose counter stood still for a quarter of their timeout or longer, at the
-            last look.
+        silent: members whose counter had not changed for a quarter of their timeout or longer, at
+            the last check.
     """
 
     def __init__(self, heartbeats: Heartbeats, clock: Clock) -> None:
-        """Args: heartbeats: of the group; clock: whose monotonic side measures."""
-        self._heartbeats = heartbeats
-        self._clock = clock
-        self._seen: dict[str, _Seen] = {}
-        self.silent: frozenset[str] = frozenset()
-
-    def dead(self, timeouts_ms: Mapping[str, int]) -> set[str]:
-        """Look at the counters, and return whose has stood still for its timeout.
-
-        A counter that cannot be read tells nothing, nor does the time until it can.
+        """Return a monitor.
 
         Args:
-            timeouts_ms: whom to watch, with ``session.timeout.ms`` of each.
+            heartbeats: the heartbeats of the group.
+            clock: its monotonic time measures the silence.
         """
-        for member_id in self._seen.keys() - timeouts_ms.keys():
-            del self._seen[member_id]
+        self._heartbeats = heartbeats
+        self._clock = clock
+        self._observations: dict[str, _Observation] = {}
+        self.silent: frozenset[str] = frozenset()
+
+    def expired_members(self, timeouts_ms: Mapping[str, int]) -> set[str]:
+        """Read the counters, and return the members whose counter did not change for their timeout.
+
+        Time in which a counter cannot be read does not count.
+
+        Args:
+            timeouts_ms: member to check → its ``session.timeout.ms``.
+        """
+        for member_id in self._observations.keys() - timeouts_ms.keys():
+            del self._observations[member_id]
         dead, silent = set(), set()
         for member_id, timeout_ms in timeouts_ms.items():
-            # From the end of one look to the beginning of the next: what it saw held in between.
+            # The counter was the same from the end of one check to the start of the next.
             began_ms = self._clock.monotonic_ms()
             try:
                 counter = self._heartbeats.counter(member_id)
             except StorageError as error:
                 beats = self._heartbeats
                 beats.suppressed.add("heartbeat reading", beats.directory, error)
-                self._seen.pop(member_id, None)
+                self._observations.pop(member_id, None)
                 continue
             ended_ms = self._clock.monotonic_ms()
-            seen = self._seen.get(member_id)
-            if seen is None or counter > seen.counter:
-                self._seen[member_id] = _Seen(counter, ended_ms)
+            observed = self._observations.get(member_id)
+            if observed is None or counter > observed.counter:
+                self._observations[member_id] = _Observation(counter, ended_ms)
                 continue
-            most_ms = timeout_ms / _LOOKS_PER_TIMEOUT
-            seen.stood_ms += min(max(0.0, began_ms - seen.looked_ms), most_ms)
-            seen.looked_ms = ended_ms
-            if seen.stood_ms >= most_ms:
+            max_ms = timeout_ms / _CHECKS_PER_TIMEOUT
+            observed.silent_ms += min(max(0.0, began_ms - observed.checked_ms), max_ms)
+            observed.checked_ms = ended_ms
+            if observed.silent_ms >= max_ms:
                 silent.add(member_id)
-            if seen.stood_ms >= timeout_ms:
+            if observed.silent_ms >= timeout_ms:
                 dead.add(member_id)
         self.silent = frozenset(silent)
         return dead

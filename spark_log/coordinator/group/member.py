@@ -1,8 +1,9 @@
-"""A member of a group at work: a thread keeps its place while the application does something else.
+"""A group member with a thread that keeps its membership while the application does other work.
 
-Kafka's heartbeat thread. It beats, looks after the others, and sees a change of the group as soon
-as its record is there: by a hint of the operating system on a local root, else by looking for the
-record's name. The application polls; between two polls nothing of what it has changes.
+This is Kafka's heartbeat thread. It writes heartbeats, checks the other members, and reads a change
+of the group as soon as its record is in the log: on a local root by a notification of the operating
+system, else by looking up the record's name. The application polls; its assignment does not change
+between two polls.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_log.config.config import ConsumerConfig
-from spark_log.coordinator.group.commits import FencedOffsets, GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCluster, GroupCoordinator, GroupStatus
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
+from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log.tail_reader import ProbeInterval
 from spark_log.storage.directory_watch import watch_directories
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
-_HINTED_LOOK_MS = 100.0
-"""Where there are hints, looking is for those that get lost."""
+_HINTED_READ_INTERVAL_MS = 100.0
+"""With notifications the log is read at this interval, because a notification may get lost."""
 
 _log = logging.getLogger(__name__)
 
 
 class GroupMember:
-    """One member, with a thread of its own from `join` to `close`. Safe to use from any thread.
+    """One member, with its own thread from `join` to `close`. Safe to use from any thread.
 
-    A process that ends without `close` is expired by the others after ``session.timeout.ms``.
+    If a process ends without `close`, the other members expire it after ``session.timeout.ms``.
     """
 
     def __init__(
@@ -44,14 +45,14 @@ class GroupMember:
         config: ConsumerConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Get ready; touches nothing.
+        """Return a member that has not joined yet; nothing is read yet.
 
         Args:
             cluster: the opened root.
-            group_id: any text.
-            table: where positions are; None: `begin` and `commit` are not used.
-            config: of the consumer.
-            on_change: called on the member's thread when there is something new for `poll` to tell.
+            group_id: any string.
+            table: the offsets table; None if `begin` and `commit` are not used.
+            config: config of the consumer.
+            on_change: called on the member's thread when `poll` would return a new status or raise.
         """
         self.group_id = group_id
         self._config = config or ConsumerConfig()
@@ -63,10 +64,12 @@ class GroupMember:
             group_id,
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
-        self._commits = GroupCommits(table, group_id, self._seen, self._refresh) if table else None
+        self._commits = (
+            MemberCommits(table, group_id, self._current_status, self._refresh) if table else None
+        )
         self._status: GroupStatus | None = None
         self._failure: SparkLogError | None = None
-        self._told: GroupStatus | None = None
+        self._polled_status: GroupStatus | None = None
         self._polled_ms = 0.0
         self._lock = threading.RLock()
         self._watch = watch_directories(cluster.store)
@@ -76,15 +79,26 @@ class GroupMember:
     # --- membership ------------------------------------------------------------------------------
 
     def join(self, topics: Collection[str] = (), *, pattern: str | None = None) -> GroupStatus:
-        """Join the group, or subscribe to something else; see `GroupCoordinator.join`.
+        """Join the group, or change the subscription.
 
-        Who was expired joins as a new member, with nothing.
+        A member that was expired joins as a new member, without partitions.
+
+        Args:
+            topics: topics to subscribe to; they need not exist yet.
+            pattern: subscribe instead to all topics whose names match this from their start.
+
+        Raises:
+            GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
+                the group refuses this member; nothing was changed.
+            InvalidConfigurationError: an assignor is not known.
+            UnknownOutcomeError: it is not known whether this is a member; join again.
+            StorageError: the storage does not answer; join again.
         """
         config = self._config
         with self._lock:
             if self._failure is not None or self._status is None:
                 self._coordinator.forget()
-            self._status = self._told = self._coordinator.join(
+            self._status = self._polled_status = self._coordinator.join(
                 topics,
                 pattern=pattern,
                 assignors=config.partition_assignment_strategy,
@@ -106,40 +120,40 @@ class GroupMember:
             return self._status
 
     def poll(self) -> GroupStatus:
-        """Return this member's place, and show that the application is alive; reads nothing.
+        """Return this member's status, and record that the application is alive; reads nothing.
 
         Raises:
-            UnknownMemberIdError: the others expired it, or it did not poll for
-                ``max.poll.interval.ms``: what it had is lost. Join again.
-            FencedInstanceIdError: another process has taken its place.
+            UnknownMemberIdError: others expired it, or it did not poll for
+                ``max.poll.interval.ms``. It has lost its partitions; join again.
+            FencedInstanceIdError: a process with the same instance id has replaced it.
         """
-        # Without the lock, which is held while the storage is waited for.
+        # Without the lock, which the thread holds while it waits for the storage.
         self._polled_ms = self._clock.monotonic_ms()
-        self._told = told = self._seen()
-        return told
+        self._polled_status = status = self._current_status()
+        return status
 
     @property
     def heartbeats(self) -> HeartbeatCounts:
-        """How many heartbeats were written, and when the last one was."""
+        """The number of heartbeats written, and the time of the last one."""
         return self._coordinator.heartbeats
 
     def is_changed(self) -> bool:
-        """Return whether `poll` has something to tell that it did not tell before."""
-        return self._failure is not None or self._status != self._told
+        """Return whether `poll` would return another status than the last time, or raise."""
+        return self._failure is not None or self._status != self._polled_status
 
     def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
-        """Give up what is revoked; see `GroupCoordinator.release`."""
+        """Release revoked partitions: this member does not commit them any more."""
         with self._lock:
-            self._seen()
+            self._current_status()
             self._status = self._coordinator.release(partitions)
             return self._status
 
     def close(self, *, leaves: bool = True) -> None:
-        """End; harmless when done twice.
+        """Stop the thread; without effect the second time.
 
         Args:
-            leaves: whether a dynamic member's partitions go to the others at once. A static one
-                keeps them for ``session.timeout.ms`` (KIP-345).
+            leaves: whether a dynamic member leaves, so that others get its partitions at once. A
+                static member keeps them for ``session.timeout.ms`` (KIP-345).
         """
         is_first, self._is_closed = not self._is_closed, True
         with self._lock:
@@ -169,14 +183,14 @@ class GroupMember:
     # --- positions -------------------------------------------------------------------------------
 
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
-        """Return where to begin in what was just given to it; see `GroupCommits.begin`."""
+        """Return the committed offsets of partitions that were just assigned to this member."""
         assert self._commits is not None
         return self._commits.begin(partitions)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
-        """Commit positions of what it has; see `GroupCommits.commit`."""
+        """Commit offsets of partitions that this member has, all of them or none."""
         assert self._commits is not None
         self._commits.commit(offsets, topic_ids)
 
@@ -189,22 +203,22 @@ class GroupMember:
             with self._lock:
                 before = self._status, self._failure
                 due_ms = self._do_duties()
-                is_news = (self._status, self._failure) != before
+                has_changed = (self._status, self._failure) != before
             now_ms = self._clock.monotonic_ms()
-            if is_news:
+            if has_changed:
                 quiet_since_ms = now_ms
                 self._on_change()
             pause_ms = (
-                _HINTED_LOOK_MS
+                _HINTED_READ_INTERVAL_MS
                 if self._watch.gives_hints
                 else probes.pause_ms(now_ms - quiet_since_ms)
             )
             self._watch.wait(min(due_ms, pause_ms))
 
     def _do_duties(self) -> float:
-        """Do what is due, and return how long until something is due again."""
+        """Run `GroupCoordinator.heartbeat`; return the milliseconds until it is due again."""
         if self._is_closed or self._status is None or self._failure is not None:
-            return _HINTED_LOOK_MS
+            return _HINTED_READ_INTERVAL_MS
         try:
             idle_ms = self._clock.monotonic_ms() - self._polled_ms
             if idle_ms > self._config.max_poll_interval_ms:
@@ -212,7 +226,7 @@ class GroupMember:
                 self._failure = UnknownMemberIdError(
                     f"{member_id!r} left group {self.group_id!r}: it did not poll for "
                     f"{idle_ms / 1000:.0f} s, more than max.poll.interval.ms. Poll more often, "
-                    f"take less by max.poll.records, or raise the setting; then join again",
+                    f"reduce max.poll.records, or raise max.poll.interval.ms; then join again",
                     group_id=self.group_id,
                     member_id=member_id,
                 )
@@ -222,11 +236,11 @@ class GroupMember:
         except UnknownMemberIdError as error:
             self._failure = error
         except SparkLogError as error:
-            _log.warning("group %s: looking again: %s", self.group_id, error)
+            _log.warning("group %s: retrying: %s", self.group_id, error)
             return self._config.retry_backoff_ms
         return self._coordinator.next_duty_ms()
 
-    def _seen(self) -> GroupStatus:
+    def _current_status(self) -> GroupStatus:
         failure, status = self._failure, self._status
         if failure is not None:
             raise failure
@@ -239,7 +253,7 @@ class GroupMember:
 
     def _refresh(self) -> GroupStatus:
         with self._lock:
-            self._seen()
+            self._current_status()
             self._coordinator.describe()
             self._status = self._coordinator.status()
             return self._status

@@ -1,9 +1,9 @@
-"""Names of files and directories for ids that may be any text: groups, members.
+"""File names for ids of groups and members, which may be any string.
 
-Letters, digits, ``.``, ``_`` and ``-`` stand for themselves; every other byte of the UTF-8 text is
-``=`` and two hexadecimal digits, and so is a dot at the beginning. What would be longer than file
-systems take is cut, and ``==`` and the SHA-256 of the whole text follow: then the name alone does
-not tell the text, which every record and heartbeat holds. Two texts never have the same name.
+Letters, digits, ``.``, ``_`` and ``-`` stay as they are. Every other byte of the UTF-8 string, and
+a dot at the start, becomes ``=`` and two hexadecimal digits. A name that is too long for a file
+system is cut and ends in ``==`` and the SHA-256 of the whole string; the string is then only found
+in the group's records and heartbeats. Two strings never have the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CUT_NAME = re.compile(r"==[0-9a-f]{64}$")
 
 
 def file_name(text: str) -> str:
-    """Return the name that stands for a text: at most 200 characters, never empty."""
+    """Return the file name for a string: at most 200 characters, never empty."""
     encoded = "".join(
         chr(byte) if byte in _PLAIN and not (byte == ord(".") and at == 0) else f"={byte:02X}"
         for at, byte in enumerate(text.encode("utf-8", "surrogatepass"))
@@ -32,7 +32,7 @@ def file_name(text: str) -> str:
 
 
 def text_of(name: str) -> str | None:
-    """Return the text that a name stands for; None where it was cut, or is no such name."""
+    """Return the string of a file name; None if the name was cut, or is not one of `file_name`."""
     if _CUT_NAME.search(name):
         return None
     try:

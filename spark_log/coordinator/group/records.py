@@ -1,8 +1,8 @@
-"""The records of a group's log: versioned JSON, each with the whole state after one change.
+"""The records of a group's log: versioned JSON, each with the whole group after one change.
 
-A record's value on storage is ``{"type": "GroupRecord", "version": 0, "data": {"groupId": …}}``, as
-in the metadata log. Since a record holds everything, the newest one is all that a reader needs, and
-all others may be deleted.
+On storage a record's value is ``{"type": "GroupRecord", "version": 0, "data": {"groupId": …}}``, as
+in the metadata log. A reader needs only the newest record, because it holds the whole group; older
+records may be deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Partitions = dict[str, tuple[int, ...]]
 
 
 class _Part(BaseModel):
-    """What all parts of a record share. Fields that a newer version added are ignored."""
+    """Base class of the parts of a record. Fields that a newer version added are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
@@ -30,14 +30,14 @@ class _Part(BaseModel):
 
 
 class TopicPart(_Part):
-    """A topic as the assignment knows it."""
+    """A topic of the assignment: its id and number of partitions."""
 
     topic_id: str
     partitions: int
 
 
 class MemberPart(_Part):
-    """A member, and what it has; see `spark_log.coordinator.group.group.Member`."""
+    """A member with its partitions: the fields of `spark_log.coordinator.group.group.Member`."""
 
     member_id: str
     instance_id: str | None = None
@@ -58,13 +58,13 @@ class GroupRecord(_Part):
     """A group after a change.
 
     Attributes:
-        group_id: the group's id; its directory's name may not tell it.
-        generation: of the state; each record has a higher one than the record before it.
-        change_id: random; by it who lost the answer to an append finds its own record again.
-        change: what it was: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``fence``.
-        changed_members: whom it was about.
+        group_id: the group's id, which the name of its directory may not hold.
+        generation: higher than that of the record before it.
+        change_id: random; a process that lost the answer to an append finds its record by it.
+        change: ``join``, ``leave``, ``expire``, ``release``, ``topics`` or ``fence``.
+        changed_members: ids of the members that joined, left, expired or released.
         protocol: name of the assignor; None without members.
-        topics: by name; see `spark_log.coordinator.group.group.Group`.
+        topics: by name, those that a member subscribes to or still has partitions of.
         members: in the order in which they joined.
     """
 
@@ -87,10 +87,10 @@ class GroupRecord(_Part):
 
 
 def from_json(value: bytes) -> GroupRecord:
-    """Read a record's value.
+    """Return the record with this value.
 
     Raises:
-        CorruptRecordError: it is not a group record, or one of a newer version of spark-log.
+        CorruptRecordError: it is not a group record, or a newer version of spark-log wrote it.
     """
     try:
         document = json.loads(value)
@@ -105,7 +105,7 @@ def from_json(value: bytes) -> GroupRecord:
 
 
 def to_partitions(partitions: Iterable[TopicPartition]) -> Partitions:
-    """Return partitions as they are stored."""
+    """Return partitions in the form in which they are stored."""
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         numbers.setdefault(topic, []).append(number)
@@ -113,7 +113,7 @@ def to_partitions(partitions: Iterable[TopicPartition]) -> Partitions:
 
 
 def of_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:
-    """Return partitions that were stored."""
+    """Return partitions from the form in which they are stored."""
     return frozenset(
         TopicPartition(topic, number) for topic, numbers in stored.items() for number in numbers
     )

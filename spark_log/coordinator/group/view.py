@@ -1,4 +1,4 @@
-"""A group as somebody sees it who is no member: its state, and since when it has been so."""
+"""Reads a group without membership: its state, and the time of its last change."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class GroupView:
     """A group after its newest record.
 
     Attributes:
-        group: generation 0 where it never had a member.
-        changed_us: when the record appeared, by the storage's clock; 0 without one.
+        group: the group; generation 0 if it never had a member.
+        changed_us: time of the record by the storage's clock, in microseconds; 0 without a record.
     """
 
     group: Group
@@ -30,7 +30,7 @@ class GroupView:
 
 
 def view_group(store: Store, group_id: str, clock: Clock) -> GroupView:
-    """Look at a group; changes nothing.
+    """Return the present state of a group; changes nothing.
 
     Raises:
         CorruptRecordError: its log is damaged.
@@ -43,12 +43,13 @@ def list_group_ids(store: Store, clock: Clock) -> list[str]:
     """Return the ids of all groups that ever had a member, sorted.
 
     Raises:
-        CorruptRecordError, StorageError: see `view_group`.
+        CorruptRecordError: the log of a group is damaged.
+        StorageError: the groups cannot be read.
     """
     found = []
     for name in store.list_directories(GROUPS_DIRECTORY):
         group_id = text_of(name)
-        if group_id is None:  # too long for a file's name: only its records tell
+        if group_id is None:  # its id was too long for a file name: read its records
             group_id = _view(store, f"{GROUPS_DIRECTORY}/{name}", None, clock).group.group_id
         found.append(group_id)
     return sorted(filter(None, found))
@@ -62,7 +63,7 @@ def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> G
             return GroupView(Group(group_id or ""))
         try:
             batches, _ = log.fetch_from(live.segments[-1].start_offset)
-        except OffsetOutOfRangeError:  # trimmed just now: there is a newer record
+        except OffsetOutOfRangeError:  # trimmed meanwhile: there is a newer record
             continue
         records = batches[-1].records
         record = from_json(records.column("value")[-1].as_py())
@@ -72,4 +73,6 @@ def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> G
             )
         changed_us = live.segments[-1].file.modified_us
         return GroupView(Group(record.group_id).replay(record), changed_us)
-    raise StorageError(f"{directory}: the group changes so fast that it cannot be read")
+    raise StorageError(
+        f"{directory}: the log was trimmed {_MAX_TRIES} times while it was read; try again"
+    )

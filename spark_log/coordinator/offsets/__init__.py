@@ -1,1 +1,1 @@
-"""Committed offsets: the table ``__consumer_offsets``, its commits, and its upkeep."""
+"""Committed offsets: the Delta table ``__consumer_offsets``, its commits, expiry and repair."""

@@ -1,13 +1,13 @@
-"""When positions were committed by the storage's time, where their stamps say something else.
+"""Commit times by the storage's clock, for rows whose timestamps are wrong.
 
-``commit_timestamp`` is of the clock of whoever committed, which may be days wrong: a position must
-not be forgotten early for it. What tells the truth is when the storage showed the file of the
-commit. Compaction moves rows into files that are younger: there the footer keeps, for the positions
-whose stamps are wrong, when they were committed::
+``commit_timestamp`` is the time of the committing process, whose clock may be days off; an offset
+must not expire early because of it. The true commit time is the last-modified time of the commit's
+file. Compaction moves rows into newer files. The footer of a compacted file keeps the commit times
+of rows with wrong timestamps::
 
-    spark_log.committed_us = [[group, topic id, partition, generation, stamp, time], …]
+    spark_log.committed_us = [[group, topic id, partition, generation, timestamp, time], …]
 
-Times are microseconds since the epoch. Stamps themselves never change: they order a group's rows.
+Times are microseconds since the epoch. The timestamps never change: they order a group's rows.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from spark_log.delta.files import DataFile, DataFiles
 from spark_log.storage import Store
 
 COMMIT_PREFIX = "commit"
-"""How the name of a file begins that holds commits as they were made, all at one moment."""
+"""Prefix of the names of files that were written by a commit, not by compaction."""
 
 TOLERANCE_US = 60_000_000
-"""A stamp that is no further from the time when its commit appeared is right: by so much later than
-the stamp says a position expires. For so long commits are tried again, and clocks differ."""
+"""A timestamp is right if it differs from the commit time by at most this much: commits are retried
+for that long, and clocks differ. Offsets expire later by this much than their timestamps say."""
 
 _KEY = "spark_log.committed_us"
 _COLUMNS = ["group", "topic_id", "partition", "generation", "commit_timestamp"]
 
 
 class RowId(NamedTuple):
-    """What tells a row from all others: stamps of a group only go up."""
+    """Identifies a row: the timestamps of a group only increase."""
 
     group: str
     topic_id: str
@@ -44,28 +44,30 @@ class RowId(NamedTuple):
 
 
 CommitTimes = Mapping[RowId, int]
-"""Rows whose stamps are wrong, and when they were committed by the storage's time."""
+"""Rows with wrong timestamps → their commit times by the storage's clock."""
 
 
 def commit_times(
     store: Store, directory: str, files: DataFiles, present: Iterable[DataFile]
 ) -> CommitTimes:
-    """Return which rows of some files have wrong stamps. One listing, and the young files.
+    """Return the rows of some files that have wrong timestamps.
+
+    This costs one listing. The files of commits are read, of compacted files only the footers.
 
     Args:
-        store: where the table lies.
-        directory: the table's.
-        files: reads them.
-        present: which; of those that were compacted only the footers are read.
+        store: the store of the table.
+        directory: the table's, relative to the store's root.
+        files: reads the files.
+        present: the files.
 
     Raises:
-        StorageError: they cannot be read, or are damaged.
+        StorageError: a file cannot be read, or is damaged.
     """
     appeared = {file.name: file.modified_us for file in store.list(directory)}
     found: dict[RowId, int] = {}
     for file in present:
         if not file.path.startswith(COMMIT_PREFIX):
-            text = files.note(file, _KEY)
+            text = files.footer_value(file, _KEY)
             found.update((RowId(*row[:5]), row[5]) for row in json.loads(text or "[]"))
         elif file.path in appeared:
             for part in files.parts(file, columns=_COLUMNS):
@@ -75,15 +77,15 @@ def commit_times(
 
 
 def row_ids(rows: pa.Table) -> list[RowId]:
-    """Return what tells each of these rows from others."""
+    """Return the id of each row."""
     columns = [rows.column(name) for name in _COLUMNS]
     columns[-1] = pc.cast(columns[-1], pa.int64())
     lists = [column.to_pylist() for column in columns]
     return [RowId(*values) for values in zip(*lists, strict=True)]
 
 
-def to_notes(times: CommitTimes) -> dict[str, str]:
-    """Return what a file's footer keeps."""
+def to_footer(times: CommitTimes) -> dict[str, str]:
+    """Return the key-value metadata for the footer of a file with these rows."""
     return {_KEY: json.dumps([[*row, time_us] for row, time_us in times.items()])} if times else {}
 
 

@@ -1,9 +1,9 @@
-"""Compaction of the offsets table: many small files become few that are sorted by group.
+"""Compaction of the offsets table: many small files become a few that are sorted by group.
 
-Files are of tiers by their number of rows; once a tier has `FILES_PER_TIER`, they become one. So
-each row is rewritten a few times, there are never many files, and of a sorted one only what may
-hold a group is read. Positions that were superseded longer ago than the retention time are left
-out: what a group had committed at any time since can still be told.
+Files belong to tiers by their number of rows. When a tier has `FILES_PER_TIER` files they are
+merged into one. So each row is rewritten a few times, and there are never many files; of a sorted
+file only the row groups that may hold a group are read. Rows that were superseded longer ago than
+the retention time are dropped: the committed offsets as of any later time are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_notes
+from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_footer
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, is_followed
 from spark_log.delta.files import DataFile, DataFiles
 from spark_log.record.arrays import text_array
@@ -32,11 +32,11 @@ _SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_t
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which files are to become one.
+    """The files to merge.
 
     Attributes:
         inputs: the files.
-        is_full: they are all there are: what was forgotten need not be remembered as such.
+        is_full: they are all files of the table, so that tombstones can be dropped.
     """
 
     inputs: tuple[DataFile, ...]
@@ -44,7 +44,7 @@ class Plan:
 
 
 def plan(files: Collection[DataFile]) -> Plan | None:
-    """Return what is worth compacting; None for nothing."""
+    """Return the files to merge; None if no tier is full."""
     tiers: dict[int, list[DataFile]] = {}
     for file in files:
         tiers.setdefault(_tier(file), []).append(file)
@@ -59,28 +59,33 @@ def plan(files: Collection[DataFile]) -> Plan | None:
 def compact(
     files: DataFiles, planned: Plan, before_us: int, times: CommitTimes = NO_TIMES
 ) -> list[DataFile]:
-    """Write the rows of some files into new ones, of a bounded number of rows in memory.
+    """Write the rows of some files into new files, with a bounded number of rows in memory.
 
     Args:
-        files: of the table.
-        planned: which, and whether they are all.
-        before_us: what was superseded by then is left out.
-        times: when rows were committed whose stamps are wrong.
+        files: the files of the table.
+        planned: the files to merge.
+        before_us: drop rows that were superseded by then, in microseconds since the epoch.
+        times: commit times of rows with wrong timestamps.
+
+    Returns:
+        The new files; they are part of the table once a version adds them.
 
     Raises:
-        StorageError: they cannot be read or written; nothing counts that was written.
+        StorageError: a file cannot be read or written; the new files were deleted.
     """
     bounds = _bounds(files, planned.inputs)
     written: list[DataFile] = []
     try:
         for at in range(0, len(bounds) - 1, _FILE_RANGES):
             some = bounds[at : at + _FILE_RANGES + 1]
-            noted: dict[RowId, int] = {}
-            filled = _filled(_ranges(files, planned.inputs, some), planned, before_us, times, noted)
-            first = next(filled, None)
+            wrong_times: dict[RowId, int] = {}
+            ranges = _needed_ranges(
+                _ranges(files, planned.inputs, some), planned, before_us, times, wrong_times
+            )
+            first = next(ranges, None)
             if first is not None:
-                parts = _chain(first, filled)
-                written.append(files.write(parts, notes=partial(to_notes, noted)))
+                parts = _chain(first, ranges)
+                written.append(files.write(parts, footer=partial(to_footer, wrong_times)))
     except BaseException:
         for file in written:
             files.delete(file)
@@ -93,16 +98,16 @@ def _tier(file: DataFile) -> int:
 
 
 def _bounds(files: DataFiles, inputs: Sequence[DataFile]) -> list[str | None]:
-    """Return groups between which there are not many rows; None at both ends for no bound."""
+    """Return group ids that divide the rows into ranges of bounded size; None at both ends."""
     total = sum(max(0, file.num_rows) for file in inputs)
     bounds: list[str | None] = [None]
     if total > _RANGE_ROWS:
-        begins = sorted(begin for file in inputs for begin in files.row_group_begins(file))
+        starts = sorted(start for file in inputs for start in files.row_group_starts(file))
         rows = 0
-        for least, count in begins:
+        for first_group, count in starts:
             rows += count
-            if rows > _RANGE_ROWS and (bounds[-1] is None or least > bounds[-1]):
-                bounds.append(least)
+            if rows > _RANGE_ROWS and (bounds[-1] is None or first_group > bounds[-1]):
+                bounds.append(first_group)
                 rows = count
     return [*bounds, None]
 
@@ -127,8 +132,8 @@ def _ranges(
         yield pa.concat_tables(parts)
 
 
-def _needed(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
-    """Return the rows, sorted, without those that no position since ``before_us`` needs."""
+def _needed_rows(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
+    """Return the rows, sorted, without those that were superseded before a time."""
     order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
     rows = rows.take(order).combine_chunks()
     if rows.num_rows == 0:
@@ -144,21 +149,21 @@ def _needed(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
     return rows.filter(pc.invert(drop))
 
 
-def _filled(
+def _needed_ranges(
     ranges: Iterator[pa.Table],
     planned: Plan,
     before_us: int,
     times: CommitTimes,
-    noted: dict[RowId, int],
+    wrong_times: dict[RowId, int],
 ) -> Iterator[pa.Table]:
-    """Yield what is needed of each range, where that is anything; note what has wrong stamps."""
+    """Yield the needed rows of each range; add those with wrong timestamps to ``wrong_times``."""
     groups = text_array(list({row.group for row in times}))
     for rows in ranges:
-        part = _needed(rows, before_us, is_full=planned.is_full)
+        part = _needed_rows(rows, before_us, is_full=planned.is_full)
         if times:
             latest = part.filter(pc.invert(is_followed(part)))
             latest = latest.filter(pc.is_in(latest.column("group"), groups))
-            noted.update((row, times[row]) for row in row_ids(latest) if row in times)
+            wrong_times.update((row, times[row]) for row in row_ids(latest) if row in times)
         if part.num_rows:
             yield part
 

@@ -1,9 +1,9 @@
-"""How the offsets table comes to be, and how it is told from one that was lost.
+"""Creates the offsets table, and tells a root without one from a root that has lost it.
 
-On storage: version 0 of ``__consumer_offsets`` says what the table is; ``offsets.properties``
-beside it says that there is one. Where the second is there without the first, the table is gone:
-then nothing begins anew by itself. A crash between the two leaves a table that is found when it is
-opened next.
+On storage: version 0 of ``__consumer_offsets`` defines the table, and then the marker
+``offsets.properties`` beside it is created. If the marker exists without the table, the table was
+lost, and no new one is created automatically. A crash between the two leaves a table without the
+marker; the next process that opens it creates the marker.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ TABLE_PROPERTIES = {
     "delta.logRetentionDuration": "interval 1 days",
     RETENTION_MINUTES: "10080",
 }
-"""What a new table is made with; ``ALTER TABLE … SET TBLPROPERTIES`` changes them."""
+"""Properties of a new table; ``ALTER TABLE … SET TBLPROPERTIES`` changes them."""
 
 _DELTA_TYPES = {"string": "string", "int32": "integer", "int64": "long"}
 
 
 def create_table(log: DeltaLog, clock: Clock) -> None:
-    """Make the table of an opened log that has none; harmless when others do so too.
+    """Create the table, given its empty log. Several processes may do so at the same time.
 
     Raises:
-        StorageError: it was not made.
+        StorageError: it was not created.
     """
-    time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for people
+    time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for users
     with suppress(LogEndOffsetMismatchError):
         log.append(definition(time_ms), "CREATE TABLE")
     log.refresh()
 
 
 def definition(time_ms: int) -> list[dict[str, object]]:
-    """Return the actions that say what the table is."""
+    """Return the actions that define the table: ``protocol`` and ``metaData``."""
     return [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {
@@ -71,7 +71,7 @@ def definition(time_ms: int) -> list[dict[str, object]]:
 
 
 def mark(store: Store) -> None:
-    """Note that the table was made; harmless when that is noted already."""
+    """Create the marker that says that the table exists; without effect if it exists."""
     try:
         store.head(MARKER)
     except NotFoundError:
@@ -80,18 +80,18 @@ def mark(store: Store) -> None:
 
 
 def check_not_lost(store: Store, directory: str) -> None:
-    """Check, where there is no table, that there never was one.
+    """Check that a root without an offsets table never had one.
 
     Raises:
-        StorageError: it is gone.
+        StorageError: the table was lost.
     """
     try:
         store.head(MARKER)
     except NotFoundError:
         return
     raise StorageError(
-        f"{store.url}/{directory} is gone, and with it the positions of all groups: bring it back "
-        f"from a copy, or begin a new one with spark-log groups repair",
+        f"{store.url}/{directory} is gone, and with it the committed offsets of all groups: "
+        f"restore it from a backup, or create a new one with spark-log groups repair",
         path=directory,
     )
 

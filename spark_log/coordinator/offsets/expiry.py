@@ -1,4 +1,4 @@
-"""Which positions expire: those of groups that have been empty for long enough (KIP-211)."""
+"""Expiry of committed offsets: those of groups that have been empty long enough (KIP-211)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ def expired(
     before_us: int,
     times: CommitTimes,
 ) -> list[PartitionKey]:
-    """Return which of a group's positions are to be forgotten.
+    """Return the expired committed offsets of a group.
 
-    With members: those in topics to which none subscribes, when they were committed before
-    ``before_us``. Without: all, when the group has been empty since before then. A group that never
-    had members: each one that was committed before then. And whose topic is gone, at once.
+    - A group with members: offsets in topics that no member subscribes to, if committed before
+      ``before_us``.
+    - A group without members: all offsets, if the group has been empty since before ``before_us``
+      and they were committed before then.
+    - Offsets in a deleted topic expire at once.
 
     Args:
-        positions: of the group.
-        view: of the group's log.
-        image: the metadata, no older than the positions.
-        before_us: what is older than that, by the storage's time, is old.
-        times: when positions were committed whose stamps are wrong.
+        positions: the committed offsets of the group.
+        view: the state of the group.
+        image: the metadata, not older than the offsets.
+        before_us: the present storage time minus the retention.
+        times: commit times of rows with wrong timestamps.
     """
     group = view.group
     empty_since_us = 0 if group.members else view.changed_us
@@ -66,9 +68,16 @@ def candidates(
     before_us: int,
     times: CommitTimes,
 ) -> set[str]:
-    """Return the groups that may have positions to forget: no others have any.
+    """Return the groups that may have expired offsets; no other group has any.
 
-    Reads four columns of the whole table, a row group at a time. Args: see `expired`.
+    Reads four columns of the whole table, one row group at a time.
+
+    Args:
+        files: reads the files.
+        present: the files of the table.
+        image: the metadata, not older than the offsets.
+        before_us: the present storage time minus the retention.
+        times: commit times of rows with wrong timestamps.
 
     Raises:
         StorageError: the table cannot be read, or is damaged.

@@ -1,14 +1,14 @@
-"""What keeps the offsets table small and quick to open, done in the background of commits.
+"""Maintenance of the offsets table, in the background of commits, keeps it small and fast to open.
 
-Every `MAINTENANCE_EVERY` versions whoever made the last of them compacts small files and, when it
-is time, has delta-rs write a checkpoint and frees versions that are past the table's retention.
-Every ten minutes somebody forgets expired positions and frees data files. All of it may fail, or be
-done twice, without harm.
+The process that commits every `MAINTENANCE_EVERY`-th version compacts small files. If it is time,
+it also lets delta-rs write a checkpoint, and deletes versions that are past the table's retention.
+Every ten minutes one process deletes expired offsets and unneeded data files. Each step may fail,
+or be done twice, without harm.
 
-What is old is decided by the storage's time, never by this process's clock. A process whose clock
-is further from it than ``max.clock.skew.ms`` frees and forgets nothing: one of the two is wrong.
+Ages are measured by the storage's time, never by this process's clock. A process whose clock
+differs from it by more than ``max.clock.skew.ms`` deletes nothing: one of the two clocks is wrong.
 
-On storage: ``__consumer_offsets/_tidied.json`` says when the last round was, by the storage's time
+On storage: ``__consumer_offsets/_tidied.json`` holds the storage's time of the last full round
 (derived).
 """
 
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets.expiry import candidates, expired
@@ -61,7 +61,7 @@ _REQUESTS_TOGETHER = 500
 _TIMEOUT_MS = 60_000
 _MAX_TRIES = 20
 _CHECKPOINT_PAUSE_MS = 5000
-"""From one checkpoint of a process to its next: hundreds of versions a second need no more."""
+"""Minimum time between two checkpoints of a process, also at hundreds of versions per second."""
 
 _LOG_RETENTION = "delta.logRetentionDuration"
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
@@ -71,12 +71,18 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetsMaintenance:
-    """Tidies up one table. `start` and `run` are safe to use from any thread."""
+    """Maintains one table. `start` and `run` are safe to use from any thread."""
 
     def __init__(
-        self, table: OffsetsStore, commits: OffsetCommits, image: Callable[[], MetadataImage]
+        self, table: OffsetsStore, commits: CommitQueue, image: Callable[[], MetadataImage]
     ) -> None:
-        """Args: table, commits: of this process; image: returns the metadata as it is now."""
+        """Return the maintenance of a table; nothing is read yet.
+
+        Args:
+            table: the table of this process.
+            commits: commits of this process.
+            image: returns the present metadata.
+        """
         self._table = table
         self._commits = commits
         self._image = image
@@ -87,9 +93,9 @@ class OffsetsMaintenance:
         self._told: set[str] = set()
 
     def start(self) -> None:
-        """Run on a thread of its own; where it runs already, once more when it has ended.
+        """Run on a separate thread; if it is running, run once more after that.
 
-        The process waits for it when it ends.
+        The process does not exit before it has finished.
         """
         self._is_wanted.set()
         if self._is_running.acquire(blocking=False):
@@ -97,20 +103,19 @@ class OffsetsMaintenance:
             threading.Thread(target=self._run_logged, name=name).start()
 
     def wait(self) -> None:
-        """Return when nothing runs any more that `start` began."""
+        """Return when no thread of `start` is running."""
         with self._is_running:
             pass
 
     def run(self, *, is_forced: bool = False) -> None:
-        """Do what is due.
+        """Run the steps that are due.
 
         Args:
-            is_forced: do all there is, as if it were due.
+            is_forced: run all steps.
 
         Raises:
-            ClockSkewError: this process's clock is too far from the storage's: nothing was
-                forgotten or freed.
-            StorageError: some of it was not done; harmless.
+            ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
+            StorageError: some steps were not done, which is harmless.
         """
         try:
             now_us = self._storage_time_us(is_exact=is_forced)
@@ -138,7 +143,7 @@ class OffsetsMaintenance:
         text = self._table.state.configuration.get(RETENTION_MINUTES, "")
         if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
             if self._table.state.version >= 0:
-                _log.warning("%s of %s is %r, no number", RETENTION_MINUTES, DIRECTORY, text)
+                _log.warning("%s of %s is %r, not a number", RETENTION_MINUTES, DIRECTORY, text)
             text = TABLE_PROPERTIES[RETENTION_MINUTES]
         return int(text) * 60_000_000
 
@@ -148,26 +153,28 @@ class OffsetsMaintenance:
                 self._is_wanted.clear()
                 self.run()
         except ClockSkewError as error:
-            self._warn_once("skew", f"{DIRECTORY} is not tidied up by this process: {error}")
+            self._warn_once("skew", f"{DIRECTORY} is not maintained by this process: {error}")
         except (SparkLogError, OSError) as error:
-            _log.warning("%s was not tidied up, the next commits will: %s", DIRECTORY, error)
+            _log.warning(
+                "maintenance of %s failed, retrying after later commits: %s", DIRECTORY, error
+            )
         finally:
             self._is_running.release()
 
     # --- what is done ----------------------------------------------------------------------------
 
     def _storage_time_us(self, *, is_exact: bool) -> int:
-        """Return the storage's time: by what the last commit showed, or by a file that is written.
+        """Return the storage's time: that of the last commit, or of a file written for this.
 
         Raises:
-            ClockSkewError: this process's clock is too far from it.
+            ClockSkewError: this process's clock is too far from the storage's.
         """
         with self._table.lock:
             self._table.refresh()
             now_us = self._table.log.modified_us
         max_skew_ms = self._image().cluster_config().max_clock_skew_ms
         if not is_exact:
-            with suppress(ClockSkewError):  # the commit may be older than the difference allowed
+            with suppress(ClockSkewError):  # the last commit may be older than the maximum skew
                 check_clock_skew(self._table.clock, now_us, max_skew_ms)
                 return now_us
         now_us = storage_time_us(self._table.store, DIRECTORY)
@@ -201,7 +208,7 @@ class OffsetsMaintenance:
                 if any(file.path not in present for file in planned.inputs):
                     break  # another process has compacted them
                 if not is_listing_valid(self._table.clock, began_ms, valid_ms):
-                    break  # what no version names for so long is freed
+                    break  # cleanup may have deleted the new files
                 try:
                     self._table.log.append(actions, "OPTIMIZE")
                 except LogEndOffsetMismatchError:
@@ -211,7 +218,7 @@ class OffsetsMaintenance:
             self._table.files.delete(file)
 
     def _checkpoint(self, *, is_forced: bool = False) -> bool:
-        """Write a checkpoint if it is time; whether it was."""
+        """Write a checkpoint if it is time; return whether one was written."""
         with self._table.lock:
             state = self._table.state
             interval = state.configuration.get("delta.checkpointInterval", "100")
@@ -224,7 +231,7 @@ class OffsetsMaintenance:
             self._warn_once(
                 _FORGETS_FENCES,
                 f"{DIRECTORY}: no checkpoint is written while {_FORGETS_FENCES} is set: it would "
-                f"forget the fences of groups by a clock; ALTER TABLE ... UNSET TBLPROPERTIES "
+                f"drop the fences of groups by age; ALTER TABLE ... UNSET TBLPROPERTIES "
                 f"('{_FORGETS_FENCES}')",
             )
             return False
@@ -237,7 +244,7 @@ class OffsetsMaintenance:
             table = self._delta_table()
             table.create_checkpoint()
             version = table.version()
-        # delta-rs syncs nothing, and what the checkpoint replaces is deleted next.
+        # delta-rs does not sync, and the versions that the checkpoint replaces are deleted next.
         log = f"{DIRECTORY}/_delta_log"
         for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
             self._table.store.sync(f"{log}/{name}")
@@ -255,7 +262,7 @@ class OffsetsMaintenance:
         found = interval_us(text)
         if found is None:
             default = TABLE_PROPERTIES[name]
-            self._warn_once(name, f"{name} of {DIRECTORY} is {text!r}; taking {default!r}")
+            self._warn_once(name, f"{name} of {DIRECTORY} is {text!r}; using {default!r}")
             found = interval_us(default)
             assert found is not None
         return found
@@ -268,8 +275,8 @@ class OffsetsMaintenance:
     def _delta_table(self) -> DeltaTable:
         from deltalake import DeltaTable  # only here: it takes a while to import
 
-        # A local listing may leave out what comes meanwhile, and show what comes after it: delta-rs
-        # calls that a gap. Up to a version that was read before there is none.
+        # A local listing may omit a version that appears during it, and show a later one: delta-rs
+        # takes that for a gap. There is none up to a version that was read before.
         return DeltaTable(
             self._table.url,
             version=self._table.state.version,
@@ -297,27 +304,31 @@ class OffsetsMaintenance:
                 for group in groups[at : at + _REQUESTS_TOGETHER]
             ]
             self._commits.submit_all(requests)
-            for request in requests:  # who has members again is not expired
+            for request in requests:  # a group with new members does not expire
                 if request.error and not isinstance(request.error, IllegalGenerationError):
                     raise request.error
 
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
-    ) -> Request:
+    ) -> CommitRequest:
         view = view_group(self._table.store, group, self._table.clock)
 
         def decide(positions: GroupPositions) -> list[Row]:
-            if group in changed:  # nobody has looked when that was committed: the next round does
+            if (
+                group in changed
+            ):  # its new commits have no known commit times: wait for the next round
                 return []
             found = expired(positions.positions(), view, self._image(), before_us, times)
             return [Row(key, TOMBSTONE) for key in found]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return Request(group, view.group.generation, "", decide, deadline_ms, needs_positions=True)
+        return CommitRequest(
+            group, view.group.generation, "", decide, deadline_ms, needs_positions=True
+        )
 
 
 class _delta_errors:  # noqa: N801 - a context manager
-    """What delta-rs raises, as errors of this package, without addresses."""
+    """Turns errors of delta-rs into errors of this package, without URLs."""
 
     def __enter__(self) -> None:
         return None

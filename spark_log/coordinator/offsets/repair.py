@@ -1,10 +1,10 @@
-"""Repair of a damaged or lost offsets table: what can be saved, and what exactly cannot.
+"""Repairs a damaged or lost offsets table, and reports exactly what is lost.
 
-What is saved are the rows of all files that a readable version or checkpoint names and that can be
-read themselves, and each group's fence. A file that no readable version names may be of a commit
-that was refused: it counts only on request. The repaired table is one new version behind all
-others, with a checkpoint of its own: nothing is deleted or renamed, and a crash leaves the damage
-as it was, or the table repaired. All consumers have to be stopped meanwhile.
+It saves each group's fence, and the rows of all readable data files that a readable version or
+checkpoint holds. A file that no readable version holds may belong to a refused commit; its rows are
+saved only on request. The repaired table is one new version after all others, with its own
+checkpoint. Nothing is deleted or renamed; after a crash the table is damaged as before, or
+repaired. All consumers have to be stopped during the repair.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.view import list_group_ids, view_group
-from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_notes
+from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
-from spark_log.delta.delta_log import Transaction
 from spark_log.delta.files import DataFile
+from spark_log.delta.state import Transaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.witness import Witness
 from spark_log.metadata import Cluster
@@ -40,7 +40,7 @@ _SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_t
 
 @dataclass(frozen=True, slots=True)
 class LostFile:
-    """A data file whose rows are lost, as far as the log tells what they were."""
+    """A data file whose rows are lost, with what the log says about them."""
 
     path: str
     reason: str
@@ -51,18 +51,18 @@ class LostFile:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What is wrong, what can be saved, and what is lost.
+    """The damage of a table, and what can be saved.
 
     Attributes:
-        problem: why the table cannot be used; empty where it can.
-        lost_versions: commits of which nothing is known; their rows are lost unless a checkpoint
-            behind them was read.
-        lost_files: data files that are named and cannot be read.
-        unnamed_files: data files that can be read and that no readable version names.
-        groups: ids of the groups that have rows afterwards.
-        rows: how many rows are saved.
-        lagging_groups: groups whose log is behind their fence: a part of it is lost.
-        is_repaired: whether it was done.
+        problem: why the table cannot be used; empty if it can.
+        lost_versions: versions that cannot be read; their rows are lost unless a later checkpoint
+            was read.
+        lost_files: data files of the table that cannot be read.
+        unnamed_files: readable data files that no readable version holds.
+        groups: ids of the groups that have rows after the repair.
+        rows: number of rows that are saved.
+        lagging_groups: groups whose log ends before their fence: a part of the log is lost.
+        is_repaired: whether the repair was done.
     """
 
     problem: str = ""
@@ -76,26 +76,30 @@ class RepairReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is nothing to repair."""
+        """Whether there is no damage."""
         return not self.problem and not self.lost_files and not self.lagging_groups
 
 
 class OffsetsRepair:
-    """Looks for damage of one root's offsets table, and repairs it."""
+    """Finds and repairs damage of the offsets table of one root."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Touches nothing. Args: cluster: the opened root."""
+        """Return the repair of a root's table; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+        """
         self._cluster = cluster
         self._table = OffsetsStore(cluster.store, cluster.clock)
         self._times: CommitTimes = {}
 
     def run(self, *, execute: bool = False, with_unnamed: bool = False) -> RepairReport:
-        """Look for damage, and repair it.
+        """Find damage, and repair it.
 
         Args:
-            execute: do it; else only tell what would be done.
-            with_unnamed: save also files that no readable version names, although a commit that was
-                refused may have left them.
+            execute: repair; if false, only report.
+            with_unnamed: save also the rows of files that no readable version holds, although a
+                refused commit may have left them.
 
         Raises:
             StorageError: the storage fails; run it again.
@@ -135,29 +139,29 @@ class OffsetsRepair:
             if saved is not None:
                 self._write(rows, fences, highest)
             for group, fence in report.lagging_groups.items():
-                # Where all of its log is lost it is begun anew, above whatever was committed.
+                # If its whole log is lost, a new one starts above the committed generations.
                 self._table.store.delete(Witness(group_directory(group)).path)
                 GroupCoordinator(self._cluster, group).raise_generation(fence)
             report.is_repaired = saved is not None or bool(report.lagging_groups)
         return report
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------
 
     def _salvage(
         self, report: RepairReport, known: list[DataFile], with_unnamed: bool
     ) -> tuple[pa.Table, dict[str, int], int]:
-        """Return the rows that can be read, the fences, and the highest version that there is."""
+        """Return the readable rows, the fences, and the highest version."""
         listed = [found for f in self._table.store.list(_LOG) if (found := _NAME.fullmatch(f.name))]
         numbers = sorted(int(found[1]) for found in listed if found[2] == "json")
         points = sorted(int(found[1]) for found in listed if found[2] != "json")
-        named = {file.path: file for file in known}
+        added = {file.path: file for file in known}
         removed: set[str] = set()
         fences: dict[str, int] = {}
         read: set[int] = set()
         covered = -1
         for number in points:
             try:
-                self._take(self._checkpoint(number), named, removed, fences)
+                self._collect(self._checkpoint(number), added, removed, fences)
                 covered = number
             except (StorageError, pa.ArrowException, OSError, ValueError, KeyError, TypeError):
                 report.lost_files.append(
@@ -167,7 +171,7 @@ class OffsetsRepair:
                 )
         for number in numbers:
             try:
-                self._take(self._version(number), named, removed, fences)
+                self._collect(self._version(number), added, removed, fences)
                 read.add(number)
             except (StorageError, ValueError, KeyError, TypeError, AttributeError):
                 pass
@@ -178,12 +182,12 @@ class OffsetsRepair:
             for file in self._table.store.list(DIRECTORY)
             if file.name.endswith(".parquet")
         }
-        unnamed = sorted(present - named.keys())
+        unnamed = sorted(present - added.keys())
         parts = [OFFSETS_SCHEMA.empty_table()]
         lost = {file.path for file in report.lost_files}
         readable: list[DataFile] = []
-        for file in named.values():
-            # What was compacted away is in other files, unless those are lost.
+        for file in added.values():
+            # The rows of a removed file are in compacted files, unless those are lost.
             if file.path in removed and file.path not in present:
                 continue
             try:
@@ -205,7 +209,7 @@ class OffsetsRepair:
         return rows, fences, highest
 
     def _unnamed_parts(self, report: RepairReport, paths: list[str]) -> list[pa.Table]:
-        """Return the rows of files that no version names, as far as they can be read."""
+        """Return the rows of the readable ones among files that no version holds."""
         found: list[pa.Table] = []
         for path in paths:
             size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes
@@ -245,16 +249,16 @@ class OffsetsRepair:
             ]
         )
 
-    def _take(
+    def _collect(
         self,
         actions: Iterator[tuple[str, dict[str, Any]]],
-        named: dict[str, DataFile],
+        added: dict[str, DataFile],
         removed: set[str],
         fences: dict[str, int],
     ) -> None:
         for kind, action in actions:
             if kind == "add":
-                named.setdefault(action["path"], DataFile.from_action(action))
+                added.setdefault(action["path"], DataFile.from_action(action))
             elif kind == "remove":
                 removed.add(action["path"])
             elif kind == "txn" and action["appId"].startswith(APP_PREFIX):
@@ -265,10 +269,10 @@ class OffsetsRepair:
         most = rows.group_by("group").aggregate([("generation", "max")])
         return dict(zip(most["group"].to_pylist(), most["generation_max"].to_pylist(), strict=True))
 
-    # --- what becomes of it ----------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------
 
     def _write(self, rows: pa.Table, fences: dict[str, int], highest: int) -> None:
-        # wall clock: dates of Delta's history, for people
+        # wall clock: dates of Delta's history, for users
         store, time_us = self._table.store, self._cluster.clock.time_us()
         number = highest + 1
         last_us = rows.group_by("group").aggregate([("commit_timestamp", "max")])
@@ -276,7 +280,7 @@ class OffsetsRepair:
         last = dict(zip(last_us["group"].to_pylist(), stamps, strict=True))
         actions = definition(time_us // 1000)
         if rows.num_rows:
-            file = self._table.files.write([rows], notes=lambda: to_notes(self._times))
+            file = self._table.files.write([rows], footer=lambda: to_footer(self._times))
             actions.append(file.to_add(time_us // 1000))
         actions += [
             Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()
@@ -287,7 +291,7 @@ class OffsetsRepair:
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         checkpoint = pa.BufferOutputStream()
         pq.write_table(_checkpoint_table(actions), checkpoint)
-        # The checkpoint first: until the version is there too, nobody takes it for the newest.
+        # Write the checkpoint first: readers use it only once the version exists too.
         store.put(f"{_LOG}/{number:020}.checkpoint.parquet", checkpoint.getvalue())
         store.put_if_absent(f"{_LOG}/{number:020}.json", body)
         pointer = json.dumps({"version": number, "size": len(actions)})
@@ -336,7 +340,7 @@ _CHECKPOINT_SCHEMA = pa.schema(
 
 
 def _checkpoint_table(actions: list[dict[str, object]]) -> pa.Table:
-    """Return the checkpoint of a table that consists of these actions alone."""
+    """Return the checkpoint of a table with only these actions."""
     rows = []
     for line in actions:
         ((kind, action),) = line.items()

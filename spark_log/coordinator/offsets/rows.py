@@ -1,4 +1,4 @@
-"""Rows of the offsets table, and the position that a group's rows amount to."""
+"""Rows of the offsets table, and the committed offsets that result from a group's rows."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ OFFSETS_SCHEMA = pa.schema(
         pa.field("commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""One row for every partition of every commit. ``offset`` is that of the next record to read."""
+"""One row per partition of each commit. ``offset`` is the offset of the next record to read."""
 
 EMPTY = pa.Table.from_batches([], OFFSETS_SCHEMA)
-"""No rows. Made without `pyarrow.array`, which imports pandas where there is one: 0.3 s."""
+"""No rows. Built without `pyarrow.array`, which imports pandas if it is installed: 0.3 s."""
 
 TOMBSTONE = -1
-"""The offset of a row that says: from here on the group has no position in this partition."""
+"""The offset in a row that deletes the group's committed offset in a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A group's position in one partition, and who committed it when."""
+    """A committed offset of a group in one partition, with the member and time of its commit."""
 
     offset: int
     metadata: str
@@ -52,7 +52,7 @@ class CommittedOffset:
 
 
 class PartitionKey(NamedTuple):
-    """What a position is of: a topic that was created again is another one."""
+    """A partition of one topic id: a topic that was created again has another key."""
 
     topic: str
     topic_id: str
@@ -61,7 +61,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A position to commit, or with `TOMBSTONE` one to forget."""
+    """An offset to commit, or with `TOMBSTONE` one to delete."""
 
     key: PartitionKey
     offset: int
@@ -71,16 +71,16 @@ class Row:
 
 @dataclass(slots=True)
 class GroupPositions:
-    """A group's positions after some version of the table.
+    """The committed offsets of a group after a version of the table.
 
     Attributes:
-        latest: the newest row of each partition, tombstones too.
+        latest: the newest row of each partition, tombstones included.
     """
 
     latest: dict[PartitionKey, CommittedOffset] = field(default_factory=dict)
 
-    def take(self, rows: pa.Table) -> None:
-        """Take in rows of this group, in any order."""
+    def apply(self, rows: pa.Table) -> None:
+        """Add rows of this group, in any order."""
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         columns = {name: rows.column(name).to_pylist() for name in rows.column_names[1:-1]}
         for topic, topic_id, partition, offset, epoch, metadata, generation, member, stamp in zip(
@@ -94,38 +94,38 @@ class GroupPositions:
                 )
 
     def positions(self) -> dict[PartitionKey, CommittedOffset]:
-        """Return where the group stands: without what was deleted."""
+        """Return the committed offsets, without deleted ones."""
         return {key: found for key, found in self.latest.items() if found.offset >= 0}
 
 
-def check_offset(named: TopicPartition, offset: int) -> None:
-    """Check that an offset can be a position.
+def check_offset(tp: TopicPartition, offset: int) -> None:
+    """Check that an offset can be committed.
 
     Raises:
         OffsetOutOfRangeError: it is negative.
     """
     if offset < 0:
         raise OffsetOutOfRangeError(
-            f"{named}: a position of {offset} cannot be committed; the first offset is 0",
+            f"{tp}: offset {offset} cannot be committed; the first offset is 0",
             offset=offset,
         )
 
 
-def check_metadata(named: TopicPartition, position: OffsetAndMetadata) -> None:
-    """Check that a position's metadata can be stored; None is allowed, as in kafka-python.
+def check_metadata(tp: TopicPartition, position: OffsetAndMetadata) -> None:
+    """Check that the metadata of a commit can be stored; None is allowed, as in kafka-python.
 
     Raises:
-        InvalidConfigurationError: it is no text, or not Unicode.
+        InvalidConfigurationError: it is not a string, or not valid Unicode.
     """
     metadata: object = position.metadata
     if metadata is None:
         return
     if not isinstance(metadata, str):
         raise InvalidConfigurationError(
-            f"{named}: the metadata of a position is {metadata!r}; expected a text, or None",
+            f"{tp}: the metadata of an offset is {metadata!r}; expected a string, or None",
             key="metadata",
         )
-    check_unicode(f"{named}: the metadata of a position", metadata)
+    check_unicode(f"{tp}: the metadata of an offset", metadata)
 
 
 def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:
@@ -153,7 +153,7 @@ def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:
 
 
 def is_followed(rows: pa.Table) -> pa.Array:
-    """Return of sorted rows which are of the same group and partition as the one behind them."""
+    """Return for each of some sorted rows whether the next row has the same group and partition."""
     if rows.num_rows == 0:
         return pa.array([], pa.bool_())
     same = None

@@ -1,7 +1,7 @@
-"""The offsets table of one root as one process holds it: its log, and positions read before.
+"""The offsets table of one root in one process: its log, and a cache of committed offsets.
 
-What is read once is kept, for a bounded number of positions, and brought up to date from the files
-of newer versions that a kept group is in. So to look again costs one look for a file's name.
+The cache holds a bounded number of offsets. It is updated from the files of new versions that
+change a cached group, so that reading an unchanged group again costs one lookup of a file name.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions
-from spark_log.delta.delta_log import DeltaLog, TableState, Transaction, Version
+from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFile, DataFiles
+from spark_log.delta.state import TableState, Transaction, Version
 from spark_log.record.arrays import text_scalar
 from spark_log.storage import Store
 
 DIRECTORY = "__consumer_offsets"
 
 APP_PREFIX = "group:"
-_MAX_KEPT_POSITIONS = 50_000
-_REQUESTS_AT_ONCE = 16
+_MAX_CACHED_POSITIONS = 50_000
+_MAX_CONCURRENT_REQUESTS = 16
 
 
 class ChangedGroups:
-    """Groups that versions changed since somebody began to watch.
+    """The groups that new versions have changed since this object was created.
 
     Attributes:
-        groups: their ids.
-        is_all: nobody can tell which: it may be all of them.
+        groups: ids of the groups.
+        is_all: the changed groups are not known: any group may have changed.
     """
 
     def __init__(self) -> None:
@@ -47,18 +48,27 @@ class ChangedGroups:
 
 
 class OffsetsStore:
-    """One process's hold on the table. What is not said to be otherwise needs `lock` held.
+    """The table in one process. Callers of its methods have to hold `lock`.
 
     Attributes:
-        lock: one thread at a time reads the log, or adds to it.
-        maintain: called now and then after a commit, with the lock free.
+        store: the store of the root.
+        clock: gives commits their timestamps.
+        url: URL of the table for other Delta readers.
+        log: the table's log.
+        files: its data files.
+        lock: held by the thread that reads the log or commits to it.
+        maintain: called after some commits, without the lock.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        """Touches nothing. Args: store: of the cluster root; clock: dates commits.
+        """Return the table of a root; nothing is read yet.
+
+        Args:
+            store: the store of the root.
+            clock: gives commits their timestamps.
 
         Raises:
-            UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
+            UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
         self.store = store
         self.clock = clock
@@ -67,60 +77,60 @@ class OffsetsStore:
         self.files = DataFiles(store, DIRECTORY, OFFSETS_SCHEMA)
         self.lock = threading.RLock()
         self.maintain: Callable[[], None] | None = None
-        self._kept: OrderedDict[str, GroupPositions] = OrderedDict()
-        self._kept_positions = 0
+        self._cache: OrderedDict[str, GroupPositions] = OrderedDict()
+        self._cached_positions = 0
         self._is_marked = False
         self._watchers: WeakSet[ChangedGroups] = WeakSet()
 
     @property
     def state(self) -> TableState:
-        """The table after the newest version that was seen."""
+        """The table after the newest version that was read."""
         return self.log.state
 
     def refresh(self, *, create: bool = False) -> None:
-        """See what is new.
+        """Read new versions.
 
         Args:
-            create: make the table, if there is none.
+            create: create the table if there is none.
 
         Raises:
-            StorageError: the table cannot be read, is damaged, or is gone.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         versions = self.log.refresh()
         if versions is None:
             self._forget()
         try:
             for version in versions or ():
-                self._take(version)
+                self._apply(version)
         except BaseException:
-            self._forget()  # what is kept lacks a part of what is new, and nobody tells it again
+            self._forget()  # the cache lacks some of the new rows, which are not read again
             raise
         if self.state.version < 0:
             check_not_lost(self.store, DIRECTORY)
             if not create:
                 return
             create_table(self.log, self.clock)
-            self._forget()  # others may have made it, and committed, since it was not there
+            self._forget()  # others may have created it meanwhile, and committed
         if create and not self._is_marked:
             mark(self.store)
             self._is_marked = True
 
     def watch_changes(self) -> ChangedGroups:
-        """Return what from now on knows the groups that versions change, for as long as it lives.
+        """Return an object that collects, while it is referenced, the groups that versions change.
 
-        It may know some that do not change.
+        It may contain groups that did not change.
         """
         changed = ChangedGroups()
         self._watchers.add(changed)
         return changed
 
     def transaction(self, group: str) -> Transaction:
-        """Return the group's fence, and when it committed last."""
+        """Return the group's fence, with the time of its last commit."""
         app_id = f"{APP_PREFIX}{group}"
         return self.state.transaction(app_id) or Transaction(app_id, -1)
 
     def transactions(self) -> dict[str, Transaction]:
-        """Return those of all groups that ever were."""
+        """Return the fences of all groups that ever committed, by group id."""
         found = self.state.transactions()
         return {
             app_id.removeprefix(APP_PREFIX): each
@@ -129,27 +139,27 @@ class OffsetsStore:
         }
 
     def positions(self, group: str) -> GroupPositions:
-        """Return a group's positions as of `state`; not to be changed.
+        """Return a group's offsets as of `state`; the caller must not change them.
 
         Raises:
             StorageError: the table cannot be read, or is damaged.
         """
-        found = self._kept.pop(group, None)
+        found = self._cache.pop(group, None)
         if found is None:
             found = GroupPositions()
-            found.take(self.rows_of(group))
-            self._kept_positions += len(found.latest)
-        self._kept[group] = found
-        while self._kept_positions > _MAX_KEPT_POSITIONS and len(self._kept) > 1:
-            _, dropped = self._kept.popitem(last=False)
-            self._kept_positions -= len(dropped.latest)
+            found.apply(self.rows_of(group))
+            self._cached_positions += len(found.latest)
+        self._cache[group] = found
+        while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:
+            _, dropped = self._cache.popitem(last=False)
+            self._cached_positions -= len(dropped.latest)
         return found
 
     def rows_of(self, group: str) -> pa.Table:
-        """Return all rows of a group as of `state`: every commit that is kept.
+        """Return all rows of a group as of `state`: every commit that was not compacted away.
 
         Raises:
-            StorageError: see `positions`.
+            StorageError: the table cannot be read, or is damaged.
         """
         files = [file for file in self.state.files.values() if file.may_hold(group)]
 
@@ -158,37 +168,41 @@ class OffsetsStore:
 
         if self.store.is_mapped or len(files) < 2:
             return pa.concat_tables([EMPTY, *map(read, files)])
-        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-offsets") as pool:
+        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-offsets") as pool:
             return pa.concat_tables(pool.map(read, files))
 
-    def took(self, rows: Mapping[str, pa.Table]) -> None:
-        """Take in a version that this process made. Args: rows: of it, by group, and of others."""
+    def on_appended(self, rows: Mapping[str, pa.Table]) -> None:
+        """Update the cache from a version of this process.
+
+        Args:
+            rows: group → rows of the version, which may include rows of other groups.
+        """
         for changed in self._watchers:
             changed.groups.update(rows)
         for group, found in rows.items():
-            self._keep(group, found)
+            self._add_to_cache(group, found)
 
-    def _take(self, version: Version) -> None:
+    def _apply(self, version: Version) -> None:
         if version.is_rewrite:
             return
-        named = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
+        changed_groups = {each.app_id.removeprefix(APP_PREFIX) for each in version.transactions}
         for changed in self._watchers:
-            changed.groups.update(named)
-            changed.is_all |= not named
-        for group in [each for each in self._kept if each in named or not named]:
+            changed.groups.update(changed_groups)
+            changed.is_all |= not changed_groups
+        for group in [each for each in self._cache if each in changed_groups or not changed_groups]:
             for file in version.added:
                 if file.may_hold(group):
-                    self._keep(group, self.files.rows_of(file, group))
+                    self._add_to_cache(group, self.files.rows_of(file, group))
 
-    def _keep(self, group: str, rows: pa.Table) -> None:
-        kept = self._kept.get(group)
-        if kept is not None:
-            before = len(kept.latest)
-            kept.take(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
-            self._kept_positions += len(kept.latest) - before
+    def _add_to_cache(self, group: str, rows: pa.Table) -> None:
+        cached = self._cache.get(group)
+        if cached is not None:
+            before = len(cached.latest)
+            cached.apply(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
+            self._cached_positions += len(cached.latest) - before
 
     def _forget(self) -> None:
         for changed in self._watchers:
             changed.is_all = True
-        self._kept.clear()
-        self._kept_positions = 0
+        self._cache.clear()
+        self._cached_positions = 0

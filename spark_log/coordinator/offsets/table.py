@@ -1,15 +1,15 @@
-"""Committed offsets: rows of the Delta table ``__consumer_offsets`` (DESIGN.md, section 9).
+"""Committed offsets: rows of the Delta table ``__consumer_offsets`` (docs/offsets-table.md).
 
-A commit appends rows and changes none; the position of a group is, per partition, its row with the
-highest generation, and among those the latest; an offset of -1 says that there is none any more.
-SQL reads it at any time (docs/offsets-table.md)::
+A commit appends rows and changes none. The committed offset of a group in a partition is the row
+with the highest generation, and among those the latest one; offset -1 means that it was deleted.
+SQL can read the table at any time::
 
     SELECT topic, partition, max_by(offset, struct(generation, commit_timestamp)) AS offset
     FROM delta.`<root>/__consumer_offsets` WHERE `group` = 'g' GROUP BY topic, partition
     HAVING offset >= 0
 
-A crash during a commit leaves either all of its rows or none, and perhaps a file that no version
-of the table names.
+After a crash during a commit the table has all of its rows or none. A data file that no version
+holds may be left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.coordinator.offsets.commits import OffsetCommits, Request
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
     OFFSETS_SCHEMA,
@@ -49,17 +49,20 @@ _COMMIT_TIMEOUT_S = 60
 
 
 class OffsetsTable:
-    """Commits and fetches the offsets of consumer groups of one cluster root.
+    """Commits and fetches the offsets of the consumer groups of one root.
 
-    Safe to use from any thread. All of one process share what was read, and their commits that come
-    at the same time are one commit of the table, each with an outcome of its own.
+    Safe to use from any thread. All instances in a process share one cache. Their simultaneous
+    commits become one version of the table; each has its own outcome.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Args: cluster: the opened root; the table is made by the first commit.
+        """Return the table of a root; the first commit creates it.
+
+        Args:
+            cluster: the opened root.
 
         Raises:
-            UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
+            UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
         self._cluster = cluster
         self.url = cluster.store.directory_url(DIRECTORY)
@@ -77,26 +80,27 @@ class OffsetsTable:
         timeout_s: float | None = None,
         topic_ids: Mapping[str, str] | None = None,
     ) -> None:
-        """Commit positions, all of them or none; durable on return.
+        """Commit offsets, all of them or none; durable on return.
 
         Args:
-            group: the consumer group.
-            offsets: by partition, the next offset to read.
-            generation: of the member that commits; who is none commits by `MemberlessCommits`.
-                It is the group's fence from now on.
-            member_id: empty without membership.
-            timeout_s: how long to try again after other commits that came first; None: a minute.
-            topic_ids: of the topics that the positions are in, where the caller knows them.
+            group: the group's id.
+            offsets: partition → the next offset to read.
+            generation: generation of the committing member (`StandaloneCommits` commits without
+                membership). It becomes the group's fence.
+            member_id: id of the committing member; empty without membership.
+            timeout_s: how long to retry after other commits that came first; None for a minute.
+            topic_ids: topic → id of the topic that was read, if the caller knows it.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic does not exist, or is another one by now;
-                nothing was committed.
-            IllegalGenerationError: a higher generation has begun; nothing was committed.
-            InvalidGroupIdError: the group id is not Unicode text; nothing was committed.
-            InvalidConfigurationError: the metadata of a position is not; nothing was committed.
+            UnknownTopicOrPartitionError: a topic does not exist, or was created again; nothing was
+                committed.
+            IllegalGenerationError: a higher generation has started; nothing was committed.
+            InvalidGroupIdError: the group id is not valid Unicode; nothing was committed.
+            InvalidConfigurationError: the metadata of an offset is not; nothing was committed.
+            OffsetOutOfRangeError: an offset is negative; nothing was committed.
             CommitFailedError: other commits kept coming first; nothing was committed.
-            UnknownOutcomeError: the answer was lost; committing the same again is harmless.
-            StorageError: the table cannot be read or written, is damaged, or is gone; nothing was
+            UnknownOutcomeError: the answer was lost; it is safe to commit the same again.
+            StorageError: the table cannot be read or written, is damaged, or was lost; nothing was
                 committed.
         """
         if not offsets:
@@ -105,11 +109,12 @@ class OffsetsTable:
         self._submit(group, generation, member_id, lambda _: rows, timeout_s)
 
     def fence(self, group: str, generation: int) -> None:
-        """Let no commit of a lower generation of this group take effect from now on.
+        """Refuse all commits of lower generations of this group from now on.
 
         Raises:
-            IllegalGenerationError: a higher generation has begun.
-            UnknownOutcomeError, StorageError, CommitFailedError: it may not have begun; call again.
+            IllegalGenerationError: a higher generation has started.
+            UnknownOutcomeError, StorageError, CommitFailedError: the fence may not have been
+                raised; call again.
         """
         self._submit(group, generation, "", lambda _: ())
 
@@ -120,17 +125,21 @@ class OffsetsTable:
         *,
         generation: int,
     ) -> None:
-        """Commit what is decided from the positions that the commit is made on, in one step.
+        """Decide and commit atomically: no other commit comes between.
 
         Args:
-            group: the consumer group.
-            decide: called with the positions, again whenever others commit first; raises to refuse.
-                An offset of -1 forgets a position.
-            generation: that it is made in.
+            group: the group's id.
+            decide: called with the committed offsets, and again after each commit that came first;
+                returns the rows to commit, or raises to refuse. A row with offset -1 deletes an
+                offset. Its errors are raised.
+            generation: generation of the commit; it becomes the group's fence.
 
         Raises:
-            IllegalGenerationError, CommitFailedError, UnknownOutcomeError, StorageError: see
-                `commit`; and what ``decide`` raises.
+            IllegalGenerationError: a higher generation has started; nothing was committed.
+            CommitFailedError: other commits kept coming first; nothing was committed.
+            UnknownOutcomeError: the answer was lost; it is safe to call again.
+            StorageError: the table cannot be read or written, is damaged, or was lost; nothing was
+                committed.
         """
 
         def rows(positions: GroupPositions) -> Iterable[Row]:
@@ -139,13 +148,12 @@ class OffsetsTable:
         self._submit(group, generation, "", rows, needs_positions=True)
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's position in every partition that it has one in.
+        """Return the committed offsets of a group.
 
-        Positions in topics that were deleted since, or created again under another id, are left
-        out.
+        Offsets in topics that were deleted since, or created again with another id, are left out.
 
         Raises:
-            StorageError: the table cannot be read, is damaged, or is gone.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         image = self._cluster.image()
         found = {}
@@ -156,10 +164,10 @@ class OffsetsTable:
         return found
 
     def positions(self, group: str) -> dict[PartitionKey, CommittedOffset]:
-        """Return the group's positions, also those in topics that are gone.
+        """Return the committed offsets of a group, including those in deleted topics.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
@@ -167,35 +175,33 @@ class OffsetsTable:
             return table.positions(group).positions()
 
     def positions_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
-        """Return where the group stood at a time: after all commits up to it.
+        """Return the committed offsets of a group as of a time, by the timestamps of its commits.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = GroupPositions()
-        then.take(rows.filter(pc.less_equal(stamps, time_us)))
+        then.apply(rows.filter(pc.less_equal(stamps, time_us)))
         return then.positions()
 
     def history(self, group: str) -> pa.Table:
-        """Return the group's rows, of `OFFSETS_SCHEMA`: every commit that is kept, in no order.
+        """Return all rows of a group that were not compacted away, unordered (`OFFSETS_SCHEMA`).
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
             table.refresh()
             return table.rows_of(group)
 
-    _rows_of = history
-
     def generation(self, group: str) -> int:
-        """Return the highest generation that anything was begun or committed in; 0 without one.
+        """Return the fence: the highest generation with a commit or a fence; 0 if there is none.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
@@ -203,10 +209,10 @@ class OffsetsTable:
             return max(0, table.transaction(group).version)
 
     def groups(self) -> list[str]:
-        """Return the ids of all groups that ever committed, sorted; some have no position any more.
+        """Return the ids of all groups that ever committed, sorted; some have no offset any more.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
@@ -214,42 +220,42 @@ class OffsetsTable:
             return sorted(table.transactions())
 
     def groups_with_positions(self) -> set[str]:
-        """Return the ids of all groups that have a position.
+        """Return the ids of all groups that have a committed offset.
 
-        Reads two columns of the whole table, a row group at a time, and groups that ever forgot
-        a position.
+        Reads two columns of the whole table, one row group at a time, and then the groups that ever
+        deleted an offset.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
             table.refresh()
             files = list(table.state.files.values())
         found: set[str] = set()
-        forgetful: set[str] = set()
+        with_tombstones: set[str] = set()
         for file in files:
             for part in table.files.parts(file, columns=["group", "offset"]):
                 is_position = pc.greater_equal(part.column("offset"), 0)
                 groups = part.column("group")
                 found.update(pc.unique(groups.filter(is_position)).to_pylist())
-                forgetful.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
-        return {group for group in found if group not in forgetful or self.positions(group)}
+                with_tombstones.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
+        return {group for group in found if group not in with_tombstones or self.positions(group)}
 
     def retention_us(self) -> int:
-        """Return for how long superseded positions, and those of empty groups, are kept."""
+        """Return ``offsets.retention.minutes`` in microseconds: how long old offsets are kept."""
         shared = self._shared()
         with shared.table.lock:
             shared.table.refresh()
             return shared.maintenance.retention_us()
 
     def storage_time_us(self) -> int:
-        """Return the newest time that the storage has shown for a commit; 0 without one.
+        """Return the time of the newest commit by the storage's clock; 0 if there is none.
 
-        By this time at the latest, superseded positions were forgotten that are.
+        Compaction has dropped rows by this time at the latest.
 
         Raises:
-            StorageError: see `fetch`.
+            StorageError: the table cannot be read, is damaged, or was lost.
         """
         table = self._shared().table
         with table.lock:
@@ -257,12 +263,11 @@ class OffsetsTable:
             return table.log.modified_us
 
     def maintain(self) -> None:
-        """Do now, and on this thread, what is done in the background of commits now and then.
+        """Run all maintenance on this thread, which otherwise runs in the background of commits.
 
         Raises:
-            ClockSkewError: this process's clock is too far from the storage's: nothing was
-                forgotten or freed.
-            StorageError: some of it was not done; harmless.
+            ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
+            StorageError: some steps were not done, which is harmless.
         """
         self._shared().maintenance.run(is_forced=True)
 
@@ -282,21 +287,21 @@ class OffsetsTable:
         timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
         self._shared().commits.submit(
-            Request(group, generation, member_id, decide, deadline_ms, needs_positions)
+            CommitRequest(group, generation, member_id, decide, deadline_ms, needs_positions)
         )
 
     def _rows(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> tuple[Row, ...]:
         image = self._cluster.image()
-        for named, position in offsets.items():
-            check_offset(named, position.offset)
-            check_metadata(named, position)
+        for tp, position in offsets.items():
+            check_offset(tp, position.offset)
+            check_metadata(tp, position)
         for name, topic_id in topic_ids.items():
             if image.topic(name).topic_id != topic_id:
                 raise UnknownTopicOrPartitionError(
-                    f"topic {name!r} was deleted and created again: positions in the old one mean "
-                    f"nothing in the new one",
+                    f"topic {name!r} was deleted and created again: offsets of the old topic are "
+                    f"not valid in the new one",
                     topic=name,
                 )
         return tuple(
@@ -316,18 +321,18 @@ class OffsetsTable:
 
 
 class _SharedTable:
-    """What all that commit to one table in one process share."""
+    """What all `OffsetsTable` objects of one table in one process share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.pid = os.getpid()
         self.table = OffsetsStore(cluster.store, cluster.clock)
-        self.commits = OffsetCommits(self.table)
+        self.commits = CommitQueue(self.table)
         self.maintenance = OffsetsMaintenance(self.table, self.commits, cluster.image)
         self.table.maintain = self.maintenance.start
 
 
 class _SharedTables:
-    """Those of one process, kept for as long as somebody has one."""
+    """The shared tables of this process; each exists while it is referenced."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -343,7 +348,7 @@ class _SharedTables:
             return shared
 
     def forget(self) -> None:
-        """Begin anew in a child process: a thread that held a lock is not in it."""
+        """Start empty in a forked child: a thread that held a lock does not exist there."""
         self.__init__()  # type: ignore[misc]
 
 

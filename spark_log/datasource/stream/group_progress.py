@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.memberless_commits import MemberlessCommits
+from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import (
     CommitFailedError,
@@ -44,7 +44,7 @@ class GroupProgress:
         Raises:
             UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
         """
-        self._commits = MemberlessCommits(cluster, OffsetsTable(cluster), group)
+        self._commits = StandaloneCommits(cluster, OffsetsTable(cluster), group)
         self._clock: Clock = cluster.clock
         self._group = group
         self._reported: dict[TopicPartition, tuple[str, int]] = {}

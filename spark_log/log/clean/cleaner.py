@@ -282,7 +282,7 @@ class PartitionCleaner:
                 break
             for run in runs:
                 try:
-                    log.learn(self._merge_run(view, run))
+                    log.on_rewritten(self._merge_run(view, run))
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])

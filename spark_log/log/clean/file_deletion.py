@@ -188,7 +188,7 @@ def is_evidence_of_truncation(name: str, live: LiveLog) -> bool:
     """Return whether an index without its segment shows that the log's end was lost (ADR 19)."""
     log = segment_of_index(name)
     segment = None if log is None else SegmentName.parse(log)
-    return segment is not None and segment.base_offset >= live.end_of_chain
+    return segment is not None and segment.base_offset >= live.chain_end_offset
 
 
 def _superseded_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:

@@ -32,7 +32,7 @@ def take_generation(directory: PartitionDirectory, view: LogView) -> int | None:
         UnknownOutcomeError: the generation may be taken; then no compaction uses it.
         StorageError: the generation was not taken.
     """
-    generation = view.live.compaction + 1
+    generation = view.live.compaction_generation + 1
     try:
         directory.store.put_if_absent(
             directory.file_path(generation_name(generation)), os.urandom(16)

@@ -87,7 +87,7 @@ def first_dirty_offset(view: LogView) -> int:
     end_offset = view.log_start_offset
     for segment in view.live.segments:
         name = segment.name
-        if name.last_offset is None or name.generation != view.live.compaction:
+        if name.last_offset is None or name.generation != view.live.compaction_generation:
             break
         end_offset = name.last_offset + 1
     return end_offset

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from spark_log.log.file_names import MOST_MERGES
+from spark_log.log.file_names import MAX_MERGE_GENERATION
 from spark_log.log.partition_directory import LogView
 from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS
 from spark_log.log.snapshot.snapshot import SegmentSummary
@@ -126,7 +126,7 @@ class MergePolicy:
         return []
 
     def _is_done(self, candidate: MergeCandidate) -> bool:
-        is_compacted = candidate.generation > MOST_MERGES  # must not be merged
+        is_compacted = candidate.generation > MAX_MERGE_GENERATION  # a merge may not take it in
         return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
 
     def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:

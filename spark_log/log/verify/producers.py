@@ -156,14 +156,14 @@ class ProducerCheck:
 
     def _replay(self, base_offset: int, header: BatchHeader, start: int, modified_us: int) -> None:
         producer_id = header.producer_id
-        self._rebuilt.take_in(base_offset, [header], modified_us)
+        self._rebuilt.replay(base_offset, [header], modified_us)
         if producer_id == NO_PRODUCER_ID:
             return
         self._seen.add((producer_id, header.producer_epoch))
         expected = self._expected.get(producer_id)
         if expected is None or self._may_expire(_entry(expected).appended_us, modified_us):
             expected = self._expected[producer_id] = ProducerState(start)
-        expected.take_in(base_offset, [header], self._appended_after_us)
+        expected.replay(base_offset, [header], self._appended_after_us)
 
     def _check_expected(self) -> None:
         for producer_id, state in self._expected.items():

@@ -169,15 +169,19 @@ class Verifier:
             # A listing may lack a file that appeared during it, but show a later one.
             if segment in self._directory.live_log().segments:
                 yield finding
-        if live.beyond is not None:
+        if live.base_after_gap is not None:
             again = self._directory.live_log()
-            if (again.end_of_chain, again.beyond) == (live.end_of_chain, live.beyond):
+            if (again.chain_end_offset, again.base_after_gap) == (
+                live.chain_end_offset,
+                live.base_after_gap,
+            ):
                 yield Finding(
                     self._directory.path,
                     FindingKind.MISSING_SEGMENT,
                     Severity.ERROR,
-                    f"the log ends at offset {live.end_of_chain}, but a segment begins at "
-                    f"{live.beyond}: the segments between are missing. Restore them from a copy",
+                    f"the log ends at offset {live.chain_end_offset}, but a segment begins at "
+                    f"{live.base_after_gap}: the segments between are missing. Restore them from a "
+                    f"copy",
                 )
 
     def _truncated(self) -> Iterator[Finding]:

@@ -1,1 +1,1 @@
-"""Topics in the metadata log: names, creation, deletion, and offsets of partitions."""
+"""Topics: rules for names, creation and deletion."""

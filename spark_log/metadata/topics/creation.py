@@ -1,4 +1,4 @@
-"""Topics that are made, and topics that grow: checked, and as the records that say so."""
+"""Checks new topics and new partitions, and builds the metadata records that create them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from spark_log.metadata.topics.names import validate_topic_name
 from spark_log.types import NewTopic
 
 MAX_PARTITIONS = 200_000
-"""Most partitions of one topic: what a typing error must not turn into metadata."""
+"""Maximum number of partitions of a topic: a typing error must not create millions."""
 
 
 def validate_new_topic(topic: NewTopic) -> None:
-    """Check what can be checked of a new topic without knowing the others.
+    """Check a new topic, except for conflicts with existing topics.
 
     Raises:
         InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError,
-        InvalidConfigurationError: says what is wrong with it.
+        InvalidConfigurationError: the topic cannot be created.
     """
     if not isinstance(topic, NewTopic):
         example = repr(topic) if isinstance(topic, str) else "'name'"
@@ -48,11 +48,13 @@ def validate_new_topic(topic: NewTopic) -> None:
     TopicConfig.parse(topic.topic_configs)
 
 
-def creation(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
-    """Return the records that create a topic: itself, its partitions, its settings."""
+def topic_records(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
+    """Return the records that create a topic, its partitions and its configs."""
     checked = TopicConfig.parse(topic.topic_configs)
     values = checked.dotted()
-    named = [TopicConfig.model_fields[field].alias or field for field in checked.model_fields_set]
+    given_keys = [
+        TopicConfig.model_fields[field].alias or field for field in checked.model_fields_set
+    ]
     return [
         TopicRecord(name=topic.name, topic_id=topic_id),
         *(
@@ -66,28 +68,29 @@ def creation(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
                 name=key,
                 value=to_text(values[key]),
             )
-            for key in sorted(named)
+            for key in sorted(given_keys)
         ),
     ]
 
 
-def growth(topic: TopicImage, total_count: int) -> list[MetadataRecord]:
-    """Return the records that give a topic more partitions.
+def partition_records(topic: TopicImage, total_count: int) -> list[MetadataRecord]:
+    """Return the records that add partitions to a topic.
 
     Raises:
-        InvalidPartitionsError: it has so many, or more (``ReplicationControlManager``).
+        InvalidPartitionsError: the topic has as many partitions or more (as Kafka's
+            ``ReplicationControlManager`` refuses it), or the number is not allowed.
     """
     has = topic.num_partitions
     if not isinstance(total_count, int):
         raise InvalidPartitionsError(
-            f"topic {topic.name!r}: {total_count!r} is no number of partitions; give a whole number"
+            f"topic {topic.name!r}: {total_count!r} partitions; give a whole number"
         )
     if total_count == has:
         raise InvalidPartitionsError(f"topic {topic.name!r} already has {_partitions(has)}")
     if total_count < has:
         raise InvalidPartitionsError(
             f"topic {topic.name!r} has {_partitions(has)}; {total_count} would not be an increase, "
-            f"and partitions cannot be taken away"
+            f"and partitions cannot be removed"
         )
     if total_count > MAX_PARTITIONS:
         raise InvalidPartitionsError(

@@ -1,11 +1,10 @@
-"""Removing the data of deleted topics: begun by who deletes a topic, finished by whoever cleans.
+"""Removes the data of deleted topics. Deletion starts this; a cleaner finishes it.
 
-On storage: ``__deleted_topics/<the topic's directory>``, an empty file, made *before* the topic's
-record is taken out of the metadata log. A directory is removed only when there is such a marker for
-it and the metadata no longer know its topic: so neither a crash at any point nor metadata that were
-restored from a copy can take a topic's data away. The marker stays for a day longer, by
-the storage's time: a writer that has not heard of it may append to the old directory, which nobody
-reads.
+On storage: a marker ``__deleted_topics/<the topic's directory>``, an empty file, created *before*
+the record that deletes the topic is appended to the metadata log. A directory is removed only if it
+has a marker and its topic is not in the metadata. So no topic loses data by a crash, or by metadata
+that were restored from a backup. The marker stays for another day, by the storage's time, because a
+writer that does not know of the deletion may still append to the old directory, which nobody reads.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final
 
 from spark_log.errors import StorageError
 from spark_log.log.clean.file_deletion import ABANDONED_US
-from spark_log.log.witness import forget_logs
+from spark_log.log.witness import delete_witnesses
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
@@ -26,19 +25,19 @@ MARKERS: Final = "__deleted_topics"
 """The directory of the markers, relative to a root."""
 
 _KEPT_US: Final = 86_400_000_000
-"""How long a marker is kept: longer than any writer goes without looking at the metadata."""
+"""How long a marker is kept: longer than a writer works without refreshing the metadata."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic that was deleted, and whose marker is still there.
+    """A deleted topic that has files left.
 
     Attributes:
-        directory: where its data lay.
-        files: how many files are left of it.
-        size_bytes: what they take up.
+        directory: the topic's directory, relative to the root.
+        files: number of files that are left.
+        size_bytes: their size.
     """
 
     directory: str
@@ -47,61 +46,65 @@ class DeletedTopic:
 
 
 def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
-    """Have the data of topics removed once the metadata know them no more.
+    """Create the markers of topics. Without effect while the topics are in the metadata.
 
     Raises:
-        StorageError: not all are marked.
+        StorageError: not all markers were created.
     """
     for topic in topics:
         store.put(f"{MARKERS}/{topic.directory}", b"")
 
 
 def remove_data(store: Store, topics: Iterable[TopicImage]) -> None:
-    """Remove the data of topics that are deleted; what fails is left to a cleaner."""
+    """Remove the data of deleted topics; after a failure a cleaner removes the rest."""
     for topic in topics:
         try:
             store.delete_directory(topic.directory)
-            forget_logs(store, topic.directory)
+            delete_witnesses(store, topic.directory)
         except StorageError as error:
-            _log.warning("%s: not all was removed, a cleaner will: %s", topic.directory, error)
+            _log.warning(
+                "%s: not all files were removed; a cleaner will remove the rest: %s",
+                topic.directory,
+                error,
+            )
 
 
 def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[DeletedTopic]:
-    """Remove what is left of deleted topics, and yield those of which something was.
+    """Remove the files of deleted topics, and yield the topics that had files left.
 
-    May be repeated, and done by several at once.
+    Several processes may do this at the same time, and repeat it.
 
     Args:
-        cluster: the root.
+        cluster: the opened root.
         dry_run: remove nothing.
 
     Raises:
         ClockSkewError: this process's clock is too far from the storage's; nothing was removed.
-        StorageError: the storage does not answer; what is left is found again.
+        StorageError: the storage does not answer; the next call continues.
     """
     store = cluster.store
     markers = list(store.list(MARKERS))
     if not markers:
         return
-    # Afterwards, so that whatever was marked and is known now was not deleted.
+    # Read the metadata after the markers: a topic that has a marker and is known is not deleted.
     image = cluster.image()
     known = {topic.directory for topic in image.topics()}
     now_us = storage_time_us(store, MARKERS)
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
     for marker in markers:
         if marker.name in known:
-            continue  # whoever was about to delete it has not done so
+            continue  # its deletion was never appended to the metadata log
         files = list(_files_of(store, marker.name))
         if not dry_run:
             store.delete_directory(marker.name)
-            forget_logs(store, marker.name)
+            delete_witnesses(store, marker.name)
             if now_us - marker.modified_us > _KEPT_US:
                 store.delete(marker.path)
         if files:
             size_bytes = sum(file.size_bytes for file in files)
             yield DeletedTopic(marker.name, len(files), size_bytes)
     if not dry_run:
-        for file in store.list_hidden(MARKERS):  # of a cleaner that died as it asked for the time
+        for file in store.list_hidden(MARKERS):  # left by a cleaner that died
             if now_us - file.modified_us > ABANDONED_US:
                 store.delete(file.path)
 

@@ -21,10 +21,10 @@ def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
 
     Args:
         name: the name.
-        existing: names of topics that exist: two may not differ only in ``.`` against ``_``.
+        existing: names of existing topics; two names may not differ only in ``.`` and ``_``.
 
     Raises:
-        InvalidTopicError: says which rule is broken.
+        InvalidTopicError: the message names the rule.
     """
     if reason := _why_illegal(name):
         raise InvalidTopicError(
@@ -37,7 +37,7 @@ def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
     for other in existing:
         if other != name and _collision_key(other) == _collision_key(name):
             raise InvalidTopicError(
-                f"topic {name!r} collides with {other!r}: metric names do not tell '.' from '_'; "
+                f"topic {name!r} collides with {other!r}: in metric names '.' and '_' are equal; "
                 f"take another name",
                 topic=name,
             )

@@ -1,4 +1,4 @@
-"""Short names of partitions and members, and what every valid assignment is."""
+"""Short notations of partitions and members, and checks of assignments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tps() -> Callable[[str], list[TopicPartition]]:
 
 @pytest.fixture(scope="session")
 def member() -> Callable[..., Subscription]:
-    """A subscription, topics and what is owned given as words."""
+    """A subscription; topics and owned partitions are words in a string."""
 
     def subscription(
         topics: str,
@@ -49,7 +49,7 @@ def shown() -> Callable[[Assignment], dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def check_valid() -> Callable[[Mapping[str, int], Mapping[str, Subscription], Assignment], None]:
-    """Fails unless each partition that somebody wants went once, and to one who wants it."""
+    """Fail unless each partition of a subscribed topic is assigned once, to a subscriber."""
 
     def check(
         partitions: Mapping[str, int],
@@ -68,7 +68,7 @@ def check_valid() -> Callable[[Mapping[str, int], Mapping[str, Subscription], As
 
 @pytest.fixture(scope="session")
 def check_balanced() -> Callable[[Mapping[str, Subscription], Assignment], None]:
-    """Fails where one move to another subscriber would make sizes more even."""
+    """Fail if one move to another subscriber would improve the balance."""
 
     def check(subscriptions: Mapping[str, Subscription], assignment: Assignment) -> None:
         for owner, got in assignment.items():
@@ -82,7 +82,7 @@ def check_balanced() -> Callable[[Mapping[str, Subscription], Assignment], None]
 
 @pytest.fixture(scope="session")
 def rejoin() -> Callable[..., dict[str, Subscription]]:
-    """What members say next: the same topics, and that they own what they got."""
+    """Return the next subscriptions: the same topics, and ownership of the assigned partitions."""
 
     def again(
         subscriptions: Mapping[str, Subscription], assignment: Assignment, generation: int = 1
@@ -103,7 +103,7 @@ def rejoin() -> Callable[..., dict[str, Subscription]]:
 
 @pytest.fixture(scope="session")
 def spread() -> Callable[[Mapping[str, int], str, int], dict[TopicPartition, frozenset[str]]]:
-    """Racks of the replicas, dealt out to one broker per rack in turn, topic after topic."""
+    """Racks of the replicas, placed on one broker per rack in turn, topic by topic."""
 
     def replicas(
         partitions: Mapping[str, int], racks: str, factor: int

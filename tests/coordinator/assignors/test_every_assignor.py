@@ -1,4 +1,4 @@
-"""What holds for all assignors: tables of small groups, and properties of random ones."""
+"""Properties of all assignors: tables of small groups, and random groups."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ every_assignor = pytest.mark.parametrize("name", NAMES)
 
 @st.composite
 def groups(draw, *, equal: bool | None = None):
-    """Draw partitions, subscriptions and racks; claims are of all kinds, also wrong ones."""
+    """Draw partitions, subscriptions and racks, with valid and invalid claims."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 8)))
     some_topics = st.lists(st.sampled_from(TOPICS), unique=True).map(tuple)
     same = draw(some_topics) if equal or (equal is None and draw(st.booleans())) else None
@@ -148,13 +148,13 @@ def test_sticky_changes_nothing_when_nothing_has_changed(rejoin, group):
         assert {m: set(each) for m, each in after.items()} == {
             m: set(each) for m, each in before.items()
         }
-    else:  # what lies in the wrong rack is dealt out anew, and may land elsewhere
+    else:  # partitions in the wrong rack are assigned again, possibly elsewhere
         assert sorted(map(len, after.values())) == sorted(map(len, before.values()))
 
 
 @given(group=groups(equal=True), gone=st.integers(0, 6), came=st.integers(0, 3))
 def test_sticky_moves_no_more_than_sizes_ask_for(rejoin, group, gone, came):
-    """Where all subscribe to the same: whoever has at most its share keeps all of it."""
+    """If all subscribe to the same topics, a member with at most its quota keeps all partitions."""
     partitions, subscriptions, _ = group
     before = assignor("sticky").assign(partitions, subscriptions)
     second = dict(list(rejoin(subscriptions, before).items())[gone:])

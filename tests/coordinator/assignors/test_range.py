@@ -1,4 +1,4 @@
-"""The range assignor gives what Kafka's RangeAssignor gives, with racks (KIP-881) and without."""
+"""The range assignor returns the same as Kafka's, with and without racks (KIP-881)."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_static_members_keep_their_partitions_when_they_come_back_under_another_
 
 
 def without_racks(partitions, topics, member, shown):
-    """What each of the members c0, c1, … gets, in the manner of `test_racks`."""
+    """Return the partitions of the members c0, c1, … in the notation of `test_racks`."""
     subscriptions = {f"c{i}": member(each) for i, each in enumerate(topics)}
     return list(shown(assign(partitions, subscriptions)).values())
 

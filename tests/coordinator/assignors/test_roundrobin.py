@@ -1,4 +1,4 @@
-"""The round-robin assignor gives what Kafka's RoundRobinAssignor gives."""
+"""The round-robin assignor returns the same as Kafka's RoundRobinAssignor."""
 
 from spark_log.coordinator.assignors import RoundRobinAssignor
 
@@ -17,7 +17,7 @@ def test_who_did_not_subscribe_is_passed_over_and_the_turn_goes_on_behind_the_la
 
 
 def test_different_subscriptions_may_leave_sizes_uneven(member, shown):
-    """Where the sticky assignor does better."""
+    """The sticky assignor balances this case better."""
     partitions = {"t1": 2, "t2": 1, "t3": 2, "t4": 1, "t5": 2}
     every, odd = member("t1 t2 t3 t4 t5"), member("t1 t3 t5")
     assigned = assign(partitions, {"c1": every, "c2": odd, "c3": odd, "c4": every})
@@ -57,6 +57,6 @@ def test_static_members_keep_their_partitions_when_they_come_back_under_another_
 
 
 def test_members_are_ordered_as_java_orders_strings(member, shown):
-    """By UTF-16 units: U+10000 comes before U+FFFF."""
+    """Members are sorted by UTF-16 code units: U+10000 is before U+FFFF."""
     assigned = assign({"t": 1}, {"\uffff": member("t"), "\U00010000": member("t")})
     assert shown(assigned) == {"\U00010000": "t-0", "\uffff": ""}

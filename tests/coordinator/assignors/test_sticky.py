@@ -1,4 +1,4 @@
-"""The sticky assignor gives what Kafka's StickyAssignor gives: balanced, then as it was."""
+"""The sticky assignor returns the same as Kafka's StickyAssignor: balanced, then with few moves."""
 
 import random
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_what_is_new_goes_behind_what_was_owned(member, shown):
 
 
 def test_when_too_many_have_more_than_the_least_the_last_of_them_keep_it_as_in_kafka(member, shown):
-    """Here the first, by member id; in Kafka who comes first in a hash map."""
+    """The first member by member id gets it; in Kafka the first one in a hash map."""
     subscriptions = {
         "c1": member("t u", "t-0 u-0", 1),
         "c2": member("t u", "t-1 u-1", 1),
@@ -115,7 +115,7 @@ def test_new_partitions_of_a_topic_move_nothing_else(member, rejoin):
 
 
 def test_claims_to_what_is_no_more_are_dropped(member, shown):
-    """Another topic, a topic that was deleted, partitions that a new topic of the name lacks."""
+    """The claims: another topic, a deleted topic, partitions that the new topic does not have."""
     subscriptions = {"c1": member("t", "other-0 t-7 t-1", 1), "c2": member("t", "t-0", 1)}
     check({"t": 2}, subscriptions, {"c1": "t-1", "c2": "t-0"}, shown)
     check({}, subscriptions, {"c1": "", "c2": ""}, shown)
@@ -124,7 +124,7 @@ def test_claims_to_what_is_no_more_are_dropped(member, shown):
 
 
 def test_empty_subscriptions_that_come_first_are_not_equal_to_others(member, shown):
-    """In Kafka the first member would get partitions of a topic that it does not want."""
+    """In Kafka the first member would get partitions of a topic that it does not subscribe to."""
     check({"t": 2}, {"c1": member(""), "c2": member("t")}, {"c1": "", "c2": "t-0 t-1"}, shown)
 
 
@@ -166,7 +166,7 @@ def test_members_of_older_generations_keep_what_they_have_before_a_newcomer(memb
 
 @pytest.mark.parametrize("other", ["t", "t u"])
 def test_of_two_claims_in_the_same_generation_both_lose(other, member, shown):
-    """Whether all subscribed to the same or not."""
+    """This holds with equal and with different subscriptions."""
     subscriptions = {
         "c1": member("t", "t-0 t-1", 1),
         "c2": member("t", "t-0 t-2", 1),
@@ -177,7 +177,7 @@ def test_of_two_claims_in_the_same_generation_both_lose(other, member, shown):
 
 @pytest.mark.parametrize("other", ["t", "t u"])
 def test_a_newer_claim_wins_over_two_older_ones_whatever_the_order(other, member, shown):
-    """In Kafka only when it comes first, or where members subscribed to different topics."""
+    """In Kafka only if it is the first one, or if members subscribe to different topics."""
     claims = {"c1": ("t-0", 1), "c2": ("t-0", 1), "c3": ("t-0", 2)}
     subscriptions = {name: member("t", *claim) for name, claim in claims.items()}
     subscriptions["c3"] = replace(subscriptions["c3"], topics=tuple(other.split()))
@@ -201,7 +201,7 @@ def test_three_generations_claim_a_partition_with_different_subscriptions(
 
 
 def test_who_owned_a_partition_before_gets_it_back_when_it_has_to_move(member, shown):
-    """Without the former owner it would go to c1, the first of those that have least."""
+    """Without the former owner it would go to c1, the first of those with the fewest partitions."""
     subscriptions = {
         "c1": member("t"),
         "c2": member("t", "t-0", 1),
@@ -214,7 +214,7 @@ def test_who_owned_a_partition_before_gets_it_back_when_it_has_to_move(member, s
 def test_nothing_goes_back_to_a_former_owner_that_is_no_longer_subscribed(
     member, check_valid, check_balanced
 ):
-    """Kafka assigns it even so, or raises."""
+    """Kafka assigns it nevertheless, or raises."""
     subscriptions = {
         "c1": member("t u"),
         "c2": member("u", "t-0", 1),
@@ -269,7 +269,7 @@ def test_what_a_member_no_longer_wants_goes_to_others(member, shown):
 def test_no_two_partitions_of_a_topic_are_exchanged_when_a_member_leaves(
     member, rejoin, check_valid, check_balanced
 ):
-    """Member i subscribed to the topics up to i; then one in the middle goes."""
+    """Member i subscribes to the topics up to i; then one in the middle leaves."""
     partitions = {f"t{i:02d}": i for i in range(1, 20)}
     subscriptions = {
         f"c{i:02d}": member(" ".join(f"t{j:02d}" for j in range(1, i + 1))) for i in range(1, 20)
@@ -285,7 +285,7 @@ def test_no_two_partitions_of_a_topic_are_exchanged_when_a_member_leaves(
 
 
 def test_a_partition_comes_back_instead_of_another_one_of_its_topic(member, shown):
-    """Else c3, which gets v-1 from c0, would give v-0 to c0."""
+    """Otherwise c3, which gets v-1 from c0, would give v-0 to c0."""
     subscriptions = {
         "c0": member("t u v", "t-0 t-1 u-0 v-1 v-2", 1),
         "c1": member("t", "", 1),
@@ -320,7 +320,7 @@ def test_random_subscriptions_that_change(seed, member, check_valid, check_balan
 
 
 def assert_not_exchanged(before, after, subscriptions=None):
-    """No member gave a partition of a topic that it still wants to one who gave it another one."""
+    """No two members exchange partitions of a topic that both subscribe to."""
     owner = {each: name for name, got in before.items() for each in got}
     moves = set()
     for name, got in after.items():
@@ -337,7 +337,7 @@ def assert_not_exchanged(before, after, subscriptions=None):
 def test_a_thousand_partitions_and_two_hundred_members_with_different_subscriptions(
     check_valid, check_balanced
 ):
-    """How fast larger ones are is for benchmarks/assignors.py."""
+    """benchmarks/assignors.py measures larger groups."""
     names = [f"t{i}" for i in range(20)]
     partitions = dict.fromkeys(names, 50)
     subscriptions = {
@@ -361,9 +361,9 @@ PARTLY = ["t1-3 t2-0 t2-2 t2-3 t2-6", "t1-4 t2-1 t2-4 t2-5 t3-0", "t1-0 t1-1 t1-
     [
         (EVERY, 1, "abc", None, ALIGNED, 0),
         (EVERY, 2, "abc", None, ALIGNED, 0),
-        # A member in a rack without replicas gets as much as the others.
+        # A member in a rack without replicas gets as many partitions as the others.
         (EVERY, 3, "ab", None, ALIGNED, 5),
-        # What lies in the wrong rack moves; where every rack has all nothing does.
+        # Partitions in the wrong rack move; if every rack has all replicas, none moves.
         (EVERY, 1, "abc", OWNED, ALIGNED, 0),
         (EVERY, 3, "abc", OWNED, OWNED, 0),
         ("t1 t3", 1, "abc", None, PARTLY, 4),
@@ -397,5 +397,5 @@ def test_racks(topics, factor, brokers, owned, expected, mismatched, member, spr
             if subscriptions[name].rack not in racks[each]
         ]
         assert len(wrong) == mismatched
-        # And again, everybody owning what it got.
+        # Again, with all members owning their assigned partitions.
         assigned = assign(UNEVEN, rejoin(subscriptions, assigned), racks)

@@ -1,4 +1,4 @@
-"""What changes a group: decisions, without any storage."""
+"""Changes of a group: decisions, without storage."""
 
 import pytest
 from hypothesis import given, settings
@@ -180,7 +180,7 @@ class TestTopics:
         assert group.members["a"].revoking == set()
 
     def test_that_are_created_again_are_others(self):
-        """What is on its way of the old one is not waited for."""
+        """Partitions of the old topic that are moving are not waited for."""
         group = join(members(member("a")), member("b"))
         again = {"t": GroupTopic("id-again", 2)}
         group = group.replay(group_changes.update_topics(group, again))

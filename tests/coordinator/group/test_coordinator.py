@@ -1,4 +1,4 @@
-"""Members of a group, each by its own coordinator, with nothing but the storage between them."""
+"""Members of a group, each with its own coordinator, that share only the storage."""
 
 import pytest
 
@@ -166,7 +166,7 @@ class TestSilence:
         assert assigned(last) == ALL
 
     def test_one_behind_many_dead_ones_expires_them_all_in_two_timeouts(self, cluster, clock):
-        """What a process leaves that is started again and again, and crashes each time."""
+        """The members that a process leaves which restarts and crashes again and again."""
         *_, last = (cluster.member("t") for _ in range(32))
         live(clock, 2 * SESSION_MS + 1000, last)
         assert last.describe().members.keys() == {last.member_id}
@@ -235,7 +235,7 @@ class TestStaticMembers:
         assert assigned(b) == ALL
 
     def test_an_older_one_whose_join_had_no_answer_does_not_fence_a_newer(self, cluster, store):
-        """It looks for its own change first, and finds that it was made, and its place taken."""
+        """It reads the log first, and finds that its change was made and that it was replaced."""
         older = cluster.coordinator()
 
         def lose(path, call):
@@ -276,7 +276,7 @@ class TestTopics:
         assert status.topics["t"].topic_id == "id-new"
 
     def test_metadata_is_read_after_the_group(self, cluster, clock):
-        """Else a change of a topic that another member took in would be taken back."""
+        """Otherwise a change of a topic that another member applied would be undone."""
         a, b = cluster.member("t"), cluster.member("t")
         settle(a, b)
         image, changed = cluster.image, []

@@ -64,7 +64,7 @@ class TestCommit:
         assert files(store) == []
 
     def test_whose_answer_was_lost_is_made_once(self, store, log, clock):
-        """Also where finding out what became of it failed at first."""
+        """Also if the first attempt to read the outcome fails."""
 
         def lose(path, call):
             call()
@@ -106,7 +106,7 @@ class TestCommit:
         assert log.commit(rise).generation == 1
 
     def test_that_stands_is_made_whatever_fails_behind_it(self, store, log):
-        """The next look may fail: that is no reason to say that the change did."""
+        """If reading the outcome fails, the change is not reported as failed."""
         log.replay()
         store.on("open_buffer", failing(StorageError("down")))
         store.once("put_if_absent", done_but(LOST))
@@ -145,7 +145,7 @@ class TestReplay:
     def test_of_a_log_that_was_removed_says_so(self, store, log, memory_store):
         log.commit(rise)
         memory_store.delete_directory(group_directory("g"))
-        log._log._tail = None  # as after half of file.delete.delay.ms
+        log._log._reader._tail = None  # as after half of file.delete.delay.ms
         with pytest.raises(LogTruncatedError, match="files were removed"):
             log.replay()
 
@@ -173,7 +173,7 @@ class TestTrim:
         assert new.group.generation == 500
 
     def test_frees_nothing_that_writers_rely_on(self, store, log, clock):
-        """Names are free only ``file.delete.delay.ms`` after the start has passed them."""
+        """Names are deleted only ``file.delete.delay.ms`` after the log start has passed them."""
         for _ in range(130):
             log.commit(rise)
         assert sum(name.endswith(".log") for name in files(store)) == 130

@@ -1,12 +1,12 @@
-"""Members of a group and the real offsets table: whose commits take effect."""
+"""Members of a group with the real offsets table: which commits take effect."""
 
 import pytest
 
 from spark_log.config.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import CommitFailedError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -29,15 +29,15 @@ def commits_of(coordinator, table):
         coordinator.describe()
         return coordinator.status()
 
-    return GroupCommits(table, "g", coordinator.status, refresh)
+    return MemberCommits(table, "g", coordinator.status, refresh)
 
 
-def at(offset, *named):
-    return {each: OffsetAndMetadata(offset) for each in named}
+def at(offset, *partitions):
+    return {each: OffsetAndMetadata(offset) for each in partitions}
 
 
 def test_a_zombies_late_commit_changes_nothing(cluster, table):
-    """It looked at the group before it was expired, and commits after its heir has begun."""
+    """It read the group before it expired, and commits after the new owner has started."""
     ids = {"t": cluster.topic("t").topic_id}
     zombie = joined(cluster, "a")
     late = commits_of(zombie, table)
@@ -45,7 +45,7 @@ def test_a_zombies_late_commit_changes_nothing(cluster, table):
     heir = joined(cluster, "b")
     heir.remove([zombie.member_id])
     begun = commits_of(heir, table).begin(heir.heartbeat().assigned)
-    assert {named: each.offset for named, each in begun.items()} == {P0: 100, P3: 100}
+    assert {tp: each.offset for tp, each in begun.items()} == {P0: 100, P3: 100}
     with pytest.raises(CommitFailedError, match="nothing was committed"):
         late.commit(at(120, P0), ids)
     assert table.fetch("g")[P0].offset == 100
@@ -64,6 +64,6 @@ def test_a_member_with_its_thread_commits_and_the_next_one_goes_on_there(cluster
         first.commit(at(7, P0), ids)
     with GroupMember(cluster, "g", table, config=config) as second:
         begun = second.begin(second.join(["t"]).assigned)
-        assert {named: each.offset for named, each in begun.items()} == {P0: 7}
+        assert {tp: each.offset for tp, each in begun.items()} == {P0: 7}
     with pytest.raises(CommitFailedError):
         first.commit(at(9, P0), ids)

@@ -1,9 +1,9 @@
-"""Signs of life: who is dead, by one observer's clock."""
+"""Heartbeats: which members are dead, by one observer's clock."""
 
 import pytest
 
 from spark_log.coordinator.group.group_log import group_directory
-from spark_log.coordinator.group.heartbeats import Heartbeats, HeartbeatWatch
+from spark_log.coordinator.group.heartbeats import HeartbeatMonitor, Heartbeats
 from spark_log.errors import StorageError
 from tests.log.support import HookedStore, failing
 
@@ -22,15 +22,15 @@ def heartbeats(store):
 
 @pytest.fixture
 def watch(heartbeats, clock):
-    return HeartbeatWatch(heartbeats, clock)
+    return HeartbeatMonitor(heartbeats, clock)
 
 
 def look(watch, clock, duration_ms, *, every_ms=500):
-    """Look for some time, and return whether the member was dead at the end of it, or before."""
+    """Check for some time, and return whether the member was dead at any check."""
     dead = False
     for _ in range(int(duration_ms // every_ms)):
         clock.advance_ms(every_ms)
-        dead = dead or bool(watch.dead({"m": TIMEOUT_MS}))
+        dead = dead or bool(watch.expired_members({"m": TIMEOUT_MS}))
     return dead
 
 
@@ -42,36 +42,36 @@ def test_who_raises_the_counter_lives(heartbeats, watch, clock):
 
 def test_who_stands_still_for_the_timeout_is_dead_and_no_sooner(heartbeats, watch, clock):
     heartbeats.beat("m", 1)
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     assert not look(watch, clock, TIMEOUT_MS - 500)
     assert look(watch, clock, 500)
 
 
 def test_who_never_beat_is_dead_in_time(watch, clock):
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     assert look(watch, clock, TIMEOUT_MS)
 
 
 def test_a_late_put_of_an_older_heartbeat_is_no_sign_of_life(heartbeats, watch, clock):
     heartbeats.beat("m", 7)
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     look(watch, clock, TIMEOUT_MS / 2)
     heartbeats.beat("m", 6)
     assert look(watch, clock, TIMEOUT_MS / 2)
 
 
 def test_who_slept_did_not_see_the_others_stand_still(heartbeats, watch, clock):
-    """The machine was suspended with all of them on it: nobody is dead when it wakes up."""
+    """The machine was suspended with all members on it: none is dead when it wakes up."""
     heartbeats.beat("m", 1)
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     clock.advance_ms(3_600_000)
-    assert not watch.dead({"m": TIMEOUT_MS})
+    assert not watch.expired_members({"m": TIMEOUT_MS})
     assert look(watch, clock, TIMEOUT_MS), "but who stays silent from then on is"
 
 
 def test_what_cannot_be_read_tells_nothing(heartbeats, watch, clock, store):
     heartbeats.beat("m", 1)
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     store.on("open_buffer", failing(StorageError("down")))
     assert not look(watch, clock, 3 * TIMEOUT_MS)
     store.hooks.clear()
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_tells_nothing(heartbeats, watch, clock, store):
 
 def test_damage_is_no_sign_of_life(heartbeats, watch, clock, memory_store):
     heartbeats.beat("m", 1)
-    watch.dead({"m": TIMEOUT_MS})
+    watch.expired_members({"m": TIMEOUT_MS})
     (path,) = (file.path for file in memory_store.list(f"{group_directory('g')}/members"))
     memory_store.put(path, b"{")
     assert look(watch, clock, TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""A member with its thread, on a local root: it sees changes by itself, and keeps its place."""
+"""A member with its thread, on a local root: it reads changes, and keeps its membership."""
 
 import threading
 from contextlib import ExitStack
@@ -18,13 +18,13 @@ LONG_S = 30
 
 
 class Members:
-    """Makes members, and waits for what they are to see."""
+    """Creates members, and waits until they have read a change."""
 
     def __init__(self, store, clock, stack):
         self.changed = threading.Condition()
         self.cluster = FakeCluster(store, clock, t=4)
         self._stack = stack
-        self._names = (f"m{number}" for number in count())  # the order in which range assigns
+        self._names = (f"m{number}" for number in count())  # in the order of the range assignor
 
     def new(self, **config):
         config.setdefault("client_id", next(self._names))

@@ -1,4 +1,4 @@
-"""File names for ids that may be any text."""
+"""File names for ids, which may be any string."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What docs and notebook make of the table's history is run here."""
+"""Runs the queries of the docs and the notebook on the table's history."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The offsets table stays small: compaction, checkpoints, expiry; and what it keeps."""
+"""The offsets table stays small: compaction, checkpoints, expiry, and what they keep."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from spark_log import (
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.offsets.commits import MAINTENANCE_EVERY
+from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
 from spark_log.delta.cleanup import interval_us
 from spark_log.errors import ClockSkewError
@@ -32,7 +32,7 @@ WEEK_MS = 7 * DAY_MS
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def other_process(cluster):
@@ -53,7 +53,7 @@ def test_small_files_become_few_in_the_background_of_commits(cluster, table):
         table.commit(f"g{offset % 3}", {P0: OffsetAndMetadata(offset)}, generation=1)
     table._shared().maintenance.wait()
 
-    # Too few to be compacted, however slow that was, and those that were.
+    # Compacted files, and too few others to be compacted.
     assert live_files(table) < FILES_PER_TIER + 3
     delta = DeltaTable(table.url)
     assert delta.to_pyarrow_dataset().count_rows() == 3 * FILES_PER_TIER
@@ -134,10 +134,10 @@ def test_of_a_large_table_little_is_read_for_one_group(cluster, table, monkeypat
 
 
 def _request(table, group, offsets):
-    from spark_log.coordinator.offsets.commits import Request
+    from spark_log.coordinator.offsets.commit_queue import CommitRequest
 
     rows = table._rows(offsets, {})
-    return Request(group, 0, "", lambda _: rows, float("inf"))
+    return CommitRequest(group, 0, "", lambda _: rows, float("inf"))
 
 
 def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, table):
@@ -150,7 +150,9 @@ def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, tab
     fresh = other_process(cluster)
     assert positions(fresh, "g") == {P0: 100 + MAINTENANCE_EVERY - 1}
     assert fresh.generation("fenced") == 7
-    assert fresh._shared().table.state.older is not None  # it was opened from the checkpoint
+    assert (
+        fresh._shared().table.state.checkpoint_transactions is not None
+    )  # it was opened from the checkpoint
 
 
 def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
@@ -163,7 +165,7 @@ def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
     table.maintain()
 
     rows = table.history("g")
-    assert sorted(rows["offset"].to_pylist()) == [1, 2, 9]  # 1 was the position a week ago
+    assert sorted(rows["offset"].to_pylist()) == [1, 2, 9]  # 1 was the committed offset a week ago
     (at,) = table.positions_at("g", then_us).values()
     assert at.offset == 2
 
@@ -261,23 +263,23 @@ def test_an_old_version_can_still_be_read_after_compaction(table):
 
 
 class TestWrongClocks:
-    """Whose clock: nothing is freed, expired or forgotten but by the storage's time."""
+    """Files and offsets are deleted only by the storage's time."""
 
     HOUR_MS = 3_600_000
 
     @pytest.fixture
     def storage_clock(self):
-        """The storage's own; ``clock`` is that of a process, which a test sets wrong."""
+        """The storage's clock; ``clock`` is that of a process, which a test sets wrong."""
         return ManualClock()
 
     @pytest.fixture
     def right(self, cluster, storage_clock):
-        """Another process, whose clock is right."""
+        """Another process, with a right clock."""
         return OffsetsTable(Cluster(cluster.root, clock=storage_clock))
 
     @staticmethod
     def set_wrong(clock, by_ms):
-        clock._time_us += by_ms * 1000  # the monotonic side goes on
+        clock._time_us += by_ms * 1000  # the monotonic time continues
 
     def versions(self, table):
         return sorted(
@@ -298,7 +300,7 @@ class TestWrongClocks:
         assert self.versions(right) == list(range(self.versions(right)[-1] + 1))
         assert positions(right, "idle") == {P0: 4}
         assert positions(right, "g") == {P0: 2 * MAINTENANCE_EVERY - 1}
-        told = [each for each in caplog.messages if "is not tidied up by this process" in each]
+        told = [each for each in caplog.messages if "is not maintained by this process" in each]
         assert len(told) == 1
 
     def test_the_difference_that_is_allowed_is_a_setting(self, cluster, table, clock):
@@ -331,14 +333,14 @@ class TestWrongClocks:
         storage_clock.advance_ms(1)
         right.maintain()
         assert positions(right, "h") == {}
-        storage_clock.advance_ms(MINUTE_MS)  # by so much stamps that are right may be off
+        storage_clock.advance_ms(MINUTE_MS)  # right timestamps may differ by this much
         right.maintain()
         assert positions(right, "g") == {}
 
     def test_a_position_that_is_committed_while_others_expire_stays(
         self, table, right, clock, storage_clock, monkeypatch
     ):
-        """Its stamp says that it is old, and nobody has looked when it was committed."""
+        """Its timestamp is old, and its commit time has not been read."""
         right.commit("g", {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(1)})
         self.set_wrong(clock, -8 * DAY_MS)
         storage_clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
@@ -374,7 +376,7 @@ class TestWrongClocks:
     def test_a_commit_behind_names_that_another_program_freed_is_seen_by_all(
         self, cluster, table, clock, storage_clock
     ):
-        """As spark-log did until 0.6: delta-rs cleans up, by a clock that is a day ahead."""
+        """delta-rs cleans up, by a clock that is a day ahead."""
         table.commit("a", {P0: OffsetAndMetadata(1)})
         other = other_process(cluster)
         for offset in range(8):
@@ -382,7 +384,7 @@ class TestWrongClocks:
         storage_clock.advance_ms(60_000)
         clock.advance_ms(60_000)
         folder = Path(table.url, "_delta_log")
-        for path in folder.glob("*.json"):  # to this machine's clock all of it is a day old
+        for path in folder.glob("*.json"):  # by this machine's clock all files are a day old
             os.utime(path, (path.stat().st_mtime - 25 * 3600,) * 2)
         delta = DeltaTable(table.url)
         delta.create_checkpoint()
@@ -414,7 +416,7 @@ class TestFreeing:
         table.maintain()
         kept = int(first.name[:20])
         assert not (folder / f"{kept - 1:020}.json").exists()
-        assert first.exists()  # with it the table is read as it was a day ago
+        assert first.exists()  # it is needed to read the table as of a day ago
         assert len(list(folder.glob("*.checkpoint.parquet"))) == 3
         clock.advance_ms(DAY_MS)
         table.commit("g", {P0: OffsetAndMetadata(5)})
@@ -424,7 +426,7 @@ class TestFreeing:
         assert DeltaTable(table.url).to_pyarrow_dataset().count_rows() > 0
 
     def test_what_another_program_freed_too_early_frees_nothing_else(self, cluster, table, clock):
-        """Nobody can tell when the version before the oldest that is there appeared."""
+        """The time of the version before the oldest existing one is not known."""
         for offset in range(3):
             table.commit("g", {P0: OffsetAndMetadata(offset)})
         old = set(Path(table.url).glob("*.parquet"))
@@ -474,7 +476,7 @@ class TestFreeing:
         path = Path(table.url, lost.path)
         clock.advance_ms(3 * DAY_MS)
         shared.maintenance._free_data_files(clock.time_us())
-        assert path.exists()  # its writer may stand still just before its version
+        assert path.exists()  # its writer may stand still just before its commit
         table.commit("g", {P0: OffsetAndMetadata(2)})
         shared.maintenance._free_data_files(clock.time_us())
         assert not path.exists()
@@ -482,7 +484,7 @@ class TestFreeing:
     def test_a_commit_names_no_file_that_was_written_long_ago(
         self, cluster, table, clock, monkeypatch
     ):
-        """Its writer stood still, and came second: what it wrote may be freed already."""
+        """Its writer stood still and lost the race: its file may be deleted already."""
         table.commit("g", {P0: OffsetAndMetadata(0)})
         shared, other = table._shared(), other_process(cluster)
         append = shared.table.log.append

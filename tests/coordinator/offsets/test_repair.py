@@ -1,4 +1,4 @@
-"""Repair of a damaged offsets table: what is saved, what is lost, and that it says so."""
+"""Repair of a damaged offsets table: what is saved, what is lost, and how it is reported."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ def fresh(cluster):
 
 
 def positions(cluster, group):
-    return {named: committed.offset for named, committed in fresh(cluster).fetch(group).items()}
+    return {tp: committed.offset for tp, committed in fresh(cluster).fetch(group).items()}
 
 
 def version_file(table, number):
@@ -32,7 +32,7 @@ def version_file(table, number):
 
 @pytest.fixture
 def table(cluster):
-    """Versions 1 to 3: g stands at 5, then at 6; h at 7."""
+    """Versions 1 to 3: g commits 5, then 6; h commits 7."""
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=2)
     table.commit("g", {P0: OffsetAndMetadata(6)}, generation=3)
@@ -119,7 +119,7 @@ def test_a_table_that_is_gone_begins_anew_only_when_told_to(cluster, table):
 
     assert (report.is_repaired, report.rows) == (True, 0)
     assert positions(cluster, "g") == {}
-    assert fresh(cluster).generation("g") == generation  # the group's log tells it
+    assert fresh(cluster).generation("g") == generation  # read from the group's log
     fresh(cluster).commit("g", {P0: OffsetAndMetadata(1)}, generation=generation)
 
 
@@ -140,7 +140,7 @@ def test_a_group_whose_log_is_lost_goes_on_above_its_fence(cluster, table):
 
 
 def test_when_positions_with_wrong_stamps_were_committed_is_saved_too(cluster, table, clock):
-    """Else they would expire at once: their stamps say that they are a week old."""
+    """Otherwise they would expire at once: their timestamps are a week old."""
     week_ms = 7 * 24 * 3_600_000
     behind = ManualClock(clock.time_us() - 8 * 24 * 3_600_000_000)
     OffsetsTable(Cluster(cluster.root, clock=behind)).commit("w", {P0: OffsetAndMetadata(8)})

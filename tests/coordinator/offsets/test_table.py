@@ -25,7 +25,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def positions(table: OffsetsTable, group: str) -> dict[TopicPartition, int]:
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def test_a_group_that_never_committed_stands_nowhere(cluster: Cluster) -> None:
@@ -56,7 +56,7 @@ def test_a_zombies_commit_is_refused_and_changes_nothing(cluster: Cluster) -> No
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(20)}, generation=2)
     with pytest.raises(
-        IllegalGenerationError, match="generation 1 of group 'g' is over"
+        IllegalGenerationError, match="generation 1 of group 'g' has ended"
     ) as refused:
         table.commit("g", {P0: OffsetAndMetadata(10)}, generation=1)
 

@@ -1,4 +1,4 @@
-"""Committed offsets of a root on an object store."""
+"""Committed offsets on an object store."""
 
 import multiprocessing
 
@@ -25,7 +25,7 @@ def offsets_table(root, options):
 
 
 def positions(table, group):
-    return {named: committed.offset for named, committed in table.fetch(group).items()}
+    return {tp: committed.offset for tp, committed in table.fetch(group).items()}
 
 
 def _commit_many(root, options, group):

@@ -13,7 +13,7 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.log.tail_reader import TailReader
@@ -267,9 +267,9 @@ class TestTwoThatLookedAtTheSame:
     def test_only_one_compaction_gets_the_next_generation(self, log):
         append(log, (b"a", b"0"))
         view = log.observe()
-        assert take_generation(log.files, view) == MOST_MERGES + 1
+        assert take_generation(log.files, view) == MAX_MERGE_GENERATION + 1
         assert take_generation(log.files, view) is None
-        assert take_generation(log.files, log.observe()) == MOST_MERGES + 2
+        assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 2
 
     def test_the_other_compaction_gives_up(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
@@ -497,7 +497,7 @@ def test_generations_below_an_old_one_are_removed(store, log, clock):
     clock.advance_ms(SETTLED_MS + 1)
     PartitionCleaner(log).clean()
     assert generation_names(store) == 1
-    assert take_generation(log.files, log.observe()) == MOST_MERGES + 4
+    assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 4
 
 
 def generation_names(store):

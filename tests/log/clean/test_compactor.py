@@ -195,7 +195,7 @@ class TestTombstones:
 
 
 def log_generation(log):
-    return log.observe().live.compaction
+    return log.observe().live.compaction_generation
 
 
 def take(log):

@@ -35,7 +35,7 @@ def extents(headers):
 
 def runs(headers):
     state = ProducerState()
-    state.take_in(0, headers, 1)
+    state.replay(0, headers, 1)
     return [(key, entry.epoch, entry.runs) for key, entry in state.entries()]
 
 
@@ -115,9 +115,9 @@ class TestProducerState:
     def test_a_joined_header_that_begins_before_a_snapshot_gives_the_same_state(self):
         single, records = batch((2, of_producer(7, 0)), (2, of_producer(7, 2)))
         state = ProducerState()
-        state.take_in(0, single[:1], 1)
+        state.replay(0, single[:1], 1)
         joined = joined_headers(single, records)
-        state.take_in(0, joined, 1)
+        state.replay(0, joined, 1)
         ((_, entry),) = state.entries()
         assert [(run.base_sequence, run.base_offset, run.record_count) for run in entry.runs] == [
             (0, 0, 4)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.live_log import live_log
 from spark_log.storage import FileInfo
 
@@ -41,7 +41,7 @@ def documented_choice(names, offset):
     return None
 
 
-COMPACTED = MOST_MERGES + 1
+COMPACTED = MAX_MERGE_GENERATION + 1
 CASES = [
     [SegmentName(0)],
     [SegmentName(0), SegmentName(0, 9, 1)],
@@ -62,5 +62,5 @@ def test_the_document_and_the_log_choose_the_same_file(names):
 def test_the_document_covers_both_measures_and_both_kinds():
     assert [measures for _, measures in rule()] == [[*MEASURES], []]
     limit = re.search(r"A merge has a\s+generation up to ([\d,]+)", FORMAT)
-    assert int(limit[1].replace(",", "")) == MOST_MERGES
+    assert int(limit[1].replace(",", "")) == MAX_MERGE_GENERATION
     assert ".generation" in FORMAT

@@ -1,4 +1,4 @@
-"""What is left of deleted topics is removed; what merely looks like it stays."""
+"""Files of deleted topics are removed; similar files of other topics stay."""
 
 import pytest
 
@@ -16,7 +16,7 @@ DAY_US = 86_400_000_000
 
 
 def test_a_topic_that_is_created_and_marked_while_a_cleaner_looks_stays(tmp_path, monkeypatch):
-    """Who was about to delete it has died: a cleaner must not know less of topics than of marks."""
+    """A process died before it deleted the topic: a cleaner reads the metadata after markers."""
     root = str(tmp_path / "root")
     admin = Admin(root)
     admin.create_topics([NewTopic("a", 1)])
@@ -39,7 +39,7 @@ def test_a_topic_that_is_created_and_marked_while_a_cleaner_looks_stays(tmp_path
 class TestWrongClock:
     @pytest.fixture
     def root(self, tmp_path):
-        """A topic was deleted, and a writer that had not heard of it left something."""
+        """A topic was deleted, and a writer that did not know of it left files."""
         root = tmp_path / "root"
         admin = Admin(root)
         admin.create_topics([NewTopic("a", 1)])

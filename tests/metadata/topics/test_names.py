@@ -1,4 +1,4 @@
-"""Topic names: Kafka's TopicTest, and what a name becomes on storage."""
+"""Topic names: Kafka's TopicTest, and directories of topics on storage."""
 
 import string
 
@@ -72,7 +72,7 @@ class TestIllegal:
 
 
 class TestCollisions:
-    """Metric names do not tell a period from an underscore."""
+    """In metric names a period and an underscore are equal."""
 
     PAIRS = ((".topic", "_topic"), ("to.pic", "to_pic"), ("topic.", "topic_"), ("a.b_c", "a_b.c"))
 
@@ -99,5 +99,5 @@ class TestCollisions:
         validate_topic_name(other, [one])
 
     def test_a_name_does_not_collide_with_itself(self):
-        """That it exists already is another error."""
+        """An existing topic with the same name is another error."""
         validate_topic_name("to.pic", ["to.pic"])

@@ -1,4 +1,4 @@
-"""The safety rules of compacted logs (ADR 16), each of which can be left out in a simulation."""
+"""Variants of the cleaner without one of the safety rules of compacted logs (ADR 16)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _widest_first(name: SegmentName) -> tuple[int, int]:
 
 
 def _takes_any(directory: PartitionDirectory, view: LogView) -> int:
-    """Takes whatever generation is free, however many others have looked since."""
-    generation = view.live.compaction
+    """Takes any free generation, even if other compactions have read the log since."""
+    generation = view.live.compaction_generation
     while True:
         generation += 1
         try:
@@ -124,4 +124,4 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((file_deletion, "_superseded_generations", _removes_generations_at_once),)
     ),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

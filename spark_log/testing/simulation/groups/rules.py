@@ -1,4 +1,4 @@
-"""The safety rules of consumer groups, each of which can be left out in a simulation."""
+"""Variants of a consumer group without one of its safety rules."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_log.coordinator.group import changes as group_changes
-from spark_log.coordinator.group.commits import GroupCommits
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GroupTopic, Member
 from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import FileInfo
@@ -20,38 +20,38 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupVariant:
-    """The parts of which one simulation is made.
+    """The classes that one simulation uses.
 
     Attributes:
-        log: of the group.
-        coordinator: of each member.
-        commits: of each member.
-        offsets: the table.
-        patches: what else is different: object, name, value.
+        log: the group's log.
+        coordinator: the coordinator of each member.
+        commits: the fenced commits of each member.
+        offsets: the offsets table.
+        patches: (object, attribute name, value) of what else is replaced.
     """
 
     log: type[GroupLog] = GroupLog
     coordinator: type[GroupCoordinator] = GroupCoordinator
-    commits: type[GroupCommits[int]] = GroupCommits
+    commits: type[MemberCommits[int]] = MemberCommits
     offsets: type[SimulatedOffsets] = SimulatedOffsets
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
 GROUP_SOUND = GroupVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 # --- the offsets table ---------------------------------------------------------------------------
 
 
-class _BeginsWithoutFence(GroupCommits[int]):
+class _BeginsWithoutFence(MemberCommits[int]):
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
         found = self._table.fetch(self._group_id)
         wanted = self._status().assigned.intersection(partitions)
         return {named: found[named] for named in wanted if named in found}
 
 
-class _ReadsBeforeFence(GroupCommits[int]):
+class _ReadsBeforeFence(MemberCommits[int]):
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
         found = self._table.fetch(self._group_id)
         super().begin(partitions)
@@ -65,20 +65,20 @@ class _TakesOldCommits(SimulatedOffsets):
 
 
 class _LooksAtFenceOnly(SimulatedOffsets):
-    """Checks, then commits: what came in between is not seen."""
+    """Checks the fence, then commits, without seeing changes in between."""
 
     def _may_follow(self, version: int) -> bool:
         return True
 
 
-class _CommitsWhatItHad(GroupCommits[int]):
-    """Tries again in the newest generation, without a look at what it still has."""
+class _CommitsWhatItHad(MemberCommits[int]):
+    """Retries in the newest generation, without checking which partitions it still owns."""
 
     def _check_held(self, *_: Any) -> None:
         pass
 
 
-class _IgnoresTopicIds(GroupCommits[int]):
+class _IgnoresTopicIds(MemberCommits[int]):
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
@@ -88,7 +88,7 @@ class _IgnoresTopicIds(GroupCommits[int]):
 
 
 class _TrimsByItsOwnClock(GroupLog):
-    """Frees what is old to this process, whose clock may be anything."""
+    """Deletes old files by the process's own clock, which may be wrong."""
 
     def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
         return self._clock.time_us()
@@ -113,7 +113,7 @@ class _AppendsAnywhere(GroupLog):
 
 
 class _ForgetsWhatItTried(GroupLog):
-    """Decides anew after a lost answer, without a look whether the change was made."""
+    """Decides again after a lost answer, without checking whether the change was made."""
 
     def _append(self, record: GroupRecord) -> None:
         try:
@@ -123,7 +123,7 @@ class _ForgetsWhatItTried(GroupLog):
 
 
 class _ReadsTopicsFirst(GroupCoordinator):
-    """Reads the metadata before the group's log: what it decides by may be older."""
+    """Reads the metadata before the group's log, so that its metadata may be stale."""
 
     def heartbeat(self) -> Any:
         self._early = super()._read_topics()
@@ -139,7 +139,7 @@ class _ReadsTopicsFirst(GroupCoordinator):
 def _give_at_once(
     members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, Member]:
-    """Give the target whoever has what of it."""
+    """Assign the target at once, even partitions that other members still own."""
     nothing: frozenset[TopicPartition] = frozenset()
     return {
         name: replace(member, owned=frozenset(target[name]), revoking=nothing, pending=nothing)
@@ -162,8 +162,8 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
-        patches=((group_changes, "_step", _give_at_once),)
+        patches=((group_changes, "_reconcile", _give_at_once),)
     ),
     "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

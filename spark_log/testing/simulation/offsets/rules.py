@@ -1,17 +1,18 @@
-"""The safety rules of the offsets table's log, each of which can be left out in a simulation."""
+"""Variants of the offsets table without one of the safety rules of its log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_log.coordinator.offsets import commits as offset_commits
+from spark_log.coordinator.offsets import commit_queue as offset_commits
+from spark_log.coordinator.offsets.commit_queue import CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes
-from spark_log.coordinator.offsets.commits import Request
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
-from spark_log.delta.delta_log import DeltaLog, Listed, TableState, Version
+from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFile
+from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.testing.simulation.offsets.world import Maintenance, OffsetsVariant
 
@@ -24,16 +25,18 @@ class _TakesMissingForTheEnd(DeltaLog):
 
 
 class _TakesEveryPutForAnAppend(DeltaLog):
-    def _is_behind_known(self, number: int) -> bool:
+    def _was_certainly_unused(self, number: int) -> bool:
         return True
 
 
 class _TakesTheOldestCheckpoint(DeltaLog):
-    """Begins where it may, and reads all versions behind it, also void ones."""
+    """Begins at the oldest checkpoint, and reads all versions after it, also void ones."""
 
-    def _newest_checkpoint(self, listed: Listed, last: float = float("inf")) -> TableState | None:
+    def _newest_checkpoint(
+        self, listed: LogListing, last: float = float("inf")
+    ) -> TableState | None:
         for version in sorted(listed.checkpoints):
-            found = self._checkpointed(version) if version <= last else None
+            found = self._read_checkpoint(version) if version <= last else None
             if found is not None:
                 return found
         return None
@@ -70,18 +73,18 @@ class _BelievesStamps(Maintenance):
 class _ForgetsWhatChanged(Maintenance):
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
-    ) -> Request:
+    ) -> CommitRequest:
         return super()._expiry(group, before_us, times, ChangedGroups())
 
 
 class _KnowsOnlyTheNewestState(DeltaLog):
-    def state_at(self, version: int, listed: Listed) -> TableState | None:
+    def state_at(self, version: int, listed: LogListing) -> TableState | None:
         self.refresh()
         return self.state
 
 
 class _FreesWhatIsOld(DeltaCleanup):
-    """Data files that are old and not in the table any more, since whenever."""
+    """Deletes old data files that are not in the table, without waiting since their removal."""
 
     log_class = _KnowsOnlyTheNewestState
 
@@ -90,7 +93,7 @@ class _FreesWhatIsOld(DeltaCleanup):
 
 
 def _refresh_once(self: OffsetsStore, *, create: bool = False) -> None:
-    """Take in what is new, and what fails on the way is not asked for again."""
+    """Read new versions; a version whose read failed is not read again."""
     versions = self.log.refresh()
     if versions is None:
         self._forget()
@@ -103,7 +106,7 @@ def _refresh_once(self: OffsetsStore, *, create: bool = False) -> None:
         mark(self.store)
         self._is_marked = True
     for version in versions or ():
-        self._take(version)
+        self._apply(version)
 
 
 def _allow_all(*_: object) -> bool:
@@ -133,4 +136,4 @@ OFFSETS_RULES: dict[str, OffsetsVariant] = {
         patches=((offset_commits, "is_listing_valid", _allow_all),)
     ),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

@@ -1,0 +1,128 @@
+"""What all subjects of `Admin` share: the opened root, its time limit, commits and log lookups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from spark_log.clock import Clock
+from spark_log.config.config import AdminConfig
+from spark_log.errors import RootNotFoundError
+from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.metadata.metadata_log import Decide
+from spark_log.storage import StorageOptions, open_store, with_reserve
+from spark_log.storage.deadline import call_within
+from spark_log.types import TopicPartition
+
+MAX_CONCURRENT_REQUESTS = 16
+"""Most partitions or groups of a remote root that one call reads at the same time."""
+
+_Result = TypeVar("_Result")
+_P = ParamSpec("_P")
+_Self = TypeVar("_Self", bound="ClusterAccess")
+
+
+def limited(
+    method: Callable[Concatenate[_Self, _P], _Result],
+) -> Callable[Concatenate[_Self, _P], _Result]:
+    """Make a method return or raise within ``default.api.timeout.ms``."""
+
+    @wraps(method)
+    def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        return self._within(method.__name__.lstrip("_"), lambda: method(self, *args, **kwargs))
+
+    return call
+
+
+class ClusterAccess:
+    """Opens a root on first use, and keeps it open until `close`.
+
+    Attributes:
+        config: settings of the `Admin`.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        storage_options: StorageOptions | None,
+        clock: Clock,
+        config: AdminConfig,
+    ) -> None:
+        """Store the arguments; nothing is opened yet."""
+        self.config = config
+        self._root = root
+        self._storage_options = storage_options
+        self._clock = clock
+        self._opened: Cluster | None = None
+        self._is_local: bool | None = None
+
+    def close(self) -> None:
+        """Drop the metadata that was read. There is no connection to close."""
+        self._opened = None
+
+    def _cluster(self, create: bool = False) -> Cluster:
+        if self._opened is None:
+            self._opened = Cluster(
+                self._root,
+                self._storage_options,
+                clock=self._clock,
+                create=create,
+                request_timeout_ms=self.config.request_timeout_ms,
+            )
+        return self._opened
+
+    def _within(self, what: str, call: Callable[[], _Result]) -> _Result:
+        if self._is_local is None:
+            self._is_local = open_store(self._root, self._storage_options).is_mapped
+        if self._is_local:
+            return call()
+        return call_within(
+            self.config.default_api_timeout_ms,
+            call,
+            what=what,
+            setting="default.api.timeout.ms",
+        )
+
+    def _image_or_empty(self) -> MetadataImage:
+        """Return the metadata; an empty image if there is no root yet."""
+        try:
+            return self._cluster().image()
+        except RootNotFoundError:
+            return MetadataImage()
+
+    def _commit(self, decide: Decide, validate_only: bool) -> None:
+        """Change the metadata of an existing root, or with ``validate_only`` only check."""
+        metadata = self._cluster().metadata
+        if validate_only:
+            decide(metadata.image())
+        else:
+            with_reserve(self._cluster().store, lambda: metadata.commit(decide))
+
+    def _log(self, image: MetadataImage, tp: TopicPartition) -> PartitionLog:
+        return self._cluster().partition_log(image.topic(tp.topic), tp.partition)
+
+    def _map_partitions(
+        self,
+        read: Callable[[TopicPartition], _Result],
+        partitions: Sequence[TopicPartition],
+        topic: Callable[[str], TopicImage],
+    ) -> list[_Result]:
+        """Call ``read`` for each partition: in parallel where a read is a request.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic was deleted meanwhile.
+        """
+        cluster = self._cluster()
+
+        def guarded(tp: TopicPartition) -> _Result:
+            with cluster.detecting_deletion(topic(tp.topic)):
+                return read(tp)
+
+        if cluster.store.is_mapped or len(partitions) < 2:
+            return [guarded(tp) for tp in partitions]
+        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
+            return list(pool.map(guarded, partitions))

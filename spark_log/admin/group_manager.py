@@ -1,0 +1,319 @@
+"""Reads and changes groups for `Admin`, by Kafka's rules.
+
+Offsets are changed in the group's current generation, and only while the group has no members
+(docs/adr/0010). If a member joins at the same time, either it reads the changed offsets, or the
+change is refused and decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from spark_log.admin.cluster_access import MAX_CONCURRENT_REQUESTS
+from spark_log.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    MemberDescription,
+)
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group import GROUP_STATES, Member
+from spark_log.coordinator.group.view import GroupView, list_group_ids, view_group
+from spark_log.coordinator.offsets.rows import (
+    TOMBSTONE,
+    CommittedOffset,
+    PartitionKey,
+    Row,
+    check_metadata,
+    check_offset,
+)
+from spark_log.coordinator.offsets.table import OffsetsTable
+from spark_log.errors import (
+    GroupIdNotFoundError,
+    GroupNotEmptyError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    InvalidConfigurationError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    nearest,
+)
+from spark_log.log.unread_record import first_unread_us
+from spark_log.metadata import Cluster, TopicImage
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_MAX_TRIES = 20
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Positions = Mapping[PartitionKey, CommittedOffset]
+
+
+class GroupManager:
+    """Lists, describes and changes the groups of one root."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Return a manager for the groups of a root.
+
+        Args:
+            cluster: the opened root.
+
+        Raises:
+            UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
+        """
+        self.table = OffsetsTable(cluster)
+        self._cluster = cluster
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
+        """Return the groups with members or committed offsets, in one of ``states``."""
+        wanted = None if states is None else {_state(state) for state in states}
+        logged = list_group_ids(self._cluster.store, self._cluster.clock)
+        views = dict(zip(logged, self._map(self._view, logged), strict=True))
+        with_positions = self.table.groups_with_positions()
+        found = []
+        for group_id in sorted(with_positions | views.keys()):
+            view = views.get(group_id)
+            if group_id not in with_positions and (view is None or not view.group.members):
+                continue
+            found.append(
+                GroupListing(
+                    group_id,
+                    "consumer" if view is not None and view.group.generation else "",
+                    "Empty" if view is None else view.group.state,
+                )
+            )
+        return [each for each in found if wanted is None or each.group_state in wanted]
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """Return the state, generation and members of a group."""
+        view = self._existing(group_id)
+        group = view.group
+        return GroupDescription(
+            group_id,
+            group.state,
+            "consumer" if group.generation else "",
+            group.protocol or "",
+            group.generation,
+            tuple(map(_described, group.members.values())),
+        )
+
+    def members(self, group_id: str) -> tuple[str, ...]:
+        """Return the member ids; none if the group does not exist."""
+        return tuple(self._view(group_id).group.members)
+
+    def offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the committed offsets, of some partitions or of all."""
+        wanted = None if partitions is None else {TopicPartition(*each) for each in partitions}
+        return {
+            tp: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+            for tp, found in sorted(self.table.fetch(group_id).items())
+            if wanted is None or tp in wanted
+        }
+
+    def lag(self, description: GroupDescription) -> list[GroupPartitionLag]:
+        """Return the lag in each partition with a committed offset or an owner."""
+        committed = self.table.fetch(description.group_id)
+        image = self._cluster.image()
+        owners = description.owners
+        partitions = sorted(
+            tp
+            for tp in committed.keys() | owners.keys()
+            if (topic := image.find(tp.topic)) and tp.partition in topic.partitions
+        )
+
+        def read(tp: TopicPartition) -> GroupPartitionLag | None:
+            topic = image.topic(tp.topic)
+            try:
+                with self._cluster.detecting_deletion(topic):
+                    return lag_in(topic, tp)
+            except UnknownTopicOrPartitionError:
+                return None  # deleted since the metadata were read
+
+        def lag_in(topic: TopicImage, tp: TopicPartition) -> GroupPartitionLag:
+            log = self._cluster.partition_log(topic, tp.partition)
+            end = log.observe().log_end_offset
+            found = committed.get(tp)
+            lag_ms: int | None = None
+            if found is not None:
+                since_us = first_unread_us(log, found.offset) if found.offset < end else None
+                lag_ms = 0 if found.offset >= end else None
+                if since_us is not None:
+                    # wall clock: only shown to users
+                    lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000
+            return GroupPartitionLag(
+                tp,
+                found.offset if found else None,
+                end,
+                max(0, end - found.offset) if found else None,
+                lag_ms,
+                found.metadata if found else "",
+                found.commit_timestamp_us if found else None,
+                owners.get(tp),
+            )
+
+        return [each for each in self._map(read, partitions) if each is not None]
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def alter_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Set committed offsets of a group without members, all of them or none."""
+        image = self._cluster.image()
+        rows = []
+        for (topic, partition), position in sorted(offsets.items()):
+            if partition not in image.topic(topic).partitions:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {topic!r} has no partition {partition}; it has "
+                    f"{image.topic(topic).num_partitions}, numbered from 0",
+                    topic=topic,
+                )
+            check_offset(TopicPartition(topic, partition), position.offset)
+            check_metadata(TopicPartition(topic, partition), position)
+            key = PartitionKey(topic, image.topic(topic).topic_id, partition)
+            rows.append(Row(key, position.offset, position.metadata or "", position.leader_epoch))
+        if rows:
+            self._change(group_id, lambda view: _check_empty(view, "altered"), lambda _: rows)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Delete committed offsets, all of them or none; return the partitions that had one."""
+        wanted = {TopicPartition(*each) for each in partitions}
+        self._existing(group_id)
+        topics = {each.topic for each in wanted}
+        deleted: set[TopicPartition] = set()
+
+        def check(view: GroupView) -> None:
+            for topic in sorted(topics):
+                subscribers = [
+                    member.member_id
+                    for member in view.group.members.values()
+                    if topic in member.topics
+                    or any(held.topic == topic for held in member.held | member.pending)
+                    or (member.pattern is not None and topic in view.group.topics)
+                ]
+                if subscribers:
+                    raise GroupSubscribedToTopicError(
+                        f"members of group {group_id!r} subscribe to {topic!r}; to delete its "
+                        f"committed offsets, stop {', '.join(subscribers[:3])} first",
+                        group_id=group_id,
+                        members=tuple(subscribers),
+                    )
+
+        def decide(positions: _Positions) -> list[Row]:
+            found = [key for key in positions if TopicPartition(key.topic, key.partition) in wanted]
+            deleted.clear()
+            deleted.update(TopicPartition(key.topic, key.partition) for key in found)
+            return [Row(key, TOMBSTONE) for key in found]
+
+        self._change(group_id, check, decide)
+        return deleted
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete the committed offsets of groups that have no members."""
+        wanted = list(dict.fromkeys(group_ids))
+        for group_id in wanted:
+            _check_empty(self._existing(group_id), "deleted")
+        for group_id in wanted:
+            self._change(
+                group_id,
+                lambda view: _check_empty(view, "deleted"),
+                lambda positions: [Row(key, TOMBSTONE) for key in positions],
+            )
+
+    def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
+        """Remove members from a group."""
+        group = self._existing(group_id).group
+        for member_id in member_ids:
+            if member_id not in group.members:
+                raise UnknownMemberIdError(
+                    f"{member_id!r} is not in group {group_id!r}; it has "
+                    f"{', '.join(sorted(group.members)) or 'no members'}",
+                    group_id=group_id,
+                    member_id=member_id,
+                )
+        GroupCoordinator(self._cluster, group_id).remove(member_ids)
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        group_id: str,
+        check: Callable[[GroupView], None],
+        decide: Callable[[_Positions], list[Row]],
+    ) -> None:
+        refused: IllegalGenerationError | None = None
+        for _ in range(_MAX_TRIES):
+            # Read the fence first: a member that joins later has a higher generation.
+            fence = self.table.generation(group_id)
+            view = self._view(group_id)
+            check(view)
+            try:
+                self.table.change(group_id, decide, generation=max(fence, view.group.generation))
+            except IllegalGenerationError as error:
+                refused = error
+            else:
+                return
+        assert refused is not None
+        raise refused
+
+    def _existing(self, group_id: str) -> GroupView:
+        view = self._view(group_id)
+        if not view.group.members and not self.table.positions(group_id):
+            known = {each.group_id for each in self.list_groups()}
+            near = nearest(group_id, known, 3)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise GroupIdNotFoundError(
+                f"there is no group {group_id!r}: it has neither members nor offsets{hint}",
+                group_id=group_id,
+            )
+        return view
+
+    def _view(self, group_id: str) -> GroupView:
+        return view_group(self._cluster.store, group_id, self._cluster.clock)
+
+    def _map(self, read: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
+        """Call ``read`` for each item: in parallel where a read is a request."""
+        if self._cluster.store.is_mapped or len(items) < 2:
+            return [read(each) for each in items]
+        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
+            return list(pool.map(read, items))
+
+
+def _state(text: str) -> str:
+    for state in GROUP_STATES:
+        if state.lower() == text.strip().lower():
+            return state
+    raise InvalidConfigurationError(
+        f"there is no group state {text!r}; expected {', '.join(GROUP_STATES)}"
+    )
+
+
+def _check_empty(view: GroupView, what: str) -> None:
+    members = tuple(view.group.members)
+    if members:
+        raise GroupNotEmptyError(
+            f"group {view.group.group_id!r} cannot be {what} while it has members: stop "
+            f"{', '.join(members[:3])}{', …' if len(members) > 3 else ''} first",
+            group_id=view.group.group_id,
+            members=members,
+        )
+
+
+def _described(member: Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(member.owned)),
+        tuple(sorted(member.revoking)),
+        tuple(sorted(member.pending)),
+    )

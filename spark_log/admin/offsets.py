@@ -1,0 +1,126 @@
+"""`Admin` on offsets of partitions: looked up by position and by time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.errors import InvalidConfigurationError, InvalidTimestampError
+from spark_log.log import PartitionLog
+from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
+from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
+
+_Value = TypeVar("_Value")
+
+_UNKNOWN = OffsetAndTimestamp(-1, -1, -1)
+_MAX_MS = (2**63 - 1) // 1000
+
+
+class OffsetOperations(ClusterAccess):
+    """Looks up offsets."""
+
+    @limited
+    def list_offsets(
+        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Look up offsets (``Admin.listOffsets``).
+
+        Args:
+            topic_partition_specs: partition → ``OffsetSpec.EARLIEST``, ``LATEST`` or
+                ``MAX_TIMESTAMP`` (the first record with the largest timestamp, KIP-734), or a time
+                in milliseconds since the epoch: the first record at or after it, in offset order.
+
+        Returns:
+            Offset and timestamp of each partition; the offset is -1 if there is no such record.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+            InvalidTimestampError: a time is negative, too large, or not a whole number.
+            InvalidConfigurationError: the argument is not a dict with `TopicPartition` keys.
+        """
+        given = check_by_partition("topic_partition_specs", topic_partition_specs)
+        specs = {tp: check_spec(spec) for tp, spec in given.items()}
+        image = self._cluster().image()
+        logs = {tp: self._log(image, tp) for tp in specs}
+        epochs = {tp: image.topic(tp.topic).partitions[tp.partition].leader_epoch for tp in specs}
+        found = self._map_partitions(
+            lambda tp: _list_offset(logs[tp], specs[tp], epochs[tp]), list(specs), image.topic
+        )
+        return dict(zip(specs, found, strict=True))
+
+    def list_partition_offsets(
+        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
+
+        Args:
+            topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
+
+        Returns:
+            Offset and timestamp of each partition; the offset is -1 if there is no such record.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: as
+                `list_offsets` raises them.
+        """
+        return self.list_offsets(topic_partition_specs)
+
+
+def check_by_partition(
+    name: str, given: Mapping[TopicPartition, _Value]
+) -> dict[TopicPartition, _Value]:
+    """Return an argument that has to be a dict by partition; plain tuples are accepted as keys.
+
+    Raises:
+        InvalidConfigurationError: it is not a dict, or has other keys.
+    """
+    example = "{TopicPartition('topic', 0): …}"
+    if not isinstance(given, Mapping):
+        raise InvalidConfigurationError(
+            f"{name} is a {type(given).__name__}; give a dict by partition, such as {example}"
+        )
+    for key in given:
+        if not (isinstance(key, tuple) and list(map(type, key)) == [str, int]):
+            raise InvalidConfigurationError(
+                f"{name} has the key {key!r}; give a TopicPartition, such as {example}"
+            )
+    return {TopicPartition(*key): each for key, each in given.items()}
+
+
+def check_spec(spec: object) -> int:
+    """Return an offset spec: an `OffsetSpec`, or milliseconds since the epoch.
+
+    Raises:
+        InvalidTimestampError: it is neither.
+    """
+    if not isinstance(spec, int) or isinstance(spec, bool):
+        word = str(spec).upper().replace("-", "_")
+        hint = f"did you mean OffsetSpec.{word}?" if word in OffsetSpec.__members__ else ""
+        raise InvalidTimestampError(
+            f"{spec!r} is a {type(spec).__name__}; expected an OffsetSpec, or milliseconds since "
+            f"the epoch as a whole number{'; ' if hint else ''}{hint}"
+        )
+    if spec not in tuple(OffsetSpec) and not 0 <= spec <= _MAX_MS:
+        specs = ", ".join(f"{each.value} ({each.name})" for each in OffsetSpec)
+        raise InvalidTimestampError(
+            f"{spec} is not a time to look up; give milliseconds since the epoch, or {specs}",
+            timestamp_us=spec * 1000,
+        )
+    return int(spec)
+
+
+def _list_offset(log: PartitionLog, spec: int, leader_epoch: int) -> OffsetAndTimestamp:
+    view = log.observe()
+    if spec == OffsetSpec.EARLIEST:
+        return OffsetAndTimestamp(view.log_start_offset, -1, leader_epoch)
+    if spec == OffsetSpec.LATEST:
+        return OffsetAndTimestamp(view.log_end_offset, -1, leader_epoch)
+    if spec == OffsetSpec.MAX_TIMESTAMP:
+        found = offset_of_max_timestamp(log, view)
+    else:
+        found = log.offset_for_time(spec * 1000, view)
+    if found is None:
+        return _UNKNOWN
+    offset, timestamp_us = found
+    return OffsetAndTimestamp(offset, timestamp_us // 1000, leader_epoch)

@@ -1,0 +1,84 @@
+"""`Admin` on records: deletes them from the start of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.offsets import check_by_partition
+from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
+from spark_log.log import LogView
+from spark_log.log.log_start import move_log_start
+from spark_log.storage import with_reserve
+from spark_log.types import DeletedRecords, TopicPartition
+
+ALL_RECORDS: Final = -1
+"""Given instead of an offset: delete up to the log's end, as in Kafka's requests."""
+
+
+class RecordOperations(ClusterAccess):
+    """Deletes records."""
+
+    @limited
+    def delete_records(
+        self, records_to_delete: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, DeletedRecords]:
+        """Delete all records before an offset (KIP-107).
+
+        After this returns the records cannot be read. One exception: a reader that listed the log
+        before may still read them, for half of ``file.delete.delay.ms``. A cleaner deletes the
+        files later. All arguments are checked before the first change; if the storage fails after
+        that, some partitions may be done. It is safe to repeat the call.
+
+        Args:
+            records_to_delete: partition → the offset that becomes its log start; -1 deletes all
+                records. A partition that already starts later does not change.
+
+        Returns:
+            The log start offset of each partition after the call.
+
+        Raises:
+            UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was deleted.
+            UnknownOutcomeError: whether the last partition's records were deleted is not known.
+        """
+        wanted = check_by_partition("records_to_delete", records_to_delete)
+        for tp, offset in wanted.items():
+            if not isinstance(offset, int) or isinstance(offset, bool):
+                raise InvalidConfigurationError(
+                    f"{tp}: {offset!r} is a {type(offset).__name__}; give the new first offset of "
+                    f"the partition, a whole number, or -1 for its end"
+                )
+        image = self._cluster().image()
+        logs = {tp: self._log(image, tp) for tp in wanted}
+        offsets = {}
+        for tp, log in logs.items():
+            with self._cluster().detecting_deletion(image.topic(tp.topic)):
+                offsets[tp] = _check_offset(log.observe(), wanted[tp], tp)
+        deleted = {}
+        for tp, log in logs.items():
+            with self._cluster().detecting_deletion(image.topic(tp.topic)):
+                start = with_reserve(log.files.store, partial(move_log_start, log, offsets[tp]))
+            deleted[tp] = DeletedRecords(start)
+        return deleted
+
+
+def _check_offset(view: LogView, offset: int, tp: TopicPartition) -> int:
+    """Return the offset before which records are to be deleted.
+
+    Raises:
+        OffsetOutOfRangeError: it is negative, or larger than the log end offset.
+    """
+    end = view.log_end_offset
+    if offset == ALL_RECORDS:
+        return end
+    if 0 <= offset <= end:
+        return offset
+    raise OffsetOutOfRangeError(
+        f"{tp}: records cannot be deleted before offset {offset}; give 0 to {end}, or "
+        f"{ALL_RECORDS} for all records",
+        offset=offset,
+        log_start_offset=view.log_start_offset,
+        log_end_offset=end,
+    )

@@ -1,0 +1,264 @@
+"""`Admin` on topics: creates, lists, describes, grows and deletes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.errors import (
+    InvalidTopicError,
+    KafkaTimeoutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import LogView
+from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.image import MetadataImage, TopicImage
+from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
+from spark_log.metadata.topics.creation import partition_records, topic_records, validate_new_topic
+from spark_log.metadata.topics.deletion import mark_deleted, remove_data
+from spark_log.metadata.topics.names import validate_topic_name
+from spark_log.storage import Store, with_reserve
+from spark_log.storage.deadline import Deadline, LimitedCall
+from spark_log.types import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicPartition,
+    random_id,
+)
+
+_POLL_INTERVAL_MS = 100.0
+
+_log = logging.getLogger(__name__)
+
+
+class TopicOperations(ClusterAccess):
+    """Creates, lists, describes, grows and deletes topics."""
+
+    @limited
+    def create_topics(
+        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, str]:
+        """Create topics, all of them or none, in one append to the metadata log.
+
+        Creates the cluster root too if it does not exist.
+
+        Args:
+            new_topics: the topics to create.
+            validate_only: check everything and create nothing.
+
+        Returns:
+            Topic name → topic id.
+
+        Raises:
+            TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
+            InvalidReplicationFactorError, InvalidConfigurationError: nothing was created.
+        """
+        for topic in [new_topics] if isinstance(new_topics, NewTopic | str) else new_topics:
+            validate_new_topic(topic)
+        if isinstance(new_topics, NewTopic):
+            raise InvalidTopicError(
+                f"new_topics is one NewTopic; give a list, such as [NewTopic({new_topics.name!r})]",
+                topic=new_topics.name,
+            )
+        topic_ids = {topic.name: random_id() for topic in new_topics}
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            names = [topic.name for topic in image.topics()]
+            records: list[MetadataRecord] = []
+            for topic in new_topics:
+                if topic.name in names:
+                    raise TopicAlreadyExistsError(
+                        f"topic {topic.name!r} exists; describe it, or take another name",
+                        topic=topic.name,
+                    )
+                validate_topic_name(topic.name, names)
+                names.append(topic.name)
+                records += topic_records(topic, topic_ids[topic.name])
+            return records
+
+        if validate_only:
+            decide(self._image_or_empty())
+        else:
+            self._cluster(create=True).metadata.commit(decide)
+        return topic_ids
+
+    @limited
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics, sorted.
+
+        The logs that spark-log keeps for itself (metadata, groups, committed offsets) are not
+        topics and are not listed.
+        """
+        return [topic.name for topic in self._cluster().image().topics()]
+
+    @limited
+    def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
+        """Describe topics: partitions with their offsets and sizes, and config overrides.
+
+        Args:
+            names: topics to describe; None for all.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist.
+        """
+        image = self._cluster().image()
+        if names is not None:
+            return [self._describe(image.topic(name)) for name in names]
+        found = []
+        for topic in image.topics():
+            with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
+                found.append(self._describe(topic))
+        return found
+
+    def wait_for_topics(self, topic_names: Sequence[str], timeout_ms: float = 10_000) -> None:
+        """Return when all of these topics exist.
+
+        A topic that `create_topics` has created exists when that call returns. This method is for
+        topics that another process creates.
+
+        Args:
+            topic_names: the topics; they need not exist yet, nor need the root.
+            timeout_ms: the longest time to wait.
+
+        Raises:
+            KafkaTimeoutError: a topic still did not exist after ``timeout_ms``.
+            StorageError: the metadata cannot be read.
+        """
+        names = [topic_names] if isinstance(topic_names, str) else list(topic_names)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while missing := self._missing_topics(names):
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise KafkaTimeoutError(
+                    f"not all topics existed after {timeout_ms:.0f} ms; missing: "
+                    f"{', '.join(missing)}; create them, or wait longer"
+                )
+            self._clock.sleep_ms(min(left_ms, _POLL_INTERVAL_MS))
+
+    @limited
+    def _missing_topics(self, names: Sequence[str]) -> list[str]:
+        image = self._image_or_empty()
+        return [name for name in names if image.find(name) is None]
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics and their data, all of them or none.
+
+        One append to the metadata log deletes the topics; their files are removed after that. A
+        cleaner removes files that are left after a crash or a storage failure.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist; nothing was deleted.
+        """
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        cluster, topics = self._delete_from_metadata(names)
+        self._remove_data(cluster.store, topics, began_ms)
+        cluster.keep_reserve()
+
+    @limited
+    def _delete_from_metadata(self, names: Sequence[str]) -> tuple[Cluster, tuple[TopicImage, ...]]:
+        """Delete topics from the metadata; return the cluster and the deleted topics."""
+        cluster = self._cluster()
+        topics: dict[str, TopicImage] = {}
+        marked: set[str] = set()
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            topics.clear()
+            topics.update((name, image.topic(name)) for name in names)
+            # Mark a topic that was created again since, too. A marker alone deletes nothing.
+            unmarked = [each for each in topics.values() if each.topic_id not in marked]
+            mark_deleted(cluster.store, unmarked)
+            marked.update(each.topic_id for each in unmarked)
+            return [RemoveTopicRecord(topic_id=topic.topic_id) for topic in topics.values()]
+
+        with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
+        return cluster, tuple(topics.values())
+
+    def _remove_data(self, store: Store, topics: Collection[TopicImage], began_ms: float) -> None:
+        """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
+        if store.is_mapped:
+            remove_data(store, topics)
+            return
+        timeout_ms = self.config.default_api_timeout_ms
+        left_ms = began_ms + timeout_ms - SYSTEM_CLOCK.monotonic_ms()
+        deadline = Deadline("removing deleted topics", "default.api.timeout.ms", max(0.0, left_ms))
+        removal = LimitedCall(lambda: remove_data(store, topics), deadline)
+        if removal.wait(deadline.left_s()):
+            removal.result()
+        else:
+            _log.warning(
+                "not all data of deleted topics were removed within default.api.timeout.ms; a "
+                "cleaner will remove the rest: %s",
+                ", ".join(topic.directory for topic in topics),
+            )
+
+    @limited
+    def create_partitions(
+        self,
+        topic_partitions: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+    ) -> dict[str, int]:
+        """Increase the number of partitions of topics, for all of them or none.
+
+        Existing records do not move: new records of a key may go to another partition than older
+        ones. A process that has a topic open sees the new partitions when it next refreshes the
+        metadata.
+
+        Args:
+            topic_partitions: topic → its new total number of partitions.
+            validate_only: check everything and change nothing.
+
+        Returns:
+            Topic → number of partitions, after the change.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidPartitionsError: nothing was changed. The number
+                of partitions can only grow.
+        """
+        totals = {
+            name: count.total_count if isinstance(count, NewPartitions) else count
+            for name, count in topic_partitions.items()
+        }
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            return [
+                record
+                for name, total_count in totals.items()
+                for record in partition_records(image.topic(name), total_count)
+            ]
+
+        self._commit(decide, validate_only)
+        return totals
+
+    def _describe(self, topic: TopicImage) -> TopicDescription:
+        numbers = sorted(topic.partitions)
+        logs = {number: self._cluster().partition_log(topic, number) for number in numbers}
+        views = self._map_partitions(
+            lambda tp: logs[tp.partition].observe(),
+            [TopicPartition(topic.name, number) for number in numbers],
+            lambda _: topic,
+        )
+        return _describe_topic(topic, dict(zip(numbers, views, strict=True)))
+
+
+def _describe_topic(topic: TopicImage, views: Mapping[int, LogView]) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            partition=number,
+            leader=topic.partitions[number].leader,
+            replicas=topic.partitions[number].replicas,
+            isr=topic.partitions[number].isr,
+            log_start_offset=view.log_start_offset,
+            log_end_offset=view.log_end_offset,
+            size_bytes=sum(segment.file.size_bytes for segment in view.live.segments),
+            segments=len(view.live.segments),
+        )
+        for number, view in views.items()
+    ]
+    return TopicDescription(topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides))

@@ -1,0 +1,155 @@
+"""Parses versions and checkpoints of a Delta log: pure functions of their bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_log.delta.files import DataFile, damaged_table_error
+from spark_log.delta.state import TableMetadata, TableState, Transaction, Version
+from spark_log.errors import StorageError
+
+_READER_VERSION, _WRITER_VERSION = 1, 2
+_CHECKPOINT_COLUMNS = {
+    "add": ["path", "size", "stats"],
+    "txn": ["appId", "version", "lastUpdated"],
+    "metaData": ["id", "configuration", "schemaString", "partitionColumns"],
+    "protocol": ["minReaderVersion", "minWriterVersion"],
+}
+
+
+def parse_version(directory: str, number: int, body: bytes) -> Version:
+    """Return the changes of a version.
+
+    Args:
+        directory: the table's, for messages.
+        number: the version's number.
+        body: the version's file: one JSON action per line.
+
+    Raises:
+        StorageError: it cannot be parsed, or it changes the table to something that this package
+            does not support.
+    """
+    added: list[DataFile] = []
+    removed: list[str] = []
+    transactions: list[Transaction] = []
+    metadata: TableMetadata | None = None
+    is_rewrite = True
+    try:
+        for line in body.splitlines():
+            for kind, action in json.loads(line).items():
+                if kind == "add":
+                    added.append(DataFile.from_action(action))
+                    is_rewrite &= not action["dataChange"]
+                elif kind == "remove":
+                    removed.append(action["path"])
+                elif kind == "txn":
+                    updated_ms = action.get("lastUpdated") or 0
+                    transactions.append(Transaction(action["appId"], action["version"], updated_ms))
+                elif kind == "metaData":
+                    metadata = _parse_metadata(directory, action)
+                elif kind == "protocol":
+                    _check_protocol(directory, action)
+                elif kind == "commitInfo":
+                    is_rewrite |= action.get("operation") == "OPTIMIZE"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged_table_error(
+            directory, f"version {number} cannot be parsed ({error})"
+        ) from None
+    return Version(
+        number,
+        tuple(added),
+        tuple(removed),
+        tuple(transactions),
+        bool(removed) and is_rewrite,
+        metadata,
+    )
+
+
+def parse_checkpoint(directory: str, version: int, buffer: pa.Buffer) -> TableState:
+    """Return the state that a checkpoint holds.
+
+    Args:
+        directory: the table's, for messages.
+        version: the checkpoint's version.
+        buffer: its Parquet file.
+
+    Raises:
+        pa.ArrowException, OSError, ValueError, KeyError, TypeError: it cannot be parsed.
+        StorageError: the table is not one that this package supports.
+    """
+    data = pq.ParquetFile(pa.BufferReader(buffer))
+    present = set(_nested_columns(data.schema_arrow))
+    wanted = [
+        f"{action}.{name}"
+        for action, names in _CHECKPOINT_COLUMNS.items()
+        for name in names
+        if f"{action}.{name}" in present
+    ]
+    table = data.read(columns=wanted)
+    state = TableState(version)
+    for action in _actions(table, "metaData"):
+        state.metadata = _parse_metadata(directory, action)
+    for action in _actions(table, "protocol"):
+        _check_protocol(directory, action)
+    for action in _actions(table, "add"):
+        file = DataFile.from_action(action)
+        state.files[file.path] = file
+    transactions = table.column("txn").combine_chunks() if "txn" in table.column_names else None
+    if transactions is not None:
+        transactions = transactions.filter(transactions.is_valid())
+        transactions.validate(full=True)
+        state.checkpoint_transactions = pa.table(
+            {
+                name: pc.struct_field(transactions, name)
+                if transactions.type.get_field_index(name) >= 0
+                else pa.nulls(len(transactions), pa.int64())
+                for name in _CHECKPOINT_COLUMNS["txn"]
+            }
+        )
+    return state
+
+
+def _parse_metadata(directory: str, action: Mapping[str, Any]) -> TableMetadata:
+    metadata = TableMetadata(action["id"], dict(action.get("configuration") or {}))
+    if action.get("partitionColumns"):
+        raise damaged_table_error(
+            directory,
+            f"another program has partitioned it by {', '.join(action['partitionColumns'])}",
+        )
+    return metadata
+
+
+def _check_protocol(directory: str, action: Mapping[str, Any]) -> None:
+    reader, writer = action["minReaderVersion"], action["minWriterVersion"]
+    if reader > _READER_VERSION or writer > _WRITER_VERSION:
+        raise StorageError(
+            f"{directory}: another program has upgraded the table to Delta protocol {reader}, "
+            f"{writer}; this spark-log supports {_READER_VERSION}, {_WRITER_VERSION}: undo that "
+            f"change, or run spark-log groups repair",
+            path=directory,
+        )
+
+
+def _actions(table: pa.Table, kind: str) -> list[dict[str, Any]]:
+    if kind not in table.column_names:
+        return []
+    column = table.column(kind)
+    found = []
+    for action in column.filter(column.is_valid()).to_pylist():
+        if isinstance(action.get("configuration"), Iterable):
+            action["configuration"] = dict(action["configuration"])
+        found.append(action)
+    return found
+
+
+def _nested_columns(schema: pa.Schema) -> Iterable[str]:
+    for parent in schema:
+        if pa.types.is_struct(parent.type):
+            for index in range(parent.type.num_fields):
+                yield f"{parent.name}.{parent.type.field(index).name}"

@@ -1,0 +1,253 @@
+"""Reads a Delta log, and follows it version by version.
+
+A file that is missing after the newest version is the end of the log only if no names there were
+deleted: `delta_log` describes how that is told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import ClassVar
+
+import pyarrow as pa
+
+from spark_log.clock import Clock
+from spark_log.delta.files import damaged_table_error
+from spark_log.delta.parse import parse_checkpoint, parse_version
+from spark_log.delta.state import LogListing, TableState, Version
+from spark_log.errors import NotFoundError
+from spark_log.storage import Store, is_listing_valid, listing_validity_ms
+from spark_log.suppressed import IN_PROCESS
+
+_VERSION_NAME = re.compile(r"(\d{20})\.json")
+_CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+class DeltaLogReader:
+    """Reads one table's log. For one thread at a time.
+
+    Attributes:
+        directory: the table's, relative to the store's root.
+        log_directory: that of its log.
+        state: as of the last `refresh`; version -1 if there is no table.
+        modified_us: the newest last-modified time of a version that the storage has returned: a
+            lower bound of the storage's present time that costs no request; 0 without one.
+    """
+
+    free_delay_ms: ClassVar[float] = 3_600_000.0
+    """Minimum age at which an obsolete version, or a data file without a version, is deleted."""
+
+    def __init__(self, store: Store, directory: str, clock: Clock) -> None:
+        """Return the log of a table; nothing is read yet.
+
+        Args:
+            store: the store of the table.
+            directory: the table's, relative to the store's root.
+            clock: dates versions for users, and measures for how long a listing is valid.
+        """
+        self.directory = directory
+        self.log_directory = f"{directory}/_delta_log"
+        self.state = TableState()
+        self.modified_us = 0
+        self._store = store
+        self._clock = clock
+        self._observed_ms: float | None = None
+
+    def refresh(self) -> list[Version] | None:
+        """Update `state` to the newest version.
+
+        Without a new version this costs one lookup of a file name on a local store, and one short
+        listing on a remote one.
+
+        Returns:
+            The new versions, in order; None if the whole state was read again, so that they are not
+            known.
+
+        Raises:
+            StorageError: the log cannot be read, or is damaged.
+        """
+        observed_ms = self._clock.monotonic_ms()
+        if self.state.version >= 0 and self._is_known():
+            self._observed_ms = None  # after a failure below, the whole state is read again
+            versions = self._read_on()
+            if versions is not None:
+                self._observed_ms = observed_ms
+                return versions
+            observed_ms = self._clock.monotonic_ms()
+        self._observed_ms = None
+        before, found = self.state.version, self._load_state()
+        if found.version < before:
+            raise damaged_table_error(
+                self.directory,
+                f"its last version is {found.version}, and this process has read {before}: "
+                f"files were removed, and with them commits",
+            )
+        self.state = found
+        self._observed_ms = observed_ms
+        return None if before >= 0 or self.state.version >= 0 else []
+
+    def list_log(self, first: int = 0) -> LogListing:
+        """List the versions and checkpoints of the log, from a version on.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        listed = LogListing()
+        start_after = f"{first:020}" if first > 0 else None
+        for file in self._store.list(self.log_directory, start_after):
+            if found := _VERSION_NAME.fullmatch(file.name):
+                listed.versions[int(found[1])] = file.modified_us
+                self._update_modified_us(file.modified_us)
+            elif found := _CHECKPOINT_NAME.fullmatch(file.name):
+                listed.checkpoints[int(found[1])] = file.modified_us
+        return listed
+
+    def checkpoint_before(self, listed: LogListing, last: int) -> int | None:
+        """Return the newest readable checkpoint at or below a version; None if there is none.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        found = self._newest_checkpoint(listed, last)
+        return None if found is None else found.version
+
+    def state_at(self, version: int, listed: LogListing) -> TableState | None:
+        """Return the table after an older version; None if that version is no longer kept.
+
+        Raises:
+            StorageError: the log cannot be read, or is damaged.
+        """
+        before = self.state
+        try:
+            self.state = self._newest_checkpoint(listed, version) or TableState()
+            self._read_up_to(version)
+            return self.state if self.state.version == version else None
+        finally:
+            self.state = before
+
+    def last_checkpoint(self) -> int:
+        """Return the version in ``_last_checkpoint``; -1 if there is none."""
+        try:
+            path = f"{self.log_directory}/_last_checkpoint"
+            found = json.loads(self._store.open_buffer(path).to_pybytes())
+            return int(found["version"]) if not found.get("parts") else -1
+        except NotFoundError:
+            return -1
+        except (ValueError, KeyError, TypeError):
+            return -1  # derived data: all versions are read, or the listing shows a checkpoint
+
+    # --- new versions ----------------------------------------------------------------------------
+
+    def _is_known(self) -> bool:
+        """Return whether what was read of the log's names is still valid."""
+        return self._observed_ms is not None and is_listing_valid(
+            self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
+        )
+
+    def _read_on(self) -> list[Version] | None:
+        """Read the versions after `state`; None if names after it were deleted."""
+        known = self.state.version
+        if self._store.is_mapped:
+            versions = self._read_up_to(None)
+            return versions if self._nothing_deleted_since(known) else None
+        listed = self.list_log(known)
+        if known not in listed.versions:
+            return None
+        versions = self._read_up_to(listed.newest)
+        # A listing may omit versions that appear during it; reading them one by one finds them.
+        return versions if self.state.version >= listed.newest else None
+
+    def _read_up_to(self, last: int | None) -> list[Version]:
+        """Read the versions after `state`, in order, up to ``last`` or to the first missing one."""
+        versions = []
+        while last is None or self.state.version < last:
+            version = self._read(self.state.version + 1)
+            if version is None:
+                break
+            versions.append(version)
+        return versions
+
+    def _read(self, number: int) -> Version | None:
+        try:
+            body = self._store.open_buffer(self._path(number)).to_pybytes()
+        except NotFoundError:
+            return None
+        version = parse_version(self.directory, number, body)
+        self.state.apply(version)
+        return version
+
+    def _nothing_deleted_since(self, known: int) -> bool:
+        """Return whether no name above a version was deleted; only for local stores.
+
+        A process that deletes names first writes a checkpoint above them and sets
+        ``_last_checkpoint``, and deletes the oldest name first.
+        """
+        if self.last_checkpoint() > self.state.version:
+            return False
+        try:
+            if known >= 0:
+                self._update_modified_us(self._store.head(self._path(known)).modified_us)
+        except NotFoundError:
+            return False
+        return True
+
+    # --- the whole state -------------------------------------------------------------------------
+
+    def _load_state(self) -> TableState:
+        """Return the newest state: the newest checkpoint and the versions after it."""
+        before = self.state
+        try:
+            return self._load_state_from(self.last_checkpoint())
+        finally:
+            self.state = before
+
+    def _load_state_from(self, first: int) -> TableState:
+        gap: tuple[int, int] | None = None
+        while True:
+            # List first: a version below the newest checkpoint may be void.
+            listed = self.list_log(max(first, 0))
+            checkpoint = self._newest_checkpoint(listed)
+            if checkpoint is None and first > 0:
+                first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
+                continue
+            self.state = checkpoint or TableState()
+            self._read_up_to(None)
+            end = self.state.version
+            if end >= listed.newest:
+                if end >= 0 and self.state.metadata is None:
+                    raise damaged_table_error(self.directory, "no version has its metadata")
+                return self.state
+            # A version that was deleted meanwhile is not a gap: the next listing shows newer ones.
+            if gap == (end, listed.newest):
+                raise damaged_table_error(
+                    self.directory,
+                    f"version {end + 1} is missing, but version {listed.newest} exists",
+                )
+            gap = (end, listed.newest)
+
+    def _newest_checkpoint(self, listed: LogListing, last: float = math.inf) -> TableState | None:
+        """Return the state in the newest readable checkpoint at or below a version."""
+        for version in sorted(listed.checkpoints, reverse=True):
+            found = self._read_checkpoint(version) if version <= last else None
+            if found is not None:
+                return found
+        return None
+
+    def _read_checkpoint(self, version: int) -> TableState | None:
+        """Return the state in a checkpoint; None if it cannot be read: it is derived data."""
+        path = f"{self.log_directory}/{version:020}.checkpoint.parquet"
+        try:
+            return parse_checkpoint(self.directory, version, self._store.open_buffer(path))
+        except NotFoundError:
+            return None
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            IN_PROCESS.add("checkpoint", self.directory, error)
+            return None
+
+    def _path(self, number: int) -> str:
+        return f"{self.log_directory}/{number:020}.json"
+
+    def _update_modified_us(self, modified_us: int) -> None:
+        self.modified_us = max(self.modified_us, modified_us)

@@ -1,0 +1,142 @@
+"""What a Delta log says: transactions, versions, and the state of the table after a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_log.delta.files import DataFile
+from spark_log.record.arrays import text_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction identifier (``txn``) of an application: here of a group and its generation.
+
+    Attributes:
+        app_id: the application.
+        version: its version; it never decreases.
+        last_updated_ms: timestamp of the newest row of the same commit, rounded up.
+    """
+
+    app_id: str
+    version: int
+    last_updated_ms: int = 0
+
+    def to_action(self) -> dict[str, object]:
+        """Return it as an action of a version."""
+        return {
+            "txn": {
+                "appId": self.app_id,
+                "version": self.version,
+                "lastUpdated": self.last_updated_ms,
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """The ``metaData`` action of a table.
+
+    Attributes:
+        table_id: a random id.
+        configuration: table properties.
+    """
+
+    table_id: str
+    configuration: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The changes that one version made.
+
+    Attributes:
+        number: the version's number.
+        added: files that were added.
+        removed: paths of files that were removed.
+        transactions: transaction identifiers that were set.
+        is_rewrite: the version only rewrote rows into other files, or dropped obsolete ones.
+        metadata: the table's new metadata; None if it did not change.
+    """
+
+    number: int
+    added: tuple[DataFile, ...]
+    removed: tuple[str, ...]
+    transactions: tuple[Transaction, ...]
+    is_rewrite: bool
+    metadata: TableMetadata | None = None
+
+
+@dataclass(slots=True)
+class TableState:
+    """The state of a table after a version; changed by `apply` alone.
+
+    Attributes:
+        version: the version's number; -1 if there is no table.
+        metadata: id and properties of the table; None if no version has set them yet.
+        files: data files by path.
+        recent_transactions: by application, those set since the checkpoint.
+        checkpoint_transactions: those in the checkpoint, with the columns ``appId``, ``version``
+            and ``lastUpdated``: one row for every group that ever committed.
+    """
+
+    version: int = -1
+    metadata: TableMetadata | None = None
+    files: dict[str, DataFile] = field(default_factory=dict)
+    recent_transactions: dict[str, Transaction] = field(default_factory=dict)
+    checkpoint_transactions: pa.Table | None = None
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """Table properties; empty without a table."""
+        return {} if self.metadata is None else self.metadata.configuration
+
+    def apply(self, version: Version) -> None:
+        """Become the state after the next version."""
+        for path in version.removed:
+            self.files.pop(path, None)
+        self.files.update((file.path, file) for file in version.added)
+        self.recent_transactions.update((each.app_id, each) for each in version.transactions)
+        self.metadata = version.metadata or self.metadata
+        self.version = version.number
+
+    def transaction(self, app_id: str) -> Transaction | None:
+        """Return the transaction identifier of an application; None if it has none."""
+        found = self.recent_transactions.get(app_id)
+        table = self.checkpoint_transactions
+        if found is None and table is not None:
+            index = pc.index(table.column("appId"), text_scalar(app_id)).as_py()
+            if index >= 0:
+                row = table.slice(index, 1).to_pylist()[0]
+                found = Transaction(app_id, row["version"], row["lastUpdated"] or 0)
+        return found
+
+    def transactions(self) -> dict[str, Transaction]:
+        """Return the transaction identifiers of all applications."""
+        table = self.checkpoint_transactions
+        found = {
+            row["appId"]: Transaction(row["appId"], row["version"], row["lastUpdated"] or 0)
+            for row in ([] if table is None else table.to_pylist())
+        }
+        return found | self.recent_transactions
+
+
+@dataclass(slots=True)
+class LogListing:
+    """A listing of a Delta log.
+
+    Attributes:
+        versions: version → its last-modified time, in microseconds since the epoch, by the storage.
+        checkpoints: version of a checkpoint → its last-modified time in the same unit.
+    """
+
+    versions: dict[int, int] = field(default_factory=dict)
+    checkpoints: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int:
+        """The newest version of a version file or a checkpoint; -1 if there is none."""
+        return max(*self.versions, *self.checkpoints, -1, -1)

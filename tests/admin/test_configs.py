@@ -1,0 +1,154 @@
+"""`Admin` on configs of topics and of the cluster."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_log import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
+from spark_log.errors import (
+    InvalidConfigurationError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.metadata import Cluster
+from tests.metadata.support import metadata_files
+
+
+class TestConfigs:
+    def test_changes_are_described_with_their_source(self, admin):
+        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
+        changes = {"compression.type": "zstd", "segment.bytes": ("DELETE", None)}
+        admin.alter_configs([ConfigResource("topic", "a", changes)])
+        entries = admin.describe_configs([ConfigResource("topic", "a")])["topic"]["a"]
+        sources = {entry.name for entry in entries.values() if not entry.is_default}
+        assert sources == {"compression.type"}
+        assert entries["compression.type"].value == "zstd"
+        assert entries["segment.bytes"].source == "DEFAULT_CONFIG"
+
+    def test_can_be_asked_for_what_is_changed_or_is_not(self, admin):
+        admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
+        (resource,) = [ConfigResource(ConfigResourceType.TOPIC, "a")]
+        modified = admin.describe_configs([resource], config_filter="modified")["topic"]["a"]
+        others = admin.describe_configs([resource], config_filter="default")["topic"]["a"]
+        assert list(modified) == ["segment.bytes"]
+        assert "segment.bytes" not in others
+        assert "flush.on.append" in others
+        with pytest.raises(InvalidConfigurationError, match="expected all, modified, default"):
+            admin.describe_configs([resource], config_filter="dynamic")
+
+    @pytest.mark.parametrize("validate_only", [True, False])
+    @pytest.mark.parametrize(
+        ("refused", "error"),
+        [
+            (ConfigResource("topic", "b", {"segment.bytes": 1}), InvalidConfigurationError),
+            (ConfigResource("topic", "b", {"segment.byte": 1}), InvalidConfigurationError),
+            (ConfigResource("topic", "b", ["segment.bytes"]), InvalidConfigurationError),
+            (ConfigResource("broker", "0", {}), InvalidConfigurationError),
+            (ConfigResource("topic", "no-such", {}), UnknownTopicOrPartitionError),
+        ],
+    )
+    def test_all_or_none_are_changed(self, admin, root, refused, error, validate_only):
+        admin.create_topics([NewTopic("a"), NewTopic("b")])
+        before = metadata_files(root)
+        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
+        with pytest.raises(error):
+            admin.alter_configs([good, refused], validate_only=validate_only)
+        assert metadata_files(root) == before
+
+    def test_validate_only_writes_nothing(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        before = metadata_files(root)
+        good = ConfigResource("topic", "a", {"segment.bytes": 2**21})
+        admin.alter_configs([good], validate_only=True)
+        assert metadata_files(root) == before
+
+    def test_several_for_one_topic_come_one_after_the_other_in_one_change(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        changes = [
+            {"segment.bytes": 2**21, "index.interval.bytes": 1},
+            {"segment.bytes": 2**22, "index.interval.bytes": ("DELETE", None)},
+        ]
+        admin.alter_configs([ConfigResource("topic", "a", each) for each in changes])
+        assert admin.describe_topics()[0].configs == {"segment.bytes": str(2**22)}
+        assert len(metadata_files(root)) == 2
+
+    def test_of_two_that_change_other_keys_at_once_none_undoes_the_other(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        keys = [
+            "segment.bytes",
+            "max.message.bytes",
+            "index.interval.bytes",
+            "file.delete.delay.ms",
+        ]
+
+        def alter(key):
+            Admin(root).alter_configs([ConfigResource("topic", "a", {key: 2**21})])
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(alter, keys))
+        assert admin.describe_topics()[0].configs == dict.fromkeys(sorted(keys), str(2**21))
+
+    def test_who_looks_again_has_the_new_settings_without_a_restart(self, admin, root):
+        admin.create_topics([NewTopic("a")])
+        running = Cluster(root)
+        assert running.topic("a").config().segment_bytes == 2**30
+        Admin(root).alter_configs([ConfigResource("topic", "a", {"segment.bytes": 2**21})])
+        assert running.topic("a").config().segment_bytes == 2**21
+
+
+OWN = {"segment.bytes": 2**21, "retention.ms": 1000, "compression.type": "zstd"}
+
+
+class TestReset:
+    @pytest.fixture(autouse=True)
+    def topic(self, admin):
+        admin.create_topics([NewTopic("a", topic_configs=OWN)])
+
+    def overrides(self, admin):
+        return sorted(admin.describe_topics(["a"])[0].configs)
+
+    def test_only_the_given_keys_get_their_defaults(self, admin):
+        admin.reset_configs([ConfigResource("topic", "a", ["segment.bytes", "flush.on.append"])])
+        assert self.overrides(admin) == ["compression.type", "retention.ms"]
+
+    def test_values_of_a_dict_are_ignored(self, admin):
+        admin.reset_configs([ConfigResource("topic", "a", {"segment.bytes": "x"})])
+        assert self.overrides(admin) == ["compression.type", "retention.ms"]
+
+    @pytest.mark.parametrize("keys", [None, []])
+    def test_without_keys_all_overrides_are_reset_and_other_resources_stay(self, admin, keys):
+        admin.create_topics([NewTopic("b", topic_configs=OWN)])
+        admin.reset_configs([ConfigResource("topic", "a", keys)])
+        assert self.overrides(admin) == []
+        assert len(admin.describe_topics(["b"])[0].configs) == 3
+
+    def test_validate_only_changes_nothing(self, admin):
+        admin.reset_configs([ConfigResource("topic", "a")], validate_only=True)
+        assert self.overrides(admin) == sorted(OWN)
+
+    def test_an_unknown_key_or_topic_resets_nothing(self, admin):
+        first = ConfigResource("topic", "a", ["retention.ms"])
+        with pytest.raises(InvalidConfigurationError):
+            admin.reset_configs([first, ConfigResource("topic", "a", ["retention"])])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.reset_configs([first, ConfigResource("topic", "other")])
+        assert self.overrides(admin) == sorted(OWN)
+
+
+def test_resources_that_can_be_described_are_listed(admin):
+    admin.create_topics([NewTopic("b"), NewTopic("a")])
+    admin.alter_client_quotas({"app": {"producer_byte_rate": 1}, None: {"consumer_byte_rate": 2}})
+    listed = {"topic": ["a", "b"], "broker": [""], "client": ["", "app"]}
+    assert admin.list_config_resources() == listed
+    assert admin.list_config_resources(["TOPIC"]) == {"topic": ["a", "b"]}
+    assert admin.list_config_resources([ConfigResourceType.CLIENT]) == {"client": ["", "app"]}
+    described = admin.describe_configs(
+        [ConfigResource(kind, name) for kind, names in listed.items() for name in names]
+    )
+    assert {kind: list(names) for kind, names in described.items()} == listed
+    with pytest.raises(InvalidConfigurationError, match="expected topic, broker"):
+        admin.list_config_resources(["group"])

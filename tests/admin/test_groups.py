@@ -1,0 +1,272 @@
+"""Groups as `Admin` lists, describes and changes them."""
+
+import socket
+
+import pytest
+
+from spark_log import (
+    Admin,
+    GroupIdNotFoundError,
+    GroupNotEmptyError,
+    GroupSubscribedToTopicError,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetOutOfRangeError,
+    OffsetSpec,
+    OffsetTimestamp,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.clock import ManualClock
+from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.errors import (
+    IllegalGenerationError,
+    InvalidConfigurationError,
+    InvalidTimestampError,
+    UnknownMemberIdError,
+)
+from spark_log.metadata import Cluster
+from tests.record.samples import START_US, numbered, record_batch, row
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def admin(cluster):
+    return Admin(cluster.root, clock=cluster.clock)
+
+
+@pytest.fixture
+def table(cluster):
+    return OffsetsTable(cluster)
+
+
+def joined(cluster, group="g", topics=("t",), **options):
+    member = GroupCoordinator(cluster, group)
+    member.join(topics, **options)
+    return member
+
+
+def offsets(admin, group):
+    return {tp: each.offset for tp, each in admin.list_group_offsets(group).items()}
+
+
+def test_groups_with_members_or_positions_are_listed(cluster, admin, table):
+    assert admin.list_groups() == []
+    table.commit("a", {P0: OffsetAndMetadata(1)})
+    joined(cluster, "b")
+    joined(cluster, "gone").leave()
+    joined(cluster, "ü" * 200)
+
+    listed = [(each.group_id, each.protocol_type, each.group_state) for each in admin.list_groups()]
+    assert listed == [
+        ("a", "", "Empty"),
+        ("b", "consumer", "Stable"),
+        ("ü" * 200, "consumer", "Stable"),
+    ]
+    assert [each.group_id for each in admin.list_groups(states_filter=["empty"])] == ["a"]
+
+
+def test_a_description_says_who_has_what(cluster, admin):
+    member = joined(cluster, client_id="c", instance_id="i")
+    described = admin.describe_groups(["g"])["g"]
+    assert (described.group_state, described.protocol, described.generation) == (
+        "Stable",
+        "range",
+        1,
+    )
+    (only,) = described.members
+    assert (only.member_id, only.client_id, only.group_instance_id) == (member.member_id, "c", "i")
+    assert only.client_host == socket.gethostname()
+    assert only.assignment == tuple(TopicPartition("t", at) for at in range(4))
+
+
+def test_a_group_that_is_not_there_is_named_with_those_that_look_like_it(admin, table):
+    table.commit("orders", {P0: OffsetAndMetadata(1)})
+    with pytest.raises(GroupIdNotFoundError, match="did you mean 'orders'") as missing:
+        admin.describe_groups(["order"])
+    assert missing.value.group_id == "order"
+    assert admin.list_group_offsets("order") == {}
+
+
+def test_lag_is_told_in_records_and_in_time(cluster, admin, table):
+    clock: ManualClock = cluster.clock
+    log = cluster.partition_log(cluster.topic("t"), 0)
+    for age_s in (9, 5, 2):
+        log.append(record_batch([row(b"v", timestamp=clock.time_us() - age_s * 1_000_000)]))
+    table.commit("g", {P0: OffsetAndMetadata(1, "note"), P1: OffsetAndMetadata(0)})
+    joined(cluster)
+
+    behind, done, *never = admin.group_lag("g")
+
+    assert (behind.current_offset, behind.log_end_offset, behind.lag) == (1, 3, 2)
+    assert (behind.lag_ms, behind.metadata, behind.member.client_id) == (5000, "note", "")
+    assert (done.lag, done.lag_ms) == (0, 0)
+    assert [(each.current_offset, each.lag, each.lag_ms) for each in never] == [(None,) * 3] * 2
+
+
+def test_positions_are_altered_all_or_none(admin):
+    admin.alter_group_offsets("g", {P0: OffsetAndMetadata(3, "note"), P1: OffsetAndMetadata(0)})
+    assert admin.list_group_offsets("g", [P0]) == {P0: OffsetAndMetadata(3, "note")}
+    assert admin.list_consumer_group_offsets({"g": [P1], "h": None}) == {
+        "g": {P1: OffsetAndMetadata(0)},
+        "h": {},
+    }
+    for wrong, error in (
+        (TopicPartition("t", 4), UnknownTopicOrPartitionError),
+        (TopicPartition("nope", 0), UnknownTopicOrPartitionError),
+    ):
+        with pytest.raises(error):
+            admin.alter_group_offsets("g", {P0: OffsetAndMetadata(9), wrong: OffsetAndMetadata(0)})
+    with pytest.raises(OffsetOutOfRangeError):
+        admin.alter_group_offsets("g", {P0: OffsetAndMetadata(9), P1: OffsetAndMetadata(-1)})
+    assert offsets(admin, "g") == {P0: 3, P1: 0}
+
+
+def test_positions_of_a_group_with_members_are_not_altered_nor_is_it_deleted(cluster, admin, table):
+    member = joined(cluster)
+    table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
+    for change in (
+        lambda: admin.alter_group_offsets("g", {P0: OffsetAndMetadata(0)}),
+        lambda: admin.delete_groups(["g"]),
+    ):
+        with pytest.raises(GroupNotEmptyError) as refused:
+            change()
+        assert refused.value.members == (member.member_id,)
+    assert offsets(admin, "g") == {P0: 5}
+    member.leave()
+    admin.alter_group_offsets("g", {P0: OffsetAndMetadata(0)})
+    assert offsets(admin, "g") == {P0: 0}
+
+
+def test_a_member_that_joins_during_a_reset_refuses_it_once_it_has_begun(
+    cluster, admin, table, monkeypatch
+):
+    table.commit("g", {P0: OffsetAndMetadata(5)})
+    change = OffsetsTable.change
+    begun = []
+
+    def join_first(self, *arguments, **options):
+        if not begun:
+            begun.append(joined(cluster))
+            OffsetsTable(Cluster(cluster.root)).fence("g", 1)
+        return change(self, *arguments, **options)
+
+    monkeypatch.setattr(OffsetsTable, "change", join_first)
+    with pytest.raises(GroupNotEmptyError):
+        admin.alter_group_offsets("g", {P0: OffsetAndMetadata(0)})
+    assert offsets(admin, "g") == {P0: 5}
+
+
+def test_offsets_of_topics_that_no_member_subscribes_to_are_deleted(cluster, admin, table):
+    Admin(cluster.root).create_topics([NewTopic("other")])
+    other = TopicPartition("other", 0)
+    joined(cluster)
+    table.commit("g", {P0: OffsetAndMetadata(5), other: OffsetAndMetadata(6)}, generation=1)
+
+    with pytest.raises(GroupSubscribedToTopicError):
+        admin.delete_group_offsets("g", [other, P0])
+    assert offsets(admin, "g") == {P0: 5, other: 6}
+    assert admin.delete_group_offsets("g", [other]) == {other}
+    assert admin.delete_group_offsets("g", [other]) == set()
+    assert offsets(admin, "g") == {P0: 5}
+    with pytest.raises(GroupIdNotFoundError):
+        admin.delete_group_offsets("nope", [P0])
+
+
+def test_a_topic_that_a_pattern_matches_is_subscribed_to(cluster, admin, table):
+    joined(cluster, topics=(), pattern="t")
+    table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
+    with pytest.raises(GroupSubscribedToTopicError):
+        admin.delete_group_offsets("g", [P0])
+
+
+def test_a_deleted_group_is_gone_and_its_zombies_stay_fenced(cluster, admin, table):
+    member = joined(cluster)
+    table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
+    member.leave()
+    table.commit("h", {P0: OffsetAndMetadata(1)})
+    with pytest.raises(GroupIdNotFoundError):
+        admin.delete_groups(["g", "nope"])
+    assert offsets(admin, "g") == {P0: 5}
+
+    admin.delete_groups(["g"])
+
+    assert [each.group_id for each in admin.list_groups()] == ["h"]
+    with pytest.raises(GroupIdNotFoundError):
+        admin.describe_groups(["g"])
+    with pytest.raises(IllegalGenerationError):
+        table.commit("g", {P0: OffsetAndMetadata(6)}, generation=1)
+    assert GroupCoordinator(cluster, "g").join(["t"]).generation == 3
+
+
+def test_members_are_removed_by_name(cluster, admin):
+    member = joined(cluster)
+    with pytest.raises(UnknownMemberIdError, match="'nope' is not in group 'g'"):
+        admin.remove_group_members("g", ["nope"])
+    table = OffsetsTable(cluster)
+    table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
+    admin.remove_group_members("g", [member.member_id])
+    assert admin.describe_groups(["g"])["g"].members == ()
+
+
+def test_topics_are_administered_by_the_same_object(admin):
+    with admin:
+        assert admin.list_topics() == ["t"]
+
+
+class TestResetOffsets:
+    @pytest.fixture
+    def log(self, cluster, admin):
+        log = cluster.partition_log(cluster.topic("t"), 0)
+        log.append(numbered(0, 10))
+        admin.delete_records({P0: 2})
+        return log
+
+    @pytest.mark.parametrize(
+        ("spec", "offset"),
+        [
+            (OffsetSpec.EARLIEST, 2),
+            (OffsetSpec.LATEST, 10),
+            (OffsetSpec.MAX_TIMESTAMP, 9),
+            (OffsetTimestamp(START_US // 1000 + 4), 4),
+            (OffsetTimestamp(START_US // 1000 + 1000), 10),
+            (7, 7),
+            (0, 2),
+            (-1, 2),
+            (11, 10),
+        ],
+    )
+    def test_specs_times_and_offsets_become_offsets_of_the_log(self, log, admin, spec, offset):
+        assert admin.reset_group_offsets("g", {P0: spec}) == {P0: OffsetAndMetadata(offset)}
+        assert offsets(admin, "g") == {P0: offset}
+
+    def test_other_partitions_keep_their_offsets(self, log, admin, table):
+        table.commit("g", {P0: OffsetAndMetadata(3), P1: OffsetAndMetadata(0)})
+        admin.reset_group_offsets("g", {P0: OffsetSpec.LATEST})
+        assert offsets(admin, "g") == {P0: 10, P1: 0}
+
+    def test_a_group_with_members_is_not_reset(self, log, admin, table, cluster):
+        table.commit("g", {P0: OffsetAndMetadata(3)})
+        joined(cluster)
+        with pytest.raises(GroupNotEmptyError):
+            admin.reset_group_offsets("g", {P0: OffsetSpec.LATEST})
+        assert offsets(admin, "g") == {P0: 3}
+
+    @pytest.mark.parametrize(
+        ("specs", "error"),
+        [
+            ({TopicPartition("t", 99): 0}, UnknownTopicOrPartitionError),
+            ({TopicPartition("u", 0): OffsetSpec.LATEST}, UnknownTopicOrPartitionError),
+            ({P0: OffsetTimestamp(-1)}, InvalidTimestampError),
+            ({P0: "latest"}, InvalidConfigurationError),
+            ({P0: True}, InvalidConfigurationError),
+            ({"t": 0}, InvalidConfigurationError),
+        ],
+        ids=str,
+    )
+    def test_one_wrong_spec_changes_nothing(self, log, admin, specs, error):
+        with pytest.raises(error):
+            admin.reset_group_offsets("g", {P1: 0, **specs})
+        assert offsets(admin, "g") == {}
