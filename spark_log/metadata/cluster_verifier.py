@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
