@@ -50,7 +50,7 @@ class AIOConsumer:
             lambda: Consumer(*topics, **settings),
             on_abandoned=_seek_back,
             interrupt=Consumer.wakeup,
-            clear_interrupt=Consumer.forget_wakeup,
+            clear_interrupt=Consumer._forget_wakeup,
         )
 
     assign = _on_thread(Consumer.assign)

@@ -747,7 +747,7 @@ class Consumer:
         self._executor.wakeup()
         self._fetcher.wake()
 
-    def forget_wakeup(self) -> None:
+    def _forget_wakeup(self) -> None:
         """Undo a `wakeup` that raised no error yet."""
         self._executor.forget_wakeup()
 

@@ -3,9 +3,8 @@
 import uuid
 
 import pytest
-from spark_log.admin.topic_admin import Admin
 
-from spark_log import NewTopic, Producer
+from spark_log import Admin, NewTopic, Producer
 from spark_log.cli import line_sender
 from spark_log.cli.line_sender import AppendedRecords, LineSender
 from spark_log.clock import ManualClock

@@ -123,5 +123,17 @@ def test_has_every_method_of_a_consumer():
         for name, value in inspect.getmembers(Consumer, inspect.isfunction)
         if not name.startswith("_")
     }
-    left_out = {"forget_wakeup", "commit_async"}  # commit is awaited already
+    left_out = {"commit_async"}  # commit is awaited already
     assert theirs - ours == left_out
+
+
+def test_a_consumers_repr_tells_root_and_assignment(root):
+    async def tell():
+        consumer = AIOConsumer("t", **settings(root))
+        before = repr(consumer)
+        async with consumer:
+            await consumer.poll()
+            return before, repr(consumer)
+
+    opened = f"<AIOConsumer root={root!r} assignment=[t-0]>"
+    assert run(tell()) == ("<AIOConsumer, not started>", opened)
