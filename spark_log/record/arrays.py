@@ -51,7 +51,7 @@ def int_array(values: Sequence[int] | np.ndarray, of_type: pa.DataType) -> pa.Ar
 
     Args:
         values: the integers; a numpy array of the right type is not copied.
-        of_type: ``int32`` or ``int64``.
+        of_type: an integer type, such as ``int64``.
 
     Raises:
         OverflowError: a value is too large for the type.
@@ -72,6 +72,12 @@ def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
     width = np.dtype(kind).itemsize
     values = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * width)
     return np.where(bools_of(column.is_valid()), values, 0) if column.null_count else values
+
+
+def bool_array(values: np.ndarray) -> pa.Array:
+    """Return a numpy array of booleans as an Arrow array."""
+    packed = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
 def bools_of(column: pa.Array) -> np.ndarray:

@@ -6,6 +6,7 @@ import pytest
 
 from spark_log.record.arrays import (
     binary_array,
+    bool_array,
     bools_of,
     int_array,
     ints_of,
@@ -40,6 +41,13 @@ def test_integers_become_arrays_of_both_widths(kind):
 def test_an_integer_that_is_too_large_is_refused():
     with pytest.raises(OverflowError):
         int_array([2**31], pa.int32())
+
+
+@pytest.mark.parametrize("values", [[], [True], [True, False] * 9])
+def test_booleans_become_an_array(values):
+    made = bool_array(np.array(values, np.bool_))
+    made.validate(full=True)
+    assert made.equals(pa.array(values, pa.bool_()))
 
 
 @pytest.mark.parametrize("of", [slice(None), slice(3, 15), slice(9, 9)])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
 from spark_log.log.clean.offset_map import OffsetMap
-from spark_log.record.arrays import times_us_of
+from spark_log.record.arrays import bool_array, times_us_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
 from spark_log.record.checksum import batch_crc32c
 
@@ -107,7 +107,7 @@ class BatchFilter:
                 self.tombstones_removed += int(gone.sum())
                 kept[start:end] &= ~gone
         if not kept.all():
-            records = records.filter(_bool_array(kept))
+            records = records.filter(bool_array(kept))
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         result = []
         for header, is_removable, start, end in zip(headers, removable, starts, ends, strict=True):
@@ -179,8 +179,3 @@ class BatchFilter:
             return None
         tombstones: np.ndarray = values.is_null().to_numpy(zero_copy_only=False)
         return tombstones
-
-
-def _bool_array(values: np.ndarray) -> pa.Array:
-    packed = np.packbits(values, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
 
+from spark_log.record.arrays import int_array
 from spark_log.record.murmur2 import murmur2
 
 _ROW_BYTES = 96
@@ -108,7 +109,7 @@ class OffsetMap:
         """Write rows to the temporary files of their buckets."""
         buckets = batch.column("hash").to_numpy() % np.uint32(self._bucket_count)
         order = np.argsort(buckets.astype(np.uint8), kind="stable")
-        sorted_batch = batch.take(_array(order, pa.int64()))
+        sorted_batch = batch.take(int_array(order, pa.int64()))
         ends = np.cumsum(np.bincount(buckets, minlength=self._bucket_count))
         start = 0
         for bucket, end in enumerate(ends.tolist()):
@@ -226,7 +227,7 @@ def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
     sorted_hashes, order = (order >> np.uint64(32)).astype(np.uint32), order.astype(np.uint32)
     is_followed = np.zeros(len(keys), np.bool_)  # by another record of its key
     follows = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
-    before, behind = (keys.take(_array(order[at], pa.uint32())) for at in (follows, follows + 1))
+    before, behind = (keys.take(int_array(order[at], pa.uint32())) for at in (follows, follows + 1))
     is_same = pc.equal(before, behind).to_numpy(zero_copy_only=False)
     is_followed[follows[is_same]] = True
     strange = np.isin(sorted_hashes, sorted_hashes[follows[~is_same]])
@@ -234,7 +235,7 @@ def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
     if not strange.any():
         return last
     doubtful = np.sort(order[strange])
-    encoded = keys.take(_array(doubtful, pa.uint32())).dictionary_encode()
+    encoded = keys.take(int_array(doubtful, pa.uint32())).dictionary_encode()
     last_of = np.empty(len(encoded.dictionary), np.uint32)
     last_of[encoded.indices.to_numpy()] = doubtful  # of those with one index the last one stays
     return np.concatenate([last, last_of])
@@ -246,9 +247,5 @@ def _columns(table: pa.Table) -> tuple[pa.Array, np.ndarray, np.ndarray]:
 
 
 def _batch(keys: pa.Array, hashes: np.ndarray, rows: np.ndarray) -> pa.RecordBatch:
-    columns = [keys, _array(hashes, pa.uint32()), _array(rows, pa.int64())]
+    columns = [keys, int_array(hashes, pa.uint32()), int_array(rows, pa.int64())]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-
-
-def _array(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])

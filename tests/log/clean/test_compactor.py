@@ -140,7 +140,7 @@ class TestTombstones:
         compacted(log)
         assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
 
-    def test_tombstones_are_kept_while_earlier_listings_are_valid(self, store, clock):
+    def test_tombstones_wait_for_earlier_listings(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", delete_retention_ms=0)
         append(log, (b"a", b"0"), (b"a", None))
         append(log, (b"z", b""))
@@ -179,7 +179,7 @@ class TestTombstones:
         put_late()
         assert [key for _, key, _ in pairs(log)] == [b"b", b"z", b"y"]
 
-    def test_tombstones_are_kept_while_an_older_compaction_may_still_finish(self, log, clock):
+    def test_tombstones_wait_for_an_older_compaction(self, log, clock):
         """It starts between the two, with a listing from before the first."""
         append(log, (b"a", b"0"))
         append(log, (b"b", b"1"), (b"a", None))
@@ -211,7 +211,7 @@ def late_rewrite(log, *, generation, end_offset=3):
 
 
 class TestProducers:
-    def test_the_last_batch_of_each_producer_is_kept_without_records(self, store, log):
+    def test_the_last_batch_of_a_producer_is_kept_when_empty(self, store, log):
         append(log, (b"a", b"0"), producer=ProducerAppend(7, 0, 0))
         append(log, (b"a", b"1"), producer=ProducerAppend(7, 0, 1))
         append(log, (b"a", b"2"))
