@@ -18,29 +18,32 @@ SEEDS = 40
 SEEDS_PER_RULE = 300
 RARE = {
     "the highest generation counts, not the widest": (
-        "test_compactor.py::TestTombstones::test_a_merge_that_comes_late_brings_nothing_back"
+        "test_compactor.py::TestTombstones::test_a_late_merge_restores_no_deleted_record"
     ),
     "a compaction takes the generation that follows its look": (
-        "test_compaction_edges.py::TestTwoThatLookedAtTheSame::test_the_other_leaves_it_to_that"
+        "test_compaction_edges.py::TestTwoThatLookedAtTheSame::test_the_other_compaction_gives_up"
     ),
     "clean is what the newest compaction wrote": (
-        "test_compactor.py::TestTombstones::test_wait_while_an_older_compaction_may_still_come"
+        "test_compactor.py::TestTombstones::"
+        "test_tombstones_are_kept_while_an_older_compaction_may_still_finish"
     ),
     "between two compactions the delay passes": (
-        "test_compactor.py::TestTombstones::test_go_no_sooner_than_listings_from_before_count"
+        "test_compactor.py::TestTombstones::test_tombstones_are_kept_while_earlier_listings_are_valid"
     ),
     "tombstones stay where anything is dirty before them": (
-        "test_compactor.py::TestTombstones::test_wait_while_an_older_compaction_may_still_come"
+        "test_compactor.py::TestTombstones::"
+        "test_tombstones_are_kept_while_an_older_compaction_may_still_finish"
     ),
     "the last batch of a producer stays": (
-        "test_compactor.py::TestProducers::test_the_last_batch_of_each_stays_although_it_is_empty"
+        "test_compactor.py::TestProducers::"
+        "test_the_last_batch_of_each_producer_is_kept_without_records"
     ),
     "an append is known by the end of it that is left": (
         "test_compaction_edges.py::TestProducers::"
         "test_a_retry_of_an_append_of_several_batches_is_recognised"
     ),
     "a taken generation is shown until a higher one has stood": (
-        "test_compaction_edges.py::test_generations_are_removed_below_one_that_has_stood"
+        "test_compaction_edges.py::test_generations_below_an_old_one_are_removed"
     ),
 }
 """Rules whose absence shows only in one of hundreds of seeds: for the command line. Each has a test
