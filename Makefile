@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long check lint types layers format docs bench bench-kafka bench-clients bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets bench-log
+.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0
 
 test-long: java venv s3-server ## Run the tests that take minutes: campaigns of kills, a cluster that loses an executor
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
+
+coverage: java venv s3-server ## Run the tests that need no Spark, and show which lines they do not reach
+	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" --cov --cov-report=term $(ARGS)
 
 test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
 	@sh conf/build-store-servers.sh gcs azure
@@ -41,6 +44,7 @@ check: lint types layers ## Everything that is checked without running the code
 lint: venv ## Check style and formatting
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/codespell
 
 types: venv ## Check types
 	@$(BIN)/mypy

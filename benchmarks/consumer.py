@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, VALUE_BYTES, records
 from spark_log import Admin, Consumer, NewTopic
-from spark_log.consumer import fetcher
+from spark_log.consumer.fetch import fetcher
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import SilentWatch

@@ -1,8 +1,7 @@
 """spark-log: Kafka's log on shared storage, with no server.
 
-Everything public is importable from here. Importing it starts no JVM and imports no pyspark.
-What takes long to import is imported when it is first asked for (PEP 562): a process that produces
-does not wait for what consumes.
+Every public name can be imported from here. The import starts no JVM and imports no pyspark.
+Clients are imported on first use (PEP 562): a process that only produces loads no consumer.
 """
 
 from importlib import import_module
@@ -67,6 +66,7 @@ from spark_log.types import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
+    ConsumerGroupMetadata,
     ConsumerRecord,
     DeletedRecords,
     LogDirDescription,
@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from spark_log.admin.admin import Admin
     from spark_log.consumer.aio_consumer import AIOConsumer
     from spark_log.consumer.consumer import Consumer
-    from spark_log.consumer.membership import ConsumerRebalanceListener
+    from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
+    from spark_log.datasource.session import spark_session
     from spark_log.producer.aio_producer import AIOProducer
     from spark_log.producer.producer import Producer
 
@@ -97,10 +98,11 @@ _MODULES = {
     "AIOProducer": "spark_log.producer.aio_producer",
     "Admin": "spark_log.admin.admin",
     "Consumer": "spark_log.consumer.consumer",
-    "ConsumerRebalanceListener": "spark_log.consumer.membership",
+    "ConsumerRebalanceListener": "spark_log.consumer.rebalance_listener",
     "Producer": "spark_log.producer.producer",
+    "spark_session": "spark_log.datasource.session",
 }
-"""Where that lies which is imported late."""
+"""Public names imported on first use, by module."""
 
 __all__ = [
     "AIOConsumer",
@@ -118,6 +120,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",
@@ -178,6 +181,7 @@ __all__ = [
     "UnsupportedCompressionTypeError",
     "UnsupportedStoreError",
     "WakeupError",
+    "spark_session",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Time, injected: nothing in this package reads a clock except through these classes."""
+"""Clocks. The package reads time only through these classes, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the package needs to know about time."""
+    """A wall clock and a monotonic clock."""
 
     def time_us(self) -> int:
-        """Wall-clock time in microseconds since the epoch; may jump."""
+        """Return the wall-clock time in microseconds since the epoch; it may jump."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some fixed moment; never goes back, counts while suspended."""
+        """Return milliseconds since a fixed moment; never goes back, includes suspended time."""
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """Return when ``duration_ms`` milliseconds have passed on this clock."""
+        """Wait until ``duration_ms`` milliseconds have passed on this clock."""
 
 
 class SystemClock:
-    """The machine's clocks.
+    """The clocks of this machine.
 
-    The monotonic side is ``CLOCK_BOOTTIME`` where there is one: a laptop or a virtual machine
-    that slept has aged, and the append protocol's rule on late success must see that.
+    The monotonic clock is ``CLOCK_BOOTTIME`` where it exists: it includes the time in which a
+    laptop or a virtual machine was suspended, which the append protocol's rule on late success
+    needs.
     """
 
     _MONOTONIC_ID = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
     time_ns = staticmethod(time.time_ns)
-    """The wall clock in nanoseconds, for where a call in C counts."""
+    """The wall clock in nanoseconds, for code in which an extra Python call is too slow."""
 
     def time_us(self) -> int:
-        """See `Clock.time_us`."""
+        """Return the wall-clock time in microseconds since the epoch; it may jump."""
         return time.time_ns() // 1000
 
     def monotonic_ms(self) -> float:
-        """See `Clock.monotonic_ms`."""
+        """Return milliseconds since a fixed moment; never goes back, includes suspended time."""
         if self._MONOTONIC_ID is None:
             return time.monotonic_ns() / 1e6
         return time.clock_gettime_ns(self._MONOTONIC_ID) / 1e6
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """See `Clock.sleep_ms`."""
+        """Sleep for ``duration_ms`` milliseconds."""
         time.sleep(max(0.0, duration_ms) / 1000)
 
 
 class ManualClock:
-    """A clock that moves only when told to: for tests and simulations."""
+    """A clock that only moves when `advance_ms` is called: for tests and simulations."""
 
     def __init__(self, time_us: int = 1_700_000_000_000_000) -> None:
         self._time_us = time_us
@@ -57,15 +58,15 @@ class ManualClock:
         self._moved = threading.Condition()
 
     def time_us(self) -> int:
-        """See `Clock.time_us`."""
+        """Return the wall-clock time in microseconds since the epoch."""
         return self._time_us
 
     def monotonic_ms(self) -> float:
-        """See `Clock.monotonic_ms`."""
+        """Return the milliseconds by which the clock was advanced."""
         return self._elapsed_us / 1000
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """Block until other threads have advanced the clock far enough."""
+        """Block until other threads have advanced the clock by ``duration_ms``."""
         until_us = self._elapsed_us + int(duration_ms * 1000)
         with self._moved:
             self._moved.wait_for(lambda: self._elapsed_us >= until_us)
@@ -73,7 +74,7 @@ class ManualClock:
     def advance_ms(self, duration_ms: float) -> None:
         """Move both the wall clock and the monotonic clock forward."""
         with self._moved:
-            moved_us = math.ceil(duration_ms * 1000)  # rounded down, a wait for the rest never ends
+            moved_us = math.ceil(duration_ms * 1000)  # rounded down, a sleep might never end
             self._time_us += moved_us
             self._elapsed_us += moved_us
             self._moved.notify_all()

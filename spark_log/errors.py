@@ -1,11 +1,11 @@
-"""Every error that spark-log raises on purpose.
+"""All errors that spark-log raises.
 
-One base class, names as in kafka-python where Kafka has the error. Each carries fields beside
-its message, survives pickling (errors cross Spark's processes), and says by ``retriable`` whether
-the same call may succeed later without anything being changed by the caller.
+They have one base class, and the names of kafka-python where Kafka has the error. Each error has
+fields besides its message, can be pickled (errors cross Spark's processes), and tells by
+``retriable`` whether the same call may succeed later without a change by the caller.
 
-Constructors take the finished message first and keyword-only fields after it: that is all that
-default exception pickling needs (``cls(message)``, then ``__dict__``).
+A constructor takes the complete message first, then keyword-only fields: this is what default
+exception pickling needs (``cls(message)``, then ``__dict__``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SparkLogError(Exception):
     """Base of all errors of this package.
 
     Attributes:
-        retriable: True when trying the same call again later may succeed.
+        retriable: True if the same call may succeed later.
     """
 
     retriable: ClassVar[bool] = False
@@ -29,7 +29,7 @@ class SparkLogError(Exception):
 
     @property
     def message(self) -> str:
-        """What was wrong, what was expected, and what to do."""
+        """What is wrong, what was expected, and what to do."""
         return str(self.args[0])
 
 
@@ -40,7 +40,7 @@ class StorageError(SparkLogError):
     """The storage refused or failed an operation; nothing was written.
 
     Attributes:
-        path: the path concerned, relative to the root, or the root itself.
+        path: the path of the file or directory, relative to the root; or the root itself.
     """
 
     def __init__(self, message: str, *, path: str = "") -> None:
@@ -49,42 +49,42 @@ class StorageError(SparkLogError):
 
 
 class NotFoundError(StorageError):
-    """There is no file at this path."""
+    """The file does not exist."""
 
 
 class AlreadyExistsError(StorageError):
-    """Put-if-absent found the name taken. What stands there was not touched."""
+    """Put-if-absent found the name taken. The existing file was not changed."""
 
 
 class StorageFullError(StorageError):
-    """No space or quota is left. Nothing became visible; free space and try again."""
+    """No space or quota is left. Nothing was written: free space and try again."""
 
     retriable = True
 
 
 class StorageTimeoutError(StorageError):
-    """The storage answers, but so slowly that what it says does not count any more.
+    """The storage answered too slowly for its answer to be used.
 
-    Nothing was done. Try again, or see why the storage, or this process, is so slow.
+    Nothing was done. Try again, or find out why the storage, or this process, is so slow.
     """
 
     retriable = True
 
 
 class StorageUnavailableError(StorageError):
-    """The storage does not answer, or asks to come again later. Nothing was done."""
+    """The storage does not answer, or asks the client to retry later. Nothing was done."""
 
     retriable = True
 
 
 class UnknownOutcomeError(StorageError):
-    """The answer to a write was lost: it may or may not have taken effect.
+    """The answer to a write was lost: the write may or may not have taken effect.
 
-    Never to be read as failure. Look whether the write is there before doing it again.
+    This is not a failure. Check whether the write took effect before you repeat it.
 
     Attributes:
-        is_visible: the write is there to be seen, but may not survive a crash of the machine, so
-            that to look for it tells nothing.
+        is_visible: the write is visible, but may not survive a crash of the machine. Checking for
+            it does not help then.
     """
 
     retriable = True
@@ -95,26 +95,26 @@ class UnknownOutcomeError(StorageError):
 
 
 class UnsupportedStoreError(StorageError):
-    """This storage cannot promise put-if-absent, or no backend knows its scheme."""
+    """The storage cannot promise put-if-absent, or no backend supports the URL's scheme."""
 
 
 class RootNotFoundError(StorageError):
-    """There is no spark-log root at this URL (no ``meta.properties``)."""
+    """The URL is not a spark-log root: it has no ``meta.properties``."""
 
 
 class InvalidRootError(StorageError):
-    """The URL names something that is not, and cannot become, a root of this version."""
+    """The URL is not a root of this version, and cannot become one."""
 
 
 class ClockSkewError(SparkLogError):
-    """This process's clock is too far from the storage's clock to delete or expire anything.
+    """The clocks of this process and of the storage differ too much to delete or expire anything.
 
-    Nothing was deleted. Set the machine's clock (NTP), then run the same again; or raise
-    ``max.clock.skew.ms`` if the difference is meant.
+    Nothing was deleted. Set the machine's clock (NTP) and try again; or raise
+    ``max.clock.skew.ms`` if the difference is intended.
 
     Attributes:
-        clock_us: what this process's clock showed, in microseconds since the epoch.
-        storage_us: what the storage's clock showed at that moment, likewise.
+        clock_us: the time of this process, in microseconds since the epoch.
+        storage_us: the time of the storage at that moment, in microseconds since the epoch.
         max_skew_ms: ``max.clock.skew.ms``.
     """
 
@@ -135,7 +135,7 @@ class InvalidConfigurationError(SparkLogError):
 
     Attributes:
         key: the Kafka name of the key.
-        nearest: the known key that looks most like it, if any.
+        nearest: the most similar known key, None without one.
     """
 
     def __init__(self, message: str, *, key: str = "", nearest: str | None = None) -> None:
@@ -149,15 +149,15 @@ class InvalidOptionError(InvalidConfigurationError):
 
 
 class InvalidRecordError(SparkLogError):
-    """The records do not have the form that the log takes (Kafka's InvalidRecordException)."""
+    """The log cannot append the records in this form (Kafka's InvalidRecordException)."""
 
 
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than the topic's ``max.message.bytes``; nothing was appended.
 
     Attributes:
-        size_bytes: key, value and headers of the largest record.
-        max_bytes: what the topic allows.
+        size_bytes: size of the largest record: its key, value and headers.
+        max_bytes: the topic's ``max.message.bytes``.
     """
 
     def __init__(self, message: str, *, size_bytes: int = -1, max_bytes: int = -1) -> None:
@@ -167,10 +167,10 @@ class RecordTooLargeError(InvalidRecordError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A record's timestamp is further from now than the topic allows; nothing was appended.
+    """A record's timestamp differs from now by more than the topic allows; nothing was appended.
 
     Attributes:
-        timestamp_us: the first such timestamp, microseconds since the epoch.
+        timestamp_us: the first timestamp that was refused, microseconds since the epoch.
     """
 
     def __init__(self, message: str, *, timestamp_us: int = -1) -> None:
@@ -179,7 +179,7 @@ class InvalidTimestampError(InvalidRecordError):
 
 
 class InvalidTopicError(SparkLogError):
-    """A topic name breaks Kafka's rules, or collides with a topic in ``.`` against ``_``.
+    """A topic name breaks Kafka's rules, or differs from another topic only in ``.`` and ``_``.
 
     Attributes:
         topic: the name that was refused.
@@ -191,18 +191,18 @@ class InvalidTopicError(SparkLogError):
 
 
 class InvalidPartitionsError(SparkLogError):
-    """A number of partitions is not positive, or a partition number is out of range."""
+    """The number of partitions is not positive, or a partition number is out of range."""
 
 
 class InvalidReplicationFactorError(SparkLogError):
-    """The replication factor is not one that the registered brokers can hold."""
+    """The registered brokers do not support this replication factor."""
 
 
 class TopicAlreadyExistsError(SparkLogError):
     """A topic of this name exists.
 
     Attributes:
-        topic: its name.
+        topic: the topic's name.
     """
 
     def __init__(self, message: str, *, topic: str = "") -> None:
@@ -211,11 +211,11 @@ class TopicAlreadyExistsError(SparkLogError):
 
 
 class UnknownTopicOrPartitionError(SparkLogError):
-    """There is no such topic, or it has no such partition.
+    """The topic does not exist, or has no such partition.
 
     Attributes:
         topic: the name that was looked up.
-        near: names of existing topics that look like it.
+        near: names of existing topics that are similar.
     """
 
     def __init__(self, message: str, *, topic: str = "", near: tuple[str, ...] = ()) -> None:
@@ -228,11 +228,11 @@ class UnknownTopicOrPartitionError(SparkLogError):
 
 
 class CorruptRecordError(SparkLogError):
-    """Stored bytes are damaged: a checksum, a length or a structure does not fit.
+    """Stored bytes are damaged: a checksum, a length or a structure is wrong.
 
     Attributes:
         path: the damaged file, relative to the root.
-        position: byte position of the record batch's block in the file, -1 if not known.
+        position: byte position of the record batch's block in the file; -1 if not known.
     """
 
     def __init__(self, message: str, *, path: str = "", position: int = -1) -> None:
@@ -242,14 +242,14 @@ class CorruptRecordError(SparkLogError):
 
 
 class LogTruncatedError(CorruptRecordError):
-    """A log ends before an offset that it had reached: files of it were removed (docs/adr/0019).
+    """A log ends before an offset that it had reached: some of its files are missing (ADR 19).
 
-    Nothing is appended or read then: offsets would be used again for other records.
+    The log refuses to append and read, because offsets would be used again for other records.
 
     Attributes:
         path: the log's directory, relative to the root.
-        log_end_offset: where the log ends now.
-        witnessed_offset: an end that it had; not always the last one.
+        log_end_offset: the end of the log now.
+        witnessed_offset: an earlier log end offset; not always the last one.
     """
 
     def __init__(
@@ -267,12 +267,12 @@ class LogTruncatedError(CorruptRecordError):
 
 
 class OffsetOutOfRangeError(SparkLogError):
-    """An offset lies outside of what the partition holds.
+    """The requested offset is outside of the partition's log.
 
     Attributes:
-        offset: the offset asked for.
-        log_start_offset: first offset that can be read.
-        log_end_offset: the next offset to be written; reading from it waits for new records.
+        offset: the requested offset.
+        log_start_offset: the first offset that can be read.
+        log_end_offset: the next offset to be written; a read from it waits for new records.
     """
 
     def __init__(
@@ -290,11 +290,11 @@ class OffsetOutOfRangeError(SparkLogError):
 
 
 class LogEndOffsetMismatchError(SparkLogError):
-    """A conditional append found the log's end elsewhere; nothing was appended.
+    """A conditional append found another log end offset than expected; nothing was appended.
 
     Attributes:
-        expected: the log end offset that the caller built on.
-        actual: the one that was found.
+        expected: the log end offset that the caller expected.
+        actual: the log end offset that was found.
     """
 
     retriable = True
@@ -306,15 +306,15 @@ class LogEndOffsetMismatchError(SparkLogError):
 
 
 class OutOfOrderSequenceError(SparkLogError):
-    """An idempotent append does not follow its producer's last one; nothing was appended.
+    """An idempotent append does not follow its producer's last append; nothing was appended.
 
-    Either an earlier append of this producer is missing, or this one is a repeat of one so old that
-    the log has forgotten where it is (Kafka's OutOfOrderSequenceException).
+    Either an earlier append of this producer is missing, or this is the retry of an append so old
+    that the log does not remember its offsets (Kafka's OutOfOrderSequenceException).
 
     Attributes:
-        producer_id: of the producer.
-        base_sequence: what the append began with.
-        expected_sequence: what it had to begin with.
+        producer_id: the producer's id.
+        base_sequence: the first sequence number of the append.
+        expected_sequence: the sequence number that was expected.
     """
 
     def __init__(
@@ -332,12 +332,14 @@ class OutOfOrderSequenceError(SparkLogError):
 
 
 class InvalidProducerEpochError(SparkLogError):
-    """A newer incarnation of this producer has written: this one is fenced; nothing was appended.
+    """This producer is fenced: another with its id and a newer epoch has appended.
+
+    Nothing was appended.
 
     Attributes:
-        producer_id: of the producer.
-        producer_epoch: of the append.
-        current_epoch: the newest one in the log.
+        producer_id: the producer's id.
+        producer_epoch: the epoch of the append.
+        current_epoch: the newest epoch in the log.
     """
 
     def __init__(
@@ -355,24 +357,24 @@ class InvalidProducerEpochError(SparkLogError):
 
 
 class NotRepeatableError(SparkLogError):
-    """A write came again with other records than at first: going on would lose or double some.
+    """A write was repeated with other records than before, so records might be lost or doubled.
 
-    Nothing was appended that an earlier attempt had not appended. Make what is written the same
-    each time that it runs.
+    Nothing was appended in addition to what an earlier attempt had appended. Make the written
+    records the same each time that the write runs.
     """
 
 
 class UnsupportedCompressionTypeError(InvalidConfigurationError):
-    """``compression.type`` is not one that Arrow's IPC format can carry."""
+    """Arrow's IPC format does not support this ``compression.type``."""
 
 
 class DataLossError(SparkLogError):
-    """Records that a query was to read are not there (any more), or may not have been read.
+    """Records that a query had to read do not exist (any more), or may not have been read.
 
-    Raised where ``failOnDataLoss`` says so; otherwise the query goes on with what there is.
+    Raised if ``failOnDataLoss`` is true; otherwise the query continues with the existing records.
 
     Attributes:
-        topic: in which they were.
+        topic: the topic of the records.
     """
 
     def __init__(self, message: str, *, topic: str = "") -> None:
@@ -381,32 +383,32 @@ class DataLossError(SparkLogError):
 
 
 class CommitFailedError(SparkLogError):
-    """Offsets could not be committed; what was committed before still stands."""
+    """Offsets could not be committed; earlier commits are still valid."""
 
 
 # --- clients -------------------------------------------------------------------------------------
 
 
 class IllegalStateError(SparkLogError):
-    """The client is not in a state for this: closed, or used the other way; nothing was done."""
+    """The client's state does not permit this call: it is closed, for example; nothing done."""
 
 
 class KafkaTimeoutError(SparkLogError, TimeoutError):
-    """Something was not done in the time given for it (Kafka's TimeoutException).
+    """A call did not end within its timeout (Kafka's TimeoutException).
 
-    Of a record: it was not acknowledged within ``delivery.timeout.ms``, and the message tells
-    whether it may be in the log all the same.
+    For a record: it was not acknowledged within ``delivery.timeout.ms``. The message tells whether
+    the record may be in the log all the same.
     """
 
     retriable = True
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """No room in a producer's buffer within ``max.block.ms``; the record was not taken.
+    """A producer's buffer had no room within ``max.block.ms``; the record was not accepted.
 
     Attributes:
-        size_bytes: what there was no room for.
-        buffer_bytes: ``buffer.memory``.
+        size_bytes: the size of the record.
+        buffer_bytes: the producer's ``buffer.memory``.
     """
 
     def __init__(self, message: str, *, size_bytes: int = -1, buffer_bytes: int = -1) -> None:
@@ -416,10 +418,10 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class SerializationError(SparkLogError):
-    """A key or a value could not be made into bytes (Kafka's SerializationException).
+    """A key or a value could not be serialized (Kafka's SerializationException).
 
     Attributes:
-        topic: where the record was to go.
+        topic: the topic that the record was sent to.
     """
 
     def __init__(self, message: str, *, topic: str = "") -> None:
@@ -428,11 +430,11 @@ class SerializationError(SparkLogError):
 
 
 class NoOffsetForPartitionError(SparkLogError):
-    """Nothing says where to begin: no position, no committed offset, no ``auto.offset.reset``.
+    """A partition has no position, no committed offset, and no ``auto.offset.reset``.
 
     Attributes:
-        topic: of the partition.
-        partition: its number.
+        topic: the partition's topic.
+        partition: the partition's number.
     """
 
     def __init__(self, message: str, *, topic: str = "", partition: int = -1) -> None:
@@ -442,20 +444,20 @@ class NoOffsetForPartitionError(SparkLogError):
 
 
 class RecordDeserializationError(SparkLogError):
-    """A deserializer refused a record (Kafka's RecordDeserializationException, KIP-334, KIP-1036).
+    """A deserializer raised an error (Kafka's RecordDeserializationException, KIP-334, KIP-1036).
 
-    The consumer stays in front of the record: seek to ``offset + 1`` to leave it out.
+    The consumer's position stays at the record: seek to ``offset + 1`` to skip it.
 
     Attributes:
-        topic: in which the record lies.
-        partition: likewise.
-        offset: of the record.
-        origin: ``KEY`` or ``VALUE``: which of them was refused.
-        key: the key's bytes; None without one.
-        value: the value's bytes; None without one.
-        headers: of the record: ``((name, bytes or None), …)``.
-        timestamp: of the record, milliseconds since the epoch.
-        reason: what the deserializer said.
+        topic: the record's topic.
+        partition: the record's partition.
+        offset: the record's offset.
+        origin: ``KEY`` or ``VALUE``: the part that was not deserialized.
+        key: the key's bytes; None without a key.
+        value: the value's bytes; None without a value.
+        headers: the record's headers: ``((name, bytes or None), …)``.
+        timestamp: the record's timestamp, milliseconds since the epoch.
+        reason: the message of the deserializer's error.
     """
 
     def __init__(
@@ -485,7 +487,7 @@ class RecordDeserializationError(SparkLogError):
 
 
 class WakeupError(SparkLogError):
-    """`Consumer.wakeup` was called: what was waiting ends (Kafka's WakeupException)."""
+    """`Consumer.wakeup` was called, which ends a waiting call (Kafka's WakeupException)."""
 
 
 class ConcurrentModificationError(SparkLogError):
@@ -493,15 +495,15 @@ class ConcurrentModificationError(SparkLogError):
 
 
 class InvalidGroupIdError(SparkLogError):
-    """What was asked for needs a ``group_id``, and the consumer has none."""
+    """The call needs a ``group_id``, and the consumer has none."""
 
 
 class UnknownMemberIdError(SparkLogError):
-    """The group does not have this member (any more): it left, or was expired. Join again.
+    """The group does not have this member (any more): it left or expired. Join again.
 
     Attributes:
-        group_id: the group's.
-        member_id: who is not in it.
+        group_id: the group's id.
+        member_id: the id of the unknown member.
     """
 
     def __init__(self, message: str, *, group_id: str = "", member_id: str = "") -> None:
@@ -511,10 +513,10 @@ class UnknownMemberIdError(SparkLogError):
 
 
 class FencedInstanceIdError(UnknownMemberIdError):
-    """Another process has taken this static member's place (KIP-345). Do not join again.
+    """Another process has taken over this static member (KIP-345). Do not join again.
 
     Attributes:
-        instance_id: the ``group.instance.id`` that both have.
+        instance_id: the ``group.instance.id`` of both processes.
     """
 
     def __init__(
@@ -525,11 +527,11 @@ class FencedInstanceIdError(UnknownMemberIdError):
 
 
 class IllegalGenerationError(SparkLogError):
-    """A commit of an older generation than one that has begun; nothing was committed.
+    """A commit was made in an old generation of the group; nothing was committed.
 
     Attributes:
-        generation: of the commit.
-        current: the newest one that has begun.
+        generation: the generation of the commit.
+        current: the newest generation.
     """
 
     def __init__(self, message: str, *, generation: int = -1, current: int = -1) -> None:
@@ -539,11 +541,11 @@ class IllegalGenerationError(SparkLogError):
 
 
 class InconsistentGroupProtocolError(SparkLogError):
-    """A member knows no assignor that all others of its group know; it did not join.
+    """A member supports no assignor that all other members support; it did not join.
 
     Attributes:
-        assignors: that it knows.
-        common: that all others know.
+        assignors: the assignors that the member supports.
+        common: the assignors that all other members support.
     """
 
     def __init__(
@@ -555,11 +557,11 @@ class InconsistentGroupProtocolError(SparkLogError):
 
 
 class GroupMaxSizeReachedError(SparkLogError):
-    """The group has ``group.max.size`` members; nobody joined."""
+    """The group already has ``group.max.size`` members; the member did not join."""
 
 
 class GroupIdNotFoundError(SparkLogError):
-    """There is no such group: it has neither members nor positions.
+    """The group does not exist: it has neither members nor committed offsets.
 
     Attributes:
         group_id: the id that was looked up.
@@ -571,11 +573,11 @@ class GroupIdNotFoundError(SparkLogError):
 
 
 class GroupNotEmptyError(SparkLogError):
-    """The group has members, so that its positions are theirs alone to change.
+    """The group has members, so only they may change its committed offsets.
 
     Attributes:
-        group_id: the group's.
-        members: ids of some of them.
+        group_id: the group's id.
+        members: ids of some members.
     """
 
     def __init__(self, message: str, *, group_id: str = "", members: tuple[str, ...] = ()) -> None:
@@ -585,28 +587,28 @@ class GroupNotEmptyError(SparkLogError):
 
 
 class GroupSubscribedToTopicError(GroupNotEmptyError):
-    """Members of the group subscribe to the topic whose positions are to be deleted."""
+    """Members of the group subscribe to the topic whose committed offsets are to be deleted."""
 
 
 class InvalidSessionTimeoutError(SparkLogError):
-    """``session.timeout.ms`` is not within what groups allow; nobody joined."""
+    """``session.timeout.ms`` is outside of the range that groups allow; the member did not join."""
 
 
 def check_unicode(
     what: str, text: str, error: type[SparkLogError] = InvalidConfigurationError
 ) -> None:
-    """Check that a text can be stored: as UTF-8, as everything is.
+    """Check that a string can be encoded as UTF-8, and so be stored.
 
-    A Python string may hold lone surrogates: halves of characters, as bytes that are no UTF-8
-    become in arguments of a command and in names of files. No log and no table takes them.
+    A Python string may contain lone surrogates, which are halves of characters: Python makes them
+    of bytes that are not UTF-8 in command line arguments and file names. They cannot be stored.
 
     Args:
-        what: names the text in the error, such as ``config 'client.id'``.
-        text: which.
-        error: what is raised; takes a message.
+        what: the string's name in the error message, such as ``config 'client.id'``.
+        text: the string to check.
+        error: the error to raise; is called with a message.
 
     Raises:
-        SparkLogError: it has a lone surrogate; the message shows it escaped.
+        SparkLogError: the string has a lone surrogate; the message shows it escaped.
     """
     try:
         text.encode()
@@ -618,7 +620,7 @@ def check_unicode(
 
 
 def nearest(word: str, known: Iterable[str], limit: int = 1) -> tuple[str, ...]:
-    """Return up to ``limit`` of the ``known`` words that look most like ``word``, best first."""
+    """Return up to ``limit`` of the ``known`` words, the most similar to ``word`` first."""
     by_lower: dict[str, list[str]] = {}
     for name in known:
         by_lower.setdefault(name.lower(), []).append(name)

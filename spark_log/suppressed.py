@@ -1,8 +1,8 @@
-"""Failures that keep nothing from being done: counted each time, logged once a cause.
+"""Suppressed errors: failures that do not fail the operation. Counted always, logged once a cause.
 
-Much of what lies in a log is derived (indexes, snapshots, merged tails): a write of it that fails
-must not fail the append behind which it comes. But nothing fails in silence: whoever goes on
-without it says so here.
+Many files of a log are derived (indexes, snapshots, merged tails). If one of them cannot be
+written, the append before it must not fail. But no failure is silent: code that continues after one
+reports it here.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 MAX_CAUSES: Final = 1_000
-"""Causes that are remembered as logged; of more the ones that were not seen for longest go."""
+"""How many logged causes are remembered; beyond that the least recently seen are forgotten."""
 
 
 class SuppressedErrors:
-    """Counts failures that were survived, by what was being done. For any thread.
+    """Counters of suppressed errors, one for each kind of action. Thread-safe.
 
-    Each counter also adds to that of its owner: what a partition's log counts is counted by the
-    client that has it open, for as long as the client lives.
+    An error is counted by its owner too: the errors of a partition's log are also counted by the
+    client that has opened the log.
     """
 
     def __init__(self, owner: SuppressedErrors | None = None) -> None:
-        """Count nothing yet.
+        """Start with all counters at 0.
 
         Args:
-            owner: is told of all that is counted here.
+            owner: counts each error too.
         """
         self._owner = owner
         self._counts: Counter[str] = Counter()
 
     def counts(self) -> dict[str, int]:
-        """Return how many there were, by what was being done; only what ever failed."""
+        """Return the number of errors of each action; only of actions that failed."""
         with _lock:
             return dict(self._counts)
 
     def total(self) -> int:
-        """Return how many there were."""
+        """Return the number of all errors."""
         with _lock:
             return self._counts.total()
 
     def figures(self) -> dict[str, float]:
-        """Return them as metrics: ``suppressed-errors-total``, and each ``<what>-errors-total``."""
+        """Return the metrics ``suppressed-errors-total`` and ``<what>-errors-total``."""
         counts = self.counts()
         figures: dict[str, float] = {"suppressed-errors-total": sum(counts.values())}
         for what in sorted(counts):
@@ -56,13 +56,15 @@ class SuppressedErrors:
         return figures
 
     def add(self, what: str, path: str, error: BaseException) -> None:
-        """Count a failure, and log it unless this cause was logged before.
+        """Count an error, and log it unless its cause was logged before.
+
+        A cause is an action, the type of the error, and a path.
 
         Args:
-            what: was being done, in a few words, such as ``index``; of a fixed set.
-            path: of the partition, group or root concerned; not of a file of which there are ever
-                new ones, which would each be a cause of its own.
-            error: what was raised. A cause is what was done, the error's type and the path.
+            what: the action that failed, in a few words, such as ``index``; one of a fixed set.
+            path: path of the partition, group or root. Not of a file with an ever new name: each
+                would be a cause of its own.
+            error: the error that was raised.
         """
         counter: SuppressedErrors | None = self
         with _lock:
@@ -72,7 +74,8 @@ class SuppressedErrors:
             is_new = _remember((what, type(error).__name__, path))
         if is_new:
             _log.warning(
-                "%s: %s failed, and was left out (%s: %s); more of this are counted, not logged",
+                "%s: %s failed and was skipped (%s: %s); further errors of this kind are counted, "
+                "not logged",
                 path or ".",
                 what,
                 type(error).__name__,
@@ -81,7 +84,13 @@ class SuppressedErrors:
 
     @contextmanager
     def suppress(self, what: str, path: str, *kinds: type[Exception]) -> Iterator[None]:
-        """Go on behind the block where it raises one of these errors; see `add`."""
+        """Run the block; suppress these errors, count them, and log each cause once.
+
+        Args:
+            what: the action of the block, in a few words; one of a fixed set.
+            path: path of the partition, group or root.
+            *kinds: the errors to suppress.
+        """
         try:
             yield
         except kinds as error:
@@ -89,14 +98,14 @@ class SuppressedErrors:
 
 
 IN_PROCESS: Final = SuppressedErrors()
-"""Of what belongs to no client: the owner of every counter that is given none."""
+"""The counters of this process, for errors that belong to no client."""
 
 _lock = threading.Lock()
 
 
 def _renew_lock() -> None:
-    """Begin anew in a child process: a thread that held the lock is not in it."""
-    global _lock  # noqa: PLW0603 - once a child
+    """Replace the lock in a child process, where the thread that held it does not exist."""
+    global _lock  # noqa: PLW0603 - once in each child
     _lock = threading.Lock()
 
 
@@ -106,7 +115,7 @@ _logged: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 
 def _remember(cause: tuple[str, str, str]) -> bool:
-    """Note that a cause was seen; return whether it is new. Called with the lock held."""
+    """Remember a cause; return whether it is new. The caller holds the lock."""
     is_new = cause not in _logged
     _logged[cause] = None
     _logged.move_to_end(cause)

@@ -1,4 +1,4 @@
-"""The small frozen values that users and modules hand to each other."""
+"""Small immutable values of the public API."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it is handed to a user, with kafka-python's field names.
+    """One record as a consumer returns it, with kafka-python's field names.
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
         offset: the record's offset.
-        timestamp: milliseconds since the epoch, as in Kafka; the log keeps microseconds.
+        timestamp: milliseconds since the epoch, as in Kafka; the log stores microseconds.
         timestamp_type: 0 for create time, 1 for log append time.
-        key: the key's bytes, or what the deserializer made of them.
-        value: the value's bytes, or what the deserializer made of them.
-        headers: ``[(name, bytes | None), …]`` in order, duplicates kept.
-        leader_epoch: the leader epoch that the batch was written in.
+        key: the key's bytes, or the result of the key deserializer.
+        value: the value's bytes, or the result of the value deserializer.
+        headers: ``[(name, bytes | None), …]`` in order, with duplicates.
+        leader_epoch: the leader epoch in which the batch was written.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class ConsumerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where an acknowledged record is."""
+    """Topic, partition, offset and timestamp (milliseconds) of an acknowledged record."""
 
     topic: str
     partition: int
@@ -58,21 +58,37 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A position to commit: the offset of the next record to read, and a note of the user's."""
+    """An offset to commit: that of the next record to read; with metadata of the user."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
 
 
-class OffsetAndTimestamp(NamedTuple):
-    """An offset that was looked up, with kafka-python's field names.
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's membership in its group, as `Consumer.group_metadata` returns it (KIP-447).
 
     Attributes:
-        offset: -1 where there is no such record.
-        timestamp: of the record at that offset, milliseconds since the epoch; -1 where the offset
-            was not looked up by time.
-        leader_epoch: the leader epoch of the partition; -1 where there is no such record.
+        group_id: the group; None for a consumer without a group.
+        generation_id: the group's generation that the consumer knows; -1 if it has not joined.
+        member_id: the member's id; empty if the consumer has not joined.
+        group_instance_id: the ``group.instance.id`` of a static member, or None.
+    """
+
+    group_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The result of an offset lookup, with kafka-python's field names.
+
+    Attributes:
+        offset: the offset; -1 if no such record exists.
+        timestamp: timestamp of the record at that offset, milliseconds since the epoch; -1 if the
+            lookup was not by timestamp.
+        leader_epoch: the leader epoch of the partition; -1 if no such record exists.
     """
 
     offset: int
@@ -81,7 +97,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """What `Admin.list_offsets` is asked for, besides times (Kafka's ``OffsetSpec``)."""
+    """An offset that `Admin.list_offsets` looks up, besides timestamps (Kafka's ``OffsetSpec``)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -102,13 +118,13 @@ class OffsetTimestamp(int):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created.
+    """A topic to create.
 
     Attributes:
-        name: its name; Kafka's rules apply.
+        name: the topic's name; Kafka's rules apply.
         num_partitions: how many partitions, at least 1.
-        replication_factor: on how many storage roots each partition lies.
-        topic_configs: config overrides, keys as in Kafka (``{"retention.ms": "-1"}``).
+        replication_factor: how many storage roots have a copy of each partition.
+        topic_configs: config overrides, with Kafka's keys (``{"retention.ms": "-1"}``).
     """
 
     name: str
@@ -119,14 +135,14 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have, those included that it has."""
+    """The new number of partitions of a topic, including the existing ones."""
 
     total_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition of a described topic: where it is and what it holds."""
+    """One partition of a described topic: its replicas, offsets and size."""
 
     partition: int
     leader: int
@@ -140,7 +156,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as ``describe_topics`` answers it."""
+    """A topic as ``describe_topics`` returns it."""
 
     name: str
     topic_id: str
@@ -149,10 +165,10 @@ class TopicDescription:
 
 
 class ConfigResourceType(IntEnum):
-    """What has settings that are kept in the metadata log, with Kafka's numbers.
+    """Types of resources whose configs are in the metadata log, with Kafka's numbers.
 
-    ``CLIENT`` has none in Kafka, whose API for quotas, `Admin.alter_client_quotas`, is the way to
-    change them here too.
+    ``CLIENT`` does not exist in Kafka. It has the quotas, which `Admin.alter_client_quotas`
+    changes, as in Kafka.
     """
 
     CLIENT = 1
@@ -162,13 +178,13 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Whose settings are meant, and which of them.
+    """A resource whose configs are described or altered, and which of them.
 
     Attributes:
         resource_type: a `ConfigResourceType`, or its name in any case.
-        name: the topic's, or a client id; empty for `BROKER`, whose settings are those of the whole
-            cluster, and for the quotas of all clients that have none of their own.
-        configs: to describe: names of keys; None for all of them. To alter: key → new value, or
+        name: a topic's name or a client id. Empty for `BROKER`, whose configs apply to the whole
+            cluster, and for the default quotas of clients.
+        configs: to describe: names of keys; None for all. To alter: key → new value, or
             key → ``(AlterConfigOp, value)``.
     """
 
@@ -178,7 +194,7 @@ class ConfigResource:
 
 
 class AlterConfigOp(IntEnum):
-    """What `Admin.alter_configs` does to a key (KIP-339)."""
+    """Operation of `Admin.alter_configs` on a key (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -188,7 +204,10 @@ class AlterConfigOp(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that a key has, or would have if those before it were removed."""
+    """One of the values of a config key, with its source.
+
+    The first in a list of synonyms is in effect; each would be if those before it were deleted.
+    """
 
     name: str
     value: str | None
@@ -197,23 +216,22 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting as ``describe_configs`` answers it (Kafka's ``ConfigEntry``).
+    """One config key as ``describe_configs`` returns it (Kafka's ``ConfigEntry``).
 
     Attributes:
         name: the key.
-        value: what counts; None where it is sensitive, or there is none.
-        source: ``DYNAMIC_TOPIC_CONFIG`` where the topic has a value of its own,
-            ``DYNAMIC_DEFAULT_BROKER_CONFIG`` where the cluster has, ``DYNAMIC_CLIENT_QUOTA`` and
-            ``DYNAMIC_DEFAULT_CLIENT_QUOTA`` where a client id and all of them have,
-            ``DEFAULT_CONFIG`` where nobody has.
-        default: what counts where there is no value of its own.
-        is_default: the source is ``DEFAULT_CONFIG``.
-        is_sensitive: values of such keys are never shown.
-        is_read_only: it can not be altered.
-        synonyms: all values that there are, the one that counts first.
-        type: ``BOOLEAN``, ``INT``, ``STRING`` or ``LIST``; an ``INT`` may be of any size. Of a key
-            that this version does not know: ``UNKNOWN``.
-        documentation: what it means.
+        value: the value in effect; None if it is sensitive or not set.
+        source: where the value comes from: ``DYNAMIC_TOPIC_CONFIG`` (the topic),
+            ``DYNAMIC_DEFAULT_BROKER_CONFIG`` (the cluster), ``DYNAMIC_CLIENT_QUOTA`` (a client id),
+            ``DYNAMIC_DEFAULT_CLIENT_QUOTA`` (all clients) or ``DEFAULT_CONFIG`` (the default).
+        default: the value that applies if the resource has no value of its own.
+        is_default: whether the source is ``DEFAULT_CONFIG``.
+        is_sensitive: whether the value is secret; it is never shown then.
+        is_read_only: whether the key cannot be altered.
+        synonyms: all values of the key; the first is in effect.
+        type: ``BOOLEAN``, ``INT`` (of any size), ``STRING`` or ``LIST``; ``UNKNOWN`` for a key that
+            this version does not know.
+        documentation: a description of the key.
     """
 
     name: str
@@ -230,10 +248,10 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """What ``delete_records`` left of a partition (Kafka's class of this name).
+    """The result of ``delete_records`` for a partition (Kafka's ``DeletedRecords``).
 
     Attributes:
-        low_watermark: the first offset that can be read.
+        low_watermark: the first offset that can be read now.
     """
 
     low_watermark: int
@@ -241,18 +259,18 @@ class DeletedRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """One replica in a log directory (Kafka's class of this name, and what describes it here).
+    """One replica in a log directory (Kafka's ``ReplicaInfo``, with more fields).
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        size_bytes: of the segments that are part of the log.
-        offset_lag: how far its end is behind the high watermark.
-        is_future: it is a copy that will replace another one.
-        segments: how many files those bytes are in.
+        size_bytes: size of the log's segments.
+        offset_lag: how far its log end offset is behind the high watermark.
+        is_future: whether it is a copy that will replace another replica.
+        segments: the number of the log's segments.
         log_start_offset: the first offset that can be read.
         log_end_offset: the next offset to be written.
-        path: its directory, as a path or URL.
+        path: the partition's directory, as a path or URL.
     """
 
     topic: str
@@ -268,12 +286,12 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A storage root and what lies in it, as ``describe_log_dirs`` answers it.
+    """A storage root and its replicas, as ``describe_log_dirs`` returns it.
 
     Attributes:
-        broker: its id.
-        log_dir: its path or URL.
-        replicas: in order of topics and partitions.
+        broker: the broker's id.
+        log_dir: path or URL of the root.
+        replicas: its replicas, ordered by topic and partition.
     """
 
     broker: int
@@ -310,7 +328,7 @@ class ClusterDescription:
 def random_id() -> str:
     """Return a new random UUID as 22 characters of base64url (Kafka's ``Uuid.toString``).
 
-    As in Kafka, none begins with a dash: shells would take it for an option.
+    As in Kafka it never begins with a dash, which a shell command would take for an option.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -25,7 +25,7 @@ ALLOWED = {
     },
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
-    "spark_log/consumer/log_lookup.py": {"LogLookup.reset": _STARTS},
+    "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offset": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
     "spark_log/admin/group_manager.py": {"GroupManager.lag.lag_in": _SHOWS},
     "spark_log/coordinator/group/group_log.py": {"GroupLog._append": _STAMPS},

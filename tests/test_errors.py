@@ -1,4 +1,4 @@
-"""Errors: one base, fields beside the message, and they cross processes as they are."""
+"""Errors: one base class, fields besides the message, and pickling between processes."""
 
 import inspect
 import pickle
@@ -31,7 +31,7 @@ ALL = sorted(
 
 
 def example(kind):
-    """An error of this kind with another value in every field than its default."""
+    """Return an error of this type, with a value other than the default in every field."""
     parameters = inspect.signature(kind).parameters.values()
     fields = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
     values = {str: "a text", int: 12_345, bool: True, tuple: ("a", "b"), type(None): "near"}
@@ -41,7 +41,7 @@ def example(kind):
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 class TestEveryError:
-    def test_pickles_with_its_fields(self, kind):
+    def test_an_error_pickles_with_its_fields(self, kind):
         error, fields = example(kind)
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
             again = pickle.loads(pickle.dumps(error, protocol))
@@ -50,26 +50,26 @@ class TestEveryError:
             assert {name: getattr(again, name) for name in fields} == fields
             assert vars(again) == vars(error) == fields
 
-    def test_needs_no_more_than_a_message(self, kind):
+    def test_an_error_needs_only_a_message(self, kind):
         assert kind("what was wrong").message == "what was wrong"
 
-    def test_tells_machines_whether_to_try_again(self, kind):
+    def test_an_error_tells_whether_it_is_retriable(self, kind):
         assert isinstance(kind.retriable, bool)
         assert "retriable" not in vars(kind("x")), "it is a property of the kind"
 
-    def test_is_public_and_says_what_it_means(self, kind):
+    def test_an_error_is_public_and_documented(self, kind):
         assert getattr(spark_log, kind.__name__) is kind
         assert kind.__name__ in spark_log.__all__
         assert kind.__name__.endswith("Error")
         assert inspect.getdoc(kind)
 
-    def test_documents_its_fields(self, kind):
+    def test_the_fields_of_an_error_are_documented(self, kind):
         _, fields = example(kind)
         documented = "".join(inspect.getdoc(base) or "" for base in kind.__mro__)
         assert all(f"{name}:" in documented for name in fields)
 
 
-def test_these_and_only_these_may_be_tried_again():
+def test_exactly_these_errors_are_retriable():
     assert {kind.__name__ for kind in ALL if kind.retriable} == {
         "BufferExhaustedError",
         "KafkaTimeoutError",
@@ -81,7 +81,7 @@ def test_these_and_only_these_may_be_tried_again():
     }
 
 
-def test_what_the_storage_does_can_be_caught_as_one():
+def test_storage_errors_have_one_base_class():
     kinds = {kind.__name__ for kind in ALL if issubclass(kind, StorageError)}
     assert kinds == {
         "StorageError",
@@ -97,7 +97,7 @@ def test_what_the_storage_does_can_be_caught_as_one():
     }
 
 
-def test_what_is_wrong_with_settings_can_be_caught_as_one():
+def test_configuration_errors_have_one_base_class():
     kinds = {kind.__name__ for kind in ALL if issubclass(kind, InvalidConfigurationError)}
     assert kinds == {
         "InvalidConfigurationError",
@@ -132,22 +132,22 @@ class TestNearest:
             ("", 3, ()),
         ],
     )
-    def test_are_the_known_words_that_look_most_like_it(self, word, limit, expected):
+    def test_nearest_returns_the_most_similar_words(self, word, limit, expected):
         assert nearest(word, self.KNOWN, limit) == expected
 
-    def test_keep_their_spelling(self):
+    def test_nearest_keeps_the_spelling_of_known_words(self):
         assert nearest("flights", ["Flights"]) == ("Flights",)
 
-    def test_of_words_that_differ_in_case_alone_all_are_known(self):
+    def test_nearest_returns_all_words_that_differ_only_in_case(self):
         assert set(nearest("flight", ["Flights", "flights"], limit=2)) == {"Flights", "flights"}
 
 
 class TestUnicode:
     @pytest.mark.parametrize("text", ["", "a", "ü", "\U0001f600", "\0", "\ufffe"])
-    def test_whatever_utf_8_can_say_is_taken(self, text):
+    def test_any_text_in_utf_8_is_accepted(self, text):
         check_unicode("it", text)
 
-    def test_half_a_character_is_named_with_its_place_and_escaped(self):
+    def test_a_lone_surrogate_is_shown_escaped_with_its_position(self):
         with pytest.raises(StorageError) as caught:
             check_unicode("the name", "aü\udcff\x1b", StorageError)
         assert caught.value.message == (

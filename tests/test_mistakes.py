@@ -20,9 +20,9 @@ from spark_log import (
 )
 from spark_log.consumer import consumer as consumer_module
 from spark_log.errors import InvalidTimestampError
-from spark_log.producer import given_arguments
+from spark_log.producer import validation
 from spark_log.storage.local import LocalStore
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 from tests.storage.full_disk import SmallDisk
 
 T0 = TopicPartition("t", 0)
@@ -50,7 +50,7 @@ def producer(root):
 @pytest.fixture(autouse=True)
 def _warn_again(monkeypatch):
     monkeypatch.setattr(consumer_module, "_has_warned_of_seconds", False)
-    monkeypatch.setattr(given_arguments, "_has_warned_of_seconds", False)
+    monkeypatch.setattr(validation, "_has_warned_of_seconds", False)
 
 
 class TestSettingsOfOtherClients:
@@ -98,7 +98,7 @@ class TestDeserializers:
     def test_what_cannot_be_called_is_refused_before_anything_is_read(self, root, name):
         with pytest.raises(InvalidConfigurationError) as caught:
             Consumer("t", root=root, **{name: "utf-8"})
-        assert caught.value.message.startswith(f"{name} is 'utf-8', which cannot be called")
+        assert caught.value.message.startswith(f"{name} is 'utf-8', which is not callable")
         assert "lambda data: data.decode('utf-8')" in caught.value.message
 
     def test_functions_and_kafka_pythons_objects_are_taken(self, root):

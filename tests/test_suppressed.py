@@ -30,9 +30,7 @@ def test_each_is_counted_and_a_cause_is_logged_once(logged):
         fail(errors)
     assert errors.counts() == {"index": 3}
     (line,) = logged.messages
-    assert line.startswith(
-        "t/t-0: index failed, and was left out (StorageError: t/t-0/00.index: no)"
-    )
+    assert line.startswith("t/t-0: index failed and was skipped (StorageError: t/t-0/00.index: no)")
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,11 @@ BROAD = {"SparkLogError", "StorageError", "OSError", "Exception", "BaseException
 SILENT = {
     ("cli/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
-    ("consumer/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
-    ("consumer/assignment.py", "StorageError"): "the caller raises what it was told first",
+    ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
+    (
+        "consumer/fetch_positions.py",
+        "StorageError",
+    ): "the caller raises what it was told first",
     ("delta/delta_log.py", "StorageError"): "the put is then looked for, which raises",
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/job.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
@@ -128,7 +129,8 @@ SILENT = {
     ("metadata/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
     ("metadata/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "StorageError"): "the append that follows raises",
-    ("storage/local.py", "OSError"): "no /proc: the type of the file system is not known",
+    ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
+    ("storage/local.py", "OSError"): "a directory above the root may belong to another user",
 }
 """Where a broad error is passed over without a word, and why that hides nothing."""
 

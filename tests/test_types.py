@@ -1,4 +1,4 @@
-"""The small values: names and fields as in kafka-python, frozen, and they pickle."""
+"""The values of the public API: kafka-python's names and fields, frozen, can be pickled."""
 
 import base64
 import dataclasses
@@ -31,10 +31,10 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 class TestEveryValue:
-    def test_pickles(self, value):
+    def test_a_value_pickles(self, value):
         assert pickle.loads(pickle.dumps(value)) == value
 
-    def test_is_frozen(self, value):
+    def test_a_value_is_frozen(self, value):
         name = value._fields[0] if isinstance(value, tuple) else dataclasses.fields(value)[0].name
         with pytest.raises(AttributeError):
             setattr(value, name, "changed")
@@ -75,13 +75,13 @@ class TestFields:
 
 
 class TestRandomId:
-    def test_is_22_characters_of_base64url_for_16_bytes(self):
+    def test_a_random_id_is_22_characters_of_base64url_for_16_bytes(self):
         drawn = [random_id() for _ in range(200)]
         assert len(set(drawn)) == 200
         assert {len(text) for text in drawn} == {22}
         assert {len(base64.urlsafe_b64decode(f"{text}==")) for text in drawn} == {16}
 
-    def test_none_begins_with_a_dash(self, monkeypatch):
+    def test_no_random_id_begins_with_a_dash(self, monkeypatch):
         dashed = uuid.UUID(bytes=b"\xf8" + bytes(15))
         plain = uuid.UUID(bytes=bytes(16))
         assert base64.urlsafe_b64encode(dashed.bytes).startswith(b"-")

@@ -8,13 +8,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from spark_log import __version__
-from spark_log.cli.commands import configs, groups, offsets, topics
+from spark_log.cli.commands import configs, groups, offsets, submit, topics
 from spark_log.cli.commands.clean import clean
 from spark_log.cli.commands.console_consumer import console_consumer
 from spark_log.cli.commands.console_producer import console_producer
 from spark_log.cli.commands.consumer_perf import consumer_perf
 from spark_log.cli.commands.delete_records import delete_records
 from spark_log.cli.commands.dump_log import dump_log
+from spark_log.cli.commands.init import init
 from spark_log.cli.commands.log_dirs import log_dirs
 from spark_log.cli.commands.producer_perf import producer_perf
 from spark_log.cli.commands.verify import verify
@@ -91,7 +92,9 @@ app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)
 app.command("delete-records")(delete_records)
 app.command("dump-log")(dump_log)
+app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)
 app.command("verify")(verify)
 app.command("version")(version)
+submit.add_commands(app)

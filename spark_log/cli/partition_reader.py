@@ -67,7 +67,7 @@ def read_partitions(
         if waited_ms >= patience_ms:
             return
         if cursors:
-            pause_ms = cursors[0].probes.pause_ms(waited_ms, looks=len(cursors))
+            pause_ms = cursors[0].probes.pause_ms(waited_ms, partitions=len(cursors))
             clock.sleep_ms(min(pause_ms, patience_ms - waited_ms))
 
 

@@ -1,8 +1,9 @@
-"""Reading topics from a Python process: `Consumer`, and what it is made of."""
+"""Reading topics from a Python process: `Consumer`, and the types that its users see."""
 
-from spark_log.consumer.consumer import Consumer, ConsumerInterceptor
+from spark_log.consumer.consumer import Consumer
 from spark_log.consumer.consumer_records import TABLE_SCHEMA
-from spark_log.consumer.membership import ConsumerRebalanceListener
+from spark_log.consumer.interceptors import ConsumerInterceptor
+from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 
 __all__ = [
     "TABLE_SCHEMA",

@@ -1,10 +1,8 @@
-"""`AIOConsumer`: a `Consumer` for asyncio. The same code on a thread of its own, and no logic."""
+"""`AIOConsumer`: a `Consumer` for asyncio. It runs the same code on a thread of its own."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
@@ -12,8 +10,8 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from spark_log.client_thread import ClientThread
 from spark_log.consumer.consumer import Consumer
-from spark_log.errors import IllegalStateError
 from spark_log.types import ConsumerRecord, TopicPartition
 
 P = ParamSpec("P")
@@ -25,33 +23,35 @@ _END: Final = object()
 def _on_thread(
     method: Callable[Concatenate[Consumer, P], R],
 ) -> Callable[Concatenate[AIOConsumer, P], Coroutine[Any, Any, R]]:
-    """Return the method as a coroutine."""
+    """Return a coroutine function that runs a method of `Consumer` on the client's thread."""
 
     @wraps(method)
     async def call(self: AIOConsumer, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._call(lambda consumer: method(consumer, *args, **kwargs))
+        return await self._thread.call(lambda consumer: method(consumer, *args, **kwargs))
 
     return call
 
 
 class AIOConsumer:
-    """Every method is that of `Consumer`, awaited; ``async for`` iterates.
+    """`Consumer` with every method awaited; iterate over it with ``async for``.
 
-    A poll that is cancelled has handed out nothing: its records come with the next one.
+    Cancellation: a poll that is cancelled hands out nothing; its records come with the next poll.
     """
 
     def __init__(self, *topics: str, **settings: Any) -> None:
-        """Touches nothing yet: the consumer is opened by the first call.
+        """Return a consumer that opens the root at its first call.
 
         Args:
-            topics: see `Consumer`.
-            settings: likewise.
+            topics: the topics to subscribe to, as in `Consumer`.
+            settings: the keyword arguments of `Consumer`.
         """
-        self._open: Callable[[], Consumer] = lambda: Consumer(*topics, **settings)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-aio-consumer")
-        self._consumer: Consumer | None = None
-        self._cancelled: list[Future[Any]] = []
-        self._is_closed = False
+        self._thread = ClientThread(
+            "consumer",
+            lambda: Consumer(*topics, **settings),
+            on_abandoned=_seek_back,
+            interrupt=Consumer.wakeup,
+            clear_interrupt=Consumer.forget_wakeup,
+        )
 
     assign = _on_thread(Consumer.assign)
     assignment = _on_thread(Consumer.assignment)
@@ -59,6 +59,7 @@ class AIOConsumer:
     commit = _on_thread(Consumer.commit)
     committed = _on_thread(Consumer.committed)
     end_offsets = _on_thread(Consumer.end_offsets)
+    group_metadata = _on_thread(Consumer.group_metadata)
     highwater = _on_thread(Consumer.highwater)
     lag = _on_thread(Consumer.lag)
     metrics = _on_thread(Consumer.metrics)
@@ -79,26 +80,38 @@ class AIOConsumer:
     unsubscribe = _on_thread(Consumer.unsubscribe)
 
     async def start(self) -> Self:
-        """Open the consumer; what `Consumer` raises is raised here."""
-        await self._call(lambda consumer: None)
+        """Open the consumer now; raises the errors of `Consumer`'s constructor."""
+        await self._thread.call(lambda consumer: None)
         return self
 
     def wakeup(self) -> None:
-        """See `Consumer.wakeup`."""
-        if self._consumer is not None:
-            self._consumer.wakeup()
+        """Make the running or the next poll raise `WakeupError`; may be called in any thread."""
+        if self._thread.client is not None:
+            self._thread.client.wakeup()
 
     async def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """See `Consumer.close`."""
-        if self._is_closed:
-            return
-        if self._consumer is not None:
-            await self._call(lambda consumer: consumer.close(autocommit, timeout_ms))
-        self._is_closed = True
-        self._thread.shutdown(wait=False)
+        """Close the consumer: commit its positions if auto commit is on, and leave the group.
+
+        A cancelled close continues in the background; a second one waits for it.
+
+        Args:
+            autocommit: False: do not commit.
+            timeout_ms: time to wait for the commit and the group; None: no limit, on an object
+                store ``default.api.timeout.ms``.
+        """
+        await self._thread.close(lambda consumer: consumer.close(autocommit, timeout_ms))
+
+    def __repr__(self) -> str:
+        if self._thread.client is None:
+            return "<AIOConsumer, not started>"
+        return f"<AIO{repr(self._thread.client).removeprefix('<')}"
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        try:
+            return await self.start()
+        except BaseException:
+            self._thread.close_soon(lambda consumer: consumer.close(autocommit=False))
+            raise
 
     async def __aexit__(
         self,
@@ -112,64 +125,23 @@ class AIOConsumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        if self._is_closed:
+        if self._thread.is_closed:
             raise StopAsyncIteration
-        record = await self._call(lambda consumer: next(consumer, _END))
+        record = await self._thread.call(lambda consumer: next(consumer, _END))
         if not isinstance(record, ConsumerRecord):
             raise StopAsyncIteration
         return record
 
-    async def _call(self, function: Callable[[Consumer], R]) -> R:
-        if self._is_closed:
-            raise IllegalStateError("the consumer is closed; make another one")
-        call = _Call()
-        future = self._thread.submit(self._run, function, call)
-        awaited = asyncio.wrap_future(future)
-        try:
-            return await asyncio.shield(awaited)
-        except asyncio.CancelledError:
-            awaited.add_done_callback(_ignore)
-            call.is_cancelled = True
-            self._cancelled.append(future)
-            self.wakeup()
-            raise
 
-    def _run(self, function: Callable[[Consumer], R], call: _Call) -> R:
-        """Call a function of the consumer, on the thread."""
-        if self._consumer is None:
-            self._consumer = self._open()
-        while self._cancelled and self._cancelled[0].done():
-            self._take_back(self._cancelled[0])
-            self._cancelled.pop(0)
-        if call.is_cancelled:  # its wakeup may have been forgotten with that of another call
-            raise asyncio.CancelledError
-        return function(self._consumer)
-
-    def _take_back(self, future: Future[Any]) -> None:
-        """Go back before what a cancelled call was to hand out; it has ended by now."""
-        assert self._consumer is not None
-        self._consumer.forget_wakeup()
-        if future.exception() is not None:
-            return
-        for named, offset in _first_offsets(future.result()):
-            if named in self._consumer.assignment():
-                self._consumer.seek(named, offset)
-
-
-class _Call:
-    """Whether the caller still waits."""
-
-    is_cancelled = False
-
-
-def _ignore(ended: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for."""
-    if not ended.cancelled():
-        ended.exception()
+def _seek_back(consumer: Consumer, result: object) -> None:
+    """Seek to the first records of a cancelled poll, so that the next poll returns them again."""
+    for tp, offset in _first_offsets(result):
+        if tp in consumer.assignment():
+            consumer.seek(tp, offset)
 
 
 def _first_offsets(result: object) -> Iterable[tuple[TopicPartition, int]]:
-    """Return where what was handed out begins, in each partition."""
+    """Yield each partition of a poll's result with the offset of its first record."""
     if isinstance(result, ConsumerRecord):
         yield TopicPartition(result.topic, result.partition), result.offset
     elif isinstance(result, pa.Table):
@@ -177,7 +149,7 @@ def _first_offsets(result: object) -> Iterable[tuple[TopicPartition, int]]:
         for row in grouped.to_pylist():
             yield TopicPartition(row["topic"], row["partition"]), row["offset_min"]
     elif isinstance(result, dict):
-        for named, found in result.items():
-            with suppress(TypeError, IndexError):  # of other calls' answers nothing is to be undone
+        for tp, found in result.items():
+            with suppress(TypeError, IndexError):  # the result of another call: nothing to undo
                 if isinstance(found[0], ConsumerRecord):
-                    yield named, found[0].offset
+                    yield tp, found[0].offset

@@ -1,4 +1,4 @@
-"""Fetched rows as what users take: `ConsumerRecord` objects, or an Arrow table."""
+"""Converts fetched rows to `ConsumerRecord` objects, or to an Arrow table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.consumer.fetched_batch import FetchedRows
+from spark_log.consumer.fetch import FetchedRows
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
 from spark_log.record.arrays import int_array, ints_of, text_scalar
 from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE
@@ -28,10 +28,10 @@ TABLE_SCHEMA: Final = pa.schema(
         pa.field("headers", HEADERS_TYPE),
     ]
 )
-"""Columns of `Consumer.poll_table`: those of the Spark source, with its names and types.
+"""Columns of `Consumer.poll_table`: names and types of the Spark source's columns.
 
-``topic`` is a plain string, as in Spark and Delta: it costs nothing, since one array of equal names
-is made for each topic and sliced."""
+``topic`` is a plain string, as in Spark and Delta. It needs no memory per row, because one array of
+equal names is created for each topic and sliced."""
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -40,31 +40,31 @@ _Value = TypeVar("_Value")
 
 
 class _NoHeaders(Headers):
-    """The headers of all records that have none: one list, which therefore cannot be changed.
+    """The headers of records without headers: one shared list, which cannot be changed.
 
-    A list for each would be half of what the garbage collector looks at: records come at twice the
-    rate without them.
+    Separate lists would be half of the objects that the garbage collector tracks. Sharing one list
+    doubles the rate of records.
     """
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(
-            "records without headers share one empty list: make your own, [*record.headers, …]"
+            "records without headers share one empty list; create a new list: [*record.headers, …]"
         )
 
     append = extend = insert = __iadd__ = _refuse
 
     def __reduce__(self) -> tuple[type[list[object]], tuple[()]]:
-        return list, ()  # elsewhere it is a list like any other
+        return list, ()  # a pickled copy is a normal list
 
 
 NO_HEADERS: Final[Headers] = _NoHeaders()
 
 
 class Deserializer(Protocol):
-    """Kafka's Deserializer, as kafka-python has it: told the topic too."""
+    """Kafka's Deserializer, as in kafka-python."""
 
     def deserialize(self, topic: str, data: bytes) -> object:
-        """Return what the bytes mean."""
+        """Return the object that the bytes of a key or value encode."""
 
 
 AnyDeserializer = Deserializer | Callable[[bytes], object]
@@ -73,10 +73,10 @@ AnyDeserializer = Deserializer | Callable[[bytes], object]
 def checked_deserializers(
     key: AnyDeserializer | None, value: AnyDeserializer | None
 ) -> tuple[AnyDeserializer | None, AnyDeserializer | None]:
-    """Return deserializers of keys and values.
+    """Return the deserializers of keys and values.
 
     Raises:
-        InvalidConfigurationError: one of them cannot be called.
+        InvalidConfigurationError: one of them is no deserializer.
     """
     for name, given in (("key_deserializer", key), ("value_deserializer", value)):
         if given is None or callable(given) or callable(getattr(given, "deserialize", None)):
@@ -85,52 +85,57 @@ def checked_deserializers(
         if isinstance(given, str):
             example = f"lambda data: data.decode({given!r})"
         raise InvalidConfigurationError(
-            f"{name} is {given!r}, which cannot be called; give a function of the bytes, such as "
+            f"{name} is {given!r}, which is not callable; give a function of the bytes, such as "
             f"{example}, or an object with deserialize(topic, data)",
             key=name,
         )
     return key, value
 
 
-# Without the Python function that a NamedTuple's own constructor is.
+# Faster than the constructor of a NamedTuple, which is a Python function.
 _new_record = partial(tuple.__new__, ConsumerRecord)
 
 
 class RecordFactory:
-    """Makes records of rows."""
+    """Converts rows to records."""
 
     def __init__(
         self,
         key_deserializer: AnyDeserializer | None = None,
         value_deserializer: AnyDeserializer | None = None,
     ) -> None:
-        """Args: called with the bytes of a key or value; null stays None, as in Kafka."""
+        """Use these deserializers; None returns the bytes.
+
+        Args:
+            key_deserializer: called with the bytes of a key; a null key stays None, as in Kafka.
+            value_deserializer: called with the bytes of a value; a null value stays None.
+        """
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
 
     def records(
         self, rows: FetchedRows
     ) -> tuple[list[ConsumerRecord], RecordDeserializationError | None]:
-        """Return records of consecutive rows.
+        """Return the records of consecutive rows.
 
         Returns:
-            All of them and None; or those before the first one that a deserializer refused, and
-            the error that names it.
+            All records and None; or the records before the first one that a deserializer refused,
+            and the error.
         """
-        named = rows.partition
-        # As lists of bytes as fast as by way of numpy, which imports pandas: see `record.arrays`.
+        tp = rows.partition
+        # As fast as through numpy, and without importing pandas, which numpy conversion does.
         keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
         offsets = rows.offsets().tolist()
         times_ms = _times_ms(rows).tolist()
         headers = _headers(rows.column("headers"))
-        made_keys, key_error = _deserialized(self._key_deserializer, named.topic, keys)
-        made_values, value_error = _deserialized(self._value_deserializer, named.topic, values)
+        made_keys, key_error = _deserialized(self._key_deserializer, tp.topic, keys)
+        made_values, value_error = _deserialized(self._value_deserializer, tp.topic, values)
         records = list(
             map(
                 _new_record,
                 zip(
-                    repeat(named.topic),
-                    repeat(named.partition),
+                    repeat(tp.topic),
+                    repeat(tp.partition),
                     offsets,
                     times_ms,
                     repeat(rows.batch.timestamp_type),
@@ -149,11 +154,11 @@ class RecordFactory:
         reason = key_error if is_key else value_error
         origin = "KEY" if is_key else "VALUE"
         error = RecordDeserializationError(
-            f"the {origin.lower()} of the record at offset {offsets[at]} of {named} cannot be "
+            f"the {origin.lower()} of the record at offset {offsets[at]} of {tp} cannot be "
             f"deserialized ({type(reason).__name__}: {reason}); seek to offset {offsets[at] + 1} "
-            f"to leave it out",
-            topic=named.topic,
-            partition=named.partition,
+            f"to skip it",
+            topic=tp.topic,
+            partition=tp.partition,
             offset=offsets[at],
             origin=origin,
             key=keys[at],
@@ -167,7 +172,7 @@ class RecordFactory:
 
 
 class TableFactory:
-    """Makes Arrow tables of rows: keys, values, timestamps and headers are not copied."""
+    """Converts rows to Arrow tables without copying keys, values, timestamps and headers."""
 
     def __init__(self) -> None:
         self._topics = _Constants(text_scalar)
@@ -175,17 +180,17 @@ class TableFactory:
         self._types = _Constants(_int32_scalar)
 
     def table(self, taken: Iterable[FetchedRows]) -> pa.Table:
-        """Return a table of `TABLE_SCHEMA`; one chunk for each of the arguments."""
+        """Return a table with `TABLE_SCHEMA`, one chunk for each of the fetched rows."""
         return pa.Table.from_batches([self._batch(rows) for rows in taken], TABLE_SCHEMA)
 
     def _batch(self, rows: FetchedRows) -> pa.RecordBatch:
-        named = rows.partition
+        tp = rows.partition
         return pa.RecordBatch.from_arrays(
             [
                 rows.column("key"),
                 rows.column("value"),
-                self._topics.repeated(named.topic, rows.count),
-                self._partitions.repeated(named.partition, rows.count),
+                self._topics.repeated(tp.topic, rows.count),
+                self._partitions.repeated(tp.partition, rows.count),
                 int_array(rows.offsets(), pa.int64()),
                 rows.column("timestamp"),
                 self._types.repeated(rows.batch.timestamp_type, rows.count),
@@ -196,7 +201,7 @@ class TableFactory:
 
 
 class _Constants(Generic[_Value]):
-    """Columns of one value, cut out of the longest that was asked for."""
+    """Columns that repeat one value, sliced from the longest column so far."""
 
     def __init__(self, scalar: Callable[[_Value], pa.Scalar]) -> None:
         self._scalar = scalar
@@ -220,11 +225,11 @@ def _times_ms(rows: FetchedRows) -> np.ndarray:
 
 
 def _headers(column: pa.Array) -> list[Headers]:
-    """Return each row's headers; `NO_HEADERS` where there are none."""
+    """Return the headers of each row; `NO_HEADERS` for a row without headers."""
     count = len(column)
     if column.null_count == count:
         return [NO_HEADERS] * count
-    pairs = column.flatten()  # without what null rows and other slices hold
+    pairs = column.flatten()  # leaves out values of null rows and of other slices
     names = pairs.field("key").to_pylist()
     values = pairs.field("value").to_pylist()
     flat = list(zip(names, values, strict=True))
@@ -238,7 +243,7 @@ def _headers(column: pa.Array) -> list[Headers]:
 def _deserialized(
     deserializer: AnyDeserializer | None, topic: str, values: Sequence[bytes | None]
 ) -> tuple[Sequence[object], Exception | None]:
-    """Return what the deserializer makes of the values, up to the first that it refuses."""
+    """Return deserialized values up to the first that the deserializer refuses, and its error."""
     if deserializer is None:
         return values, None
     method = getattr(deserializer, "deserialize", None)
@@ -248,6 +253,6 @@ def _deserialized(
     try:
         for value in values:
             add(None if value is None else call(value))
-    except Exception as error:  # whatever a user's function raises
+    except Exception as error:  # a user's function may raise any error
         return made, error
     return made, None

@@ -1,13 +1,13 @@
-"""Dead letters: records that cannot be processed, sent to a topic of their own.
+"""Dead letters: records that cannot be processed, sent to a separate topic.
 
-What one is and why is in its headers, behind those that it had:
+These headers are added after the record's own headers:
 
 ================================  ================================================
-``dead_letter.topic``             where the record was first read
-``dead_letter.partition``         likewise, in decimal digits
-``dead_letter.offset``            likewise
-``dead_letter.error``             name of the error and what it said
-``dead_letter.attempt``           how often the record has been tried by now, from 1
+``dead_letter.topic``             topic in which the record was first read
+``dead_letter.partition``         its partition there, in decimal digits
+``dead_letter.offset``            its offset there, in decimal digits
+``dead_letter.error``             class name and message of the error
+``dead_letter.attempt``           number of attempts to process it, from 1
 ================================  ================================================
 """
 
@@ -27,7 +27,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class SendsRecords(Protocol):
-    """What a producer has to have: `Producer`, or anyone else's."""
+    """The interface of a producer: `Producer`, or another class with this method."""
 
     def send(
         self,
@@ -41,14 +41,14 @@ class SendsRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What the headers of a dead letter tell.
+    """The headers of a dead letter.
 
     Attributes:
-        topic: where the record was first read.
-        partition: likewise.
-        offset: likewise.
-        error: name of the error and what it said.
-        attempt: how often the record had been tried.
+        topic: topic in which the record was first read.
+        partition: its partition there.
+        offset: its offset there.
+        error: class name and message of the error.
+        attempt: number of attempts to process the record.
     """
 
     topic: str
@@ -59,10 +59,10 @@ class DeadLetter:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Self | None:
-        """Return what a record's headers tell, None where it is no dead letter.
+        """Parse a record's headers; return None if the record is no dead letter.
 
         Raises:
-            InvalidRecordError: its headers look like a dead letter's, and are not.
+            InvalidRecordError: some headers of a dead letter are missing or not valid.
         """
         found = {
             name.removeprefix(PREFIX): (content or b"").decode("utf-8", "replace")
@@ -86,7 +86,7 @@ class DeadLetter:
             ) from None
 
     def headers(self) -> Headers:
-        """Return the headers."""
+        """Return the headers as the record has them."""
         return [
             (f"{PREFIX}topic", self.topic.encode()),
             (f"{PREFIX}partition", b"%d" % self.partition),
@@ -99,17 +99,17 @@ class DeadLetter:
 class DeadLetters:
     """Sends dead letters to a topic.
 
-    A letter that is sent before the position behind its record is committed is sent at least once:
-    wait for the future before committing.
+    To send each letter at least once, wait for its future before the offset after its record is
+    committed.
     """
 
     def __init__(self, producer: SendsRecords, topic: str) -> None:
-        """Send nothing yet.
+        """Prepare; sends nothing.
 
         Args:
-            producer: any object with a producer's ``send``. It is given keys and values as the
-                record has them: bytes, unless the consumer deserializes.
-            topic: where to.
+            producer: any object with the ``send`` of a producer. It gets keys and values as the
+                record has them: bytes, unless the consumer deserializes them.
+            topic: the topic for dead letters.
         """
         self._producer = producer
         self.topic = topic
@@ -120,18 +120,19 @@ class DeadLetters:
         """Send a record that could not be processed.
 
         Args:
-            record: the record, or the error by which a deserializer refused one, which has its
-                bytes. A dead letter that failed again keeps where it was first read, and counts on.
-            error: why; None for a deserializer's own error.
+            record: the record, or the error of a deserializer, which has the record's bytes. A dead
+                letter that failed again keeps its first topic, partition and offset, and its
+                attempt is incremented.
+            error: the reason; None if ``record`` is the error of a deserializer.
 
         Returns:
-            What the producer's ``send`` returns: wait for it before going on.
+            The result of the producer's ``send``: a future to wait for.
         """
         if isinstance(record, RecordDeserializationError):
             error = error or record
             record = _record_of(record)
         if error is None:
-            raise ValueError("why is the record a dead letter? Give the error")
+            raise ValueError("error is None; give the error that makes the record a dead letter")
         before = DeadLetter.of(record)
         letter = DeadLetter(
             before.topic if before else record.topic,

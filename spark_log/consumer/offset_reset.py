@@ -1,4 +1,4 @@
-"""Where a consumer begins in a partition when nothing else says so (``auto.offset.reset``)."""
+"""The offset at which a consumer starts without a committed offset (``auto.offset.reset``)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Literal
 from spark_log.log import PartitionLog
 
 ResetPolicy = timedelta | Literal["earliest", "latest", "none"]
-"""What ``config.offset_reset`` makes of ``auto.offset.reset``."""
+"""The value of ``auto.offset.reset``, as ``config.offset_reset`` parses it."""
 
 
 def reset_offset(
     log: PartitionLog, policy: timedelta | Literal["earliest", "latest"], now_us: int
 ) -> int:
-    """Return the offset that a policy means in a partition now.
+    """Return the current offset of a policy in a partition.
 
     Args:
-        log: the partition's.
-        policy: a duration is the first record that is no older, else the log's end (KIP-1106).
-        now_us: the wall clock, microseconds since the epoch.
+        log: the log of the partition.
+        policy: a duration gives the first record that is not older, or the log's end (KIP-1106).
+        now_us: wall clock time, microseconds since the epoch.
     """
     view = log.observe()
     if policy == "earliest":

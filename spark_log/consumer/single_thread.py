@@ -1,4 +1,4 @@
-"""A consumer is for one thread at a time: others are refused (``KafkaConsumer.acquire``)."""
+"""Refuses the use of a consumer by two threads at a time (Kafka's ``KafkaConsumer.acquire``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from spark_log.errors import ConcurrentModificationError, IllegalStateError
 
 
 class SingleThread:
-    """``with`` it is held by one thread, which may enter again; another one is refused at once."""
+    """A reentrant lock for ``with``. A thread that cannot have it gets an error and does not wait.
+
+    Raises:
+        ConcurrentModificationError: another thread holds it.
+        IllegalStateError: the process was forked after the consumer was created.
+    """
 
     __slots__ = ("_depth", "_lock", "_owner", "_process")
 
@@ -25,14 +30,14 @@ class SingleThread:
         if self._owner != thread:
             if not self._lock.acquire(blocking=False):
                 raise ConcurrentModificationError(
-                    "another thread is using this consumer; a consumer is for one thread at a "
-                    "time, only wakeup() may be called by others"
+                    "another thread is using this consumer; one thread at a time may use a "
+                    "consumer, only wakeup() may be called by others"
                 )
             if os.getpid() != self._process:
                 self._lock.release()
                 raise IllegalStateError(
-                    "this consumer was made before the process forked, and its thread is not here; "
-                    "make a consumer in the child"
+                    "this consumer was created before the process forked, and its threads are in "
+                    "the parent; create a consumer in the child"
                 )
             self._owner = thread
         self._depth += 1

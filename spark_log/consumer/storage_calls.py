@@ -1,11 +1,11 @@
-"""What a consumer asks of an object store, on a thread beside its own: one thing at a time.
+"""A thread beside the consumer's own for calls to an object store, one call at a time.
 
-A store may accept a request and never answer it. So `Consumer.poll` begins what it needs, waits as
-long as it may, and returns; the next poll waits on for the same. Nobody else touches the consumer's
-state meanwhile: whoever wants to waits until the call is done, or stands still.
+An object store may accept a request and never answer. So `Consumer.poll` starts a call, waits as
+long as its timeout allows, and returns; the next poll waits for the same call. Meanwhile nobody
+else changes the consumer's state: other methods wait until the call has ended or is suspended.
 
-Listeners belong to the thread that polls. The call *stands still* until that thread, waiting for
-it, has run them.
+A rebalance listener runs in the thread that polls. The call is *suspended* until that thread, while
+it waits for the call, has run the listener.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from spark_log.storage.deadline import Deadline, LimitedCall
 
 
 class StorageCall:
-    """One call: begun, and at some time done."""
+    """One call that was started.
+
+    Attributes:
+        thread: id of the thread that runs it.
+        is_done: it has returned or raised.
+    """
 
     def __init__(self) -> None:
         self.thread = 0
@@ -28,7 +33,7 @@ class StorageCall:
         self._error: BaseException | None = None
 
     def run(self, call: Callable[[], object]) -> None:
-        """Do it."""
+        """Run the call, and keep its result or exception."""
         self.thread = threading.get_ident()
         try:
             self._answer = call()
@@ -36,14 +41,14 @@ class StorageCall:
             self._error = error
 
     def result(self) -> object:
-        """Return what came of it, or raise that; only when it is done."""
+        """Return the result of a call that is done, or raise its exception."""
         if self._error is not None:
             raise self._error
         return self._answer
 
 
 class _Callback:
-    """What a call wants to be run by who waits for it."""
+    """A function that the thread which waits for the call has to run."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self.function = function
@@ -52,39 +57,36 @@ class _Callback:
 
 
 class StorageCalls:
-    """Begins calls, one after the other, and waits for them. For one thread; `wake` for any."""
+    """Starts calls, one after the other, and waits for them.
+
+    For one thread at a time; any thread may call `wake`.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._current: StorageCall | None = None
         self._callback: _Callback | None = None
-        self._is_serving = False
+        self._is_in_callback = False
         self._is_woken = False
         self._is_closed = False
 
     @property
-    def is_running(self) -> bool:
-        """Whether a call is under way, and does not stand still."""
-        with self._changed:
-            return self._is_busy and self._callback is None
-
-    @property
-    def is_standing_still(self) -> bool:
-        """Whether a call is under way that waits for a listener, or for what the listener does."""
+    def is_suspended(self) -> bool:
+        """Whether a call has not ended, and waits for its listener to run."""
         with self._changed:
             return self._is_busy and self._callback is not None
 
     @property
-    def is_serving(self) -> bool:
-        """Whether a listener is being run: the caller is what it calls."""
-        return self._is_serving
+    def is_in_callback(self) -> bool:
+        """Whether a listener is running, so that the caller is the listener."""
+        return self._is_in_callback
 
-    def begin(self, call: Callable[[], object], deadline: Deadline | None = None) -> StorageCall:
-        """Begin a call; none may be under way.
+    def start(self, call: Callable[[], object], deadline: Deadline | None = None) -> StorageCall:
+        """Start a call; no other call may be running.
 
         Args:
-            call: what to do.
-            deadline: when it sends no more requests; None: it takes as long as it takes.
+            call: the function to run.
+            deadline: time after which it sends no more requests; None: no limit.
         """
         begun = StorageCall()
         with self._changed:
@@ -101,9 +103,9 @@ class StorageCalls:
         return begun
 
     def wait(self, call: StorageCall, timeout_s: float) -> bool:
-        """Return whether a call is done, after waiting for it and running its listeners.
+        """Wait for a call and run its listeners; return whether the call is done.
 
-        False also after `wake`.
+        Also returns False after `wake`.
         """
         due_s = time.monotonic() + timeout_s
         while True:
@@ -119,10 +121,10 @@ class StorageCalls:
                 if callback is None or self._is_woken:
                     self._is_woken = False
                     return False
-            self._serve(callback)
+            self._run_callback(callback)
 
-    def wait_until_still(self, timeout_s: float) -> bool:
-        """Return whether no call is running, after waiting for that."""
+    def wait_until_idle(self, timeout_s: float) -> bool:
+        """Wait until no call is running, or it is suspended; return False if the time is over."""
         due_s = time.monotonic() + timeout_s
         with self._changed:
             while self._is_busy and self._callback is None:
@@ -133,24 +135,24 @@ class StorageCalls:
             return True
 
     def current(self) -> StorageCall | None:
-        """Return the call that is under way."""
+        """Return the call that has not ended, None if there is none."""
         with self._changed:
             return self._current if self._is_busy else None
 
     def wake(self) -> None:
-        """End a `wait`, or the next one that would."""
+        """End the current `wait`, or the next one."""
         with self._changed:
             self._is_woken = True
             self._changed.notify_all()
 
-    def in_caller(self, function: Callable[[], object]) -> None:
-        """Run a function in the thread that waits for the call that this is part of.
+    def run_in_caller(self, function: Callable[[], object]) -> None:
+        """Run a function in the thread that waits for the current call.
 
-        Outside of a call it is run at once.
+        Outside of a call the function runs at once.
 
         Raises:
-            IllegalStateError: the consumer was closed before anybody waited.
-            BaseException: what the function raises.
+            IllegalStateError: the consumer was closed before a thread waited for the call.
+            BaseException: the error that the function raised.
         """
         current = self.current()
         if current is None or current.thread != threading.get_ident():
@@ -169,7 +171,7 @@ class StorageCalls:
             raise callback.error
 
     def close(self) -> None:
-        """Let a call that stands still go on to its end."""
+        """Let a suspended call continue; its listener does not run."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -178,16 +180,16 @@ class StorageCalls:
     def _is_busy(self) -> bool:
         return self._current is not None and not self._current.is_done
 
-    def _serve(self, callback: _Callback) -> None:
-        self._is_serving = True
+    def _run_callback(self, callback: _Callback) -> None:
+        self._is_in_callback = True
         try:
             callback.function()
         except BaseException as error:
             callback.error = error
         finally:
-            self._is_serving = False
+            self._is_in_callback = False
             with self._changed:
                 callback.is_done = True
-                # Whoever waits sees that the call runs again, and not this one a second time.
+                # A waiting thread must see that the call runs again, and not this callback again.
                 self._callback = None
                 self._changed.notify_all()

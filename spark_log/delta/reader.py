@@ -18,7 +18,7 @@ from spark_log.delta.files import damaged_table_error
 from spark_log.delta.parse import parse_checkpoint, parse_version
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import NotFoundError
-from spark_log.storage import Store, is_known, valid_ms_of
+from spark_log.storage import Store, is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
@@ -142,8 +142,8 @@ class DeltaLogReader:
 
     def _is_known(self) -> bool:
         """Return whether what was read of the log's names is still valid."""
-        return self._observed_ms is not None and is_known(
-            self._clock, self._observed_ms, valid_ms_of(self.free_delay_ms)
+        return self._observed_ms is not None and is_listing_valid(
+            self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
         )
 
     def _read_on(self) -> list[Version] | None:

@@ -59,7 +59,7 @@ class CleanWork:
             return _NOTHING
         cleaner = PartitionCleaner(
             cluster.partition_log(topic, partition.partition),
-            step=Throttle(self.bytes_per_second),
+            on_progress=Throttle(self.bytes_per_second),
             dedupe_buffer_bytes=self.dedupe_buffer_bytes,
             max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
         )

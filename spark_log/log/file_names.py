@@ -1,4 +1,4 @@
-"""The names of files in a partition's directory. What a name says is part of the protocol."""
+"""File names in a partition's directory. They carry offsets and are part of the format."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 GENERATION_SUFFIX: Final = ".generation"
 
-MOST_MERGES: Final = 1_000_000
-"""Generations up to this one are of merges, those above of compactions (`clean.generations`)."""
+MAX_MERGE_GENERATION: Final = 1_000_000
+"""Merges use generations up to this one, compactions use higher ones (`log.clean.generations`)."""
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
@@ -24,13 +24,17 @@ _GENERATION = re.compile(r"(\d{10})\.generation")
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """What a segment's file name says.
+    """The parts of a segment's file name.
+
+    A plain segment, written by an append, is ``<base>.log``. A rewritten segment, written by a
+    merge or a compaction, is ``<base>-<last>.<generation>.log``.
 
     Attributes:
-        base_offset: offset of its first record; in a rewritten segment, of the first one it covers.
-        last_offset: the last offset that a rewritten segment covers; None for a plain one, whose
-            end stands in its last batch header.
-        generation: of a rewritten segment, from 1; 0 for a plain one.
+        base_offset: offset of the first record. In a rewritten segment, first offset that it
+            covers.
+        last_offset: last offset that a rewritten segment covers. None for a plain segment, whose
+            last batch header holds it.
+        generation: of a rewritten segment, from 1; 0 for a plain segment.
     """
 
     base_offset: int
@@ -39,12 +43,12 @@ class SegmentName:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether a compaction wrote it: records may be left out of it."""
-        return self.generation > MOST_MERGES
+        """Whether a compaction wrote the segment: it may lack records."""
+        return self.generation > MAX_MERGE_GENERATION
 
     @property
     def stem(self) -> str:
-        """The name without ``.log``: what its indexes share."""
+        """The name without ``.log``. The segment's indexes have the same stem."""
         if self.last_offset is None:
             return f"{self.base_offset:020d}"
         return f"{self.base_offset:020d}-{self.last_offset:020d}.{self.generation}"
@@ -66,7 +70,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, name: str) -> SegmentName | None:
-        """Return what ``name`` says, or None if it is not a segment's."""
+        """Parse a file name; return None if it is not a segment's."""
         match = _SEGMENT.fullmatch(name)
         if match is None:
             return None
@@ -78,7 +82,12 @@ class SegmentName:
 
 @dataclass(frozen=True, slots=True)
 class StartMarker:
-    """A log start offset, and the base offset of the plain segment that it lies in."""
+    """The parts of a start marker's file name, ``<log start offset>-<segment base>.start``.
+
+    Attributes:
+        log_start_offset: first offset that can be read.
+        segment_base_offset: base offset of the plain segment that contains this offset.
+    """
 
     log_start_offset: int
     segment_base_offset: int
@@ -90,28 +99,28 @@ class StartMarker:
 
     @classmethod
     def parse(cls, name: str) -> StartMarker | None:
-        """Return what ``name`` says, or None if it is not a start marker's."""
+        """Parse a file name; return None if it is not a start marker's."""
         match = _START.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
 
 
 def snapshot_name(offset: int) -> str:
-    """Return the name of the snapshot of everything before ``offset``."""
+    """Return the file name of the snapshot of all records before ``offset``."""
     return f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def parse_snapshot_name(name: str) -> int | None:
-    """Return the offset that a snapshot's name says, or None if it is not a snapshot's."""
+    """Return the offset in a snapshot's file name; None if it is not a snapshot's."""
     match = _SNAPSHOT.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def generation_name(generation: int) -> str:
-    """Return the name of the file by which a compaction takes a generation for itself."""
+    """Return the name of the file with which a compaction reserves a generation."""
     return f"{generation:010d}{GENERATION_SUFFIX}"
 
 
 def parse_generation_name(name: str) -> int | None:
-    """Return the generation that a name takes, or None if it takes none."""
+    """Return the generation that a file name reserves; None if it is not such a file's."""
     match = _GENERATION.fullmatch(name)
     return None if match is None else int(match[1])

@@ -1,7 +1,10 @@
-"""Which files of a directory are the log: decided by one listing (DESIGN.md, section 5).
+"""The live log: the files of a partition's directory that are part of the log.
 
-Pure functions over names. A file that the chain does not reach is not part of the log, whoever
-made it and whenever: a put delivered late, an orphan, a covered segment that waits for deletion.
+The rule is in docs/protocol.md, "The live log". One listing decides it, by pure functions over file
+names. Segments form a chain from the log start offset to the log end offset. A file that the chain
+does not reach is not part of the log, no matter who wrote it and when. Examples are a put that was
+delivered late, an orphan, and a segment that a rewritten one covers and that waits for its
+deletion.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from spark_log.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    MOST_MERGES,
+    MAX_MERGE_GENERATION,
     TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
@@ -25,15 +28,15 @@ from spark_log.storage import FileInfo, newest_modified_us
 
 @dataclass(frozen=True, slots=True)
 class LiveSegment:
-    """A segment that counts, and from which offset on.
+    """A segment of the live log.
 
     Attributes:
-        name: what its file name says.
+        name: parsed file name.
         file: as the listing showed it.
-        start_offset: the first offset that is read from it; its base, but for one that the log
-            start or an earlier rewritten segment cuts.
-        end_offset: the offset after its last; None for the log's last plain segment, where only
-            the file itself knows.
+        start_offset: first offset that is read from it. This is its base offset, unless the log
+            start offset or an earlier rewritten segment cuts off its beginning.
+        end_offset: the offset after its last. None for the last plain segment of the log: only its
+            last batch header holds it.
     """
 
     name: SegmentName
@@ -47,43 +50,44 @@ class LiveLog:
     """The chain of segments that one listing shows.
 
     Attributes:
-        log_start_offset: from the highest start marker, 0 without one.
-        segments: in offset order, without a gap; empty for an empty log.
-        beyond: base offset of the first segment that lies behind a hole which the chain does not
-            cross; None without one. Either a segment is lost, or it appeared during the listing.
-        snapshots: offsets of the snapshots that the listing shows, in order.
-        compaction: the newest generation that a compaction has taken (`log.clean.generations`).
-        newest_us: the newest last-modified time of the listing, microseconds since the epoch: the
-            storage's present time or earlier. 0 for an empty directory.
-        witnessed_offset: the log reached this offset at least, as other files than segments tell:
-            snapshots, indexes, and a start marker inside of a segment. Where it lies behind the
-            log's end, segments were removed.
+        log_start_offset: from the highest start marker; 0 without one.
+        segments: in offset order, without gaps; empty for an empty log.
+        base_after_gap: base offset of the first segment behind a gap; None without a gap. The chain
+            ends at a gap. Either a segment is lost, or it appeared during the listing.
+        snapshots: offsets of the snapshots that the listing shows, in ascending order.
+        compaction_generation: the highest generation that a compaction has reserved
+            (`log.clean.generations`).
+        newest_us: the newest last-modified time of the listing, microseconds since the epoch. It is
+            never later than the storage's present time. 0 for an empty directory.
+        witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
+            marker inside a segment show it. If the log ends before it, segments were removed.
     """
 
     log_start_offset: int
     segments: tuple[LiveSegment, ...]
-    beyond: int | None = None
+    base_after_gap: int | None = None
     snapshots: tuple[int, ...] = ()
-    compaction: int = MOST_MERGES
+    compaction_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
     witnessed_offset: int = 0
 
     @property
-    def end_of_chain(self) -> int:
-        """Where the next segment would begin; of a plain last one, where it begins itself."""
+    def chain_end_offset(self) -> int:
+        """End offset of the last segment; its start offset if the listing does not show its end."""
         if not self.segments:
             return self.log_start_offset
         last = self.segments[-1]
         return last.start_offset if last.end_offset is None else last.end_offset
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the segment that ``offset`` would be read from, -1 if before all."""
+        """Return the index of the segment that contains ``offset``; -1 if it lies before all."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.start_offset) - 1
 
     def appeared_us(self, offset: int) -> int:
-        """Return when what is at an offset appeared, by the storage's clock, or a later time.
+        """Return when the record at an offset was appended by the storage's clock, or a later time.
 
-        Later where it was rewritten since; the listing's newest time where it is deleted.
+        The time is later if the record's segment was rewritten. If the record was deleted, it is
+        the newest time of the listing.
         """
         index = self.index_of(offset)
         return self.newest_us if index < 0 else self.segments[index].file.modified_us
@@ -92,17 +96,17 @@ class LiveLog:
 def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
 
-    At each offset the file that counts is the rewritten segment of the highest generation that
-    contains it (then the widest), else the plain segment whose base is exactly this offset. Only at
-    the start marker is a plain segment entered in its middle, and only the one that the marker
-    names.
+    At each offset the chain continues with the rewritten segment that contains it: the one of the
+    highest generation, among these the widest. Without a rewritten segment it continues with the
+    plain segment whose base offset is exactly this offset. At the log start offset alone, a plain
+    segment may be entered in its middle: the one that the start marker names.
     """
     files = list(files)
     start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
     snapshots: list[int] = []
-    compaction = MOST_MERGES
+    compaction = MAX_MERGE_GENERATION
     reached: list[int] = []
     for file in files:
         name = SegmentName.parse(file.name)
@@ -113,7 +117,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             snapshot = parse_snapshot_name(file.name)
             if snapshot is not None:
                 snapshots.append(snapshot)
-            reached.append(_end_of_indexed(file.name))
+            reached.append(_min_end_by_index(file.name))
             compaction = max(compaction, parse_generation_name(file.name) or 0)
         elif name.last_offset is None:
             plain[name.base_offset] = file
@@ -126,11 +130,13 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     chain: list[LiveSegment] = []
     position = start.log_start_offset
     candidates: list[tuple[SegmentName, FileInfo]] = []
-    unseen = 0
+    next_rewritten = 0
     while True:
-        while unseen < len(rewritten) and rewritten[unseen][0].base_offset <= position:
-            candidates.append(rewritten[unseen])
-            unseen += 1
+        while (
+            next_rewritten < len(rewritten) and rewritten[next_rewritten][0].base_offset <= position
+        ):
+            candidates.append(rewritten[next_rewritten])
+            next_rewritten += 1
         candidates = [pair for pair in candidates if _last_offset(pair[0]) >= position]
         if candidates:
             name, file = max(candidates, key=lambda pair: _preference(pair[0]))
@@ -144,8 +150,8 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         base = start.segment_base_offset if at_start else position
         if base not in plain:
             break
-        # A plain segment that nothing covers ends where the next file begins: only the last one
-        # has to be opened to know its end.
+        # A plain segment that nothing covers ends where the next file begins. So only the last
+        # segment has to be opened to know its end.
         chain.append(LiveSegment(SegmentName(base), plain[base], position, next_start))
         if next_start is None:
             break
@@ -157,18 +163,21 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         tuple(sorted(snapshots)),
         compaction,
         newest_modified_us(files),
-        max(0, *reached, *snapshots, _end_of_entered(start, chain)),
+        max(0, *reached, *snapshots, _min_end_by_marker(start, chain)),
     )
 
 
-def _end_of_entered(start: StartMarker, chain: list[LiveSegment]) -> int:
-    """Return how far the log reaches at least where it starts inside of a segment; else 0."""
+def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
+    """Return a lower bound of the log end offset if the start marker's segment is missing; else 0.
+
+    A marker inside a segment shows that this segment held at least one record behind it.
+    """
     is_missing = not chain and start.segment_base_offset < start.log_start_offset
     return start.log_start_offset + 1 if is_missing else 0
 
 
-def _end_of_indexed(name: str) -> int:
-    """Return the offset behind what an index's name says of its segment; 0 for other files."""
+def _min_end_by_index(name: str) -> int:
+    """Return the lowest end offset that the segment of an index can have; 0 for other files."""
     if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
         return 0
     segment = SegmentName.parse(name.rpartition(".")[0] + LOG_SUFFIX)

@@ -1,9 +1,10 @@
-"""Moving a log's start: what delete-records and retention do first (DESIGN.md, section 6).
+"""Moving the log start offset: the first step of delete-records and retention.
 
-On storage: a ``.start`` marker, made by put-if-absent; the highest one counts, so that the start
-never goes back, whoever moves it at once. Before it comes a snapshot: once the start has passed
-their headers, nothing else tells of idempotent producers. A crash between the two leaves a snapshot
-more, and the log as it was. Files before the start are freed later, by a cleaner.
+On storage: a ``.start`` marker, created by put-if-absent. The highest marker counts, so the start
+never goes back, no matter how many processes move it at once. A snapshot is written before the
+marker: when the batch headers before the start are gone, only the snapshot holds the state of their
+idempotent producers. A crash between the two leaves one more snapshot, and the log is unchanged.
+A cleaner deletes the files before the start later.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from spark_log.log.partition_log import PartitionLog
 
 
 def move_log_start(log: PartitionLog, offset: int) -> int:
-    """Let a log begin at an offset, unless it begins later already.
+    """Move the log start offset to ``offset``, unless it is there or further already.
 
-    May be repeated, after any error too; any number may do it at once, beside writers, readers and
-    mergers. Who listed the log before may go on reading for half of ``file.delete.delay.ms``.
+    The call may be repeated, also after an error. Any number of processes may call it at once,
+    beside writers, readers and mergers. A reader that listed the log before may continue to read
+    the deleted records for half of ``file.delete.delay.ms``.
 
     Args:
-        log: the partition's.
-        offset: of the first record that is kept; the log end offset keeps none.
+        log: of the partition.
+        offset: of the first record that is kept. The log end offset deletes all records.
 
     Returns:
-        The offset at which the log begins now.
+        The log start offset after the call.
 
     Raises:
-        OffsetOutOfRangeError: it lies behind the log's end; with the valid range.
-        CorruptRecordError: what lies around the offset is damaged or missing.
-        UnknownOutcomeError: whether the start was moved could not be found out.
+        OffsetOutOfRangeError: ``offset`` is greater than the log end offset; has the valid range.
+        CorruptRecordError: the segment at ``offset`` is damaged or missing.
+        UnknownOutcomeError: it could not be determined whether the start was moved.
         StorageError: the start was not moved.
     """
     view = log.observe()
@@ -44,16 +46,16 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
     path = log.files.file_path(marker.name)
     try:
         log.files.store.put_if_absent(path, b"")
-    except AlreadyExistsError:  # another one has moved it to the same place
-        with suppress(NotFoundError):  # and somebody further since
+    except AlreadyExistsError:  # another process has moved the start to the same offset
+        with suppress(NotFoundError):  # and then another one has moved it further
             log.files.store.sync(path)
     return max(offset, log.log_start_offset())
 
 
 def _segment_base(log: PartitionLog, view: LogView, offset: int) -> int:
-    """Return the base of the segment that an offset lies in; at the log's end, the next one's."""
-    # Not by the view alone: a listing may leave out a segment that came during it, and then shows
-    # the one before it as longer than it is. To walk there opens the segment, which knows its end.
+    """Return the base offset of the segment that contains ``offset``, or of the next segment."""
+    # The view alone is not enough: a listing may leave out a segment that appeared during it, and
+    # then shows the segment before it as too long. `walk` opens the segment and reads its end.
     for _, segment, _ in log.files.walk(view, offset, offset + 1):
         return segment.name.base_offset
     return offset

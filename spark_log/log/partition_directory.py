@@ -1,4 +1,4 @@
-"""The files of one partition: which of them are the log, and what each holds."""
+"""The directory of one partition: it is listed here, and its segments are opened here."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from spark_log.log.segment.identities import SegmentIdentities
 from spark_log.log.segment.opener import SegmentOpener
 from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.witness import Witness
-from spark_log.storage import Store, is_known
+from spark_log.storage import Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_SLOW_LISTINGS = 10
-"""Listings that took too long before one gives up."""
+"""Listings that may take too long before `PartitionDirectory.observe` gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What one listing showed of the log, with the end that its last file tells.
+    """The log as one listing showed it, with the log end offset from its last segment.
 
     Attributes:
         live: the chain of segments.
@@ -48,10 +48,14 @@ class LogView:
         return self.live.log_start_offset
 
     def check_offset(self, offset: int, where: str) -> None:
-        """Check that the log can be read from ``offset``; its end waits for records.
+        """Check that the log can be read from ``offset``. The log end offset is valid.
+
+        Args:
+            offset: to be checked.
+            where: the partition's directory, for the error message.
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
+            OffsetOutOfRangeError: it cannot; has the valid range.
         """
         start, end = self.log_start_offset, self.log_end_offset
         if start <= offset <= end:
@@ -68,19 +72,19 @@ class LogView:
 
 
 class PartitionDirectory:
-    """One partition's directory, listed and its segments opened.
+    """The directory of one partition.
 
     Attributes:
-        store: where it lies.
+        store: that holds the directory.
         path: relative to the store's root.
         topic_id: of the topic; checked against every segment.
-        partition: its number; likewise.
-        clock: dates what is observed.
-        witness: names the file by which it is known that the log was begun; None: nothing is known.
-        valid_ms: how long what was observed counts: half of ``file.delete.delay.ms``. Nothing that
-            was part of the log then can have been freed by then.
-        suppressed: failures that kept nothing from being done.
-        identities: which segment has which name.
+        partition: number of the partition; checked against every segment.
+        clock: its monotonic time dates listings.
+        witness: the file that shows that the log has had records; None if the log has none.
+        valid_ms: how long a listing is valid: half of ``file.delete.delay.ms``. A file that was
+            part of the log at the listing cannot have been deleted within this time.
+        suppressed: counts errors that readers and writers can do without, such as those of indexes.
+        identities: the append ids of the segments, by name.
     """
 
     def __init__(
@@ -108,20 +112,20 @@ class PartitionDirectory:
 
     @property
     def reached_offset(self) -> int:
-        """The highest end that the log had by what was seen through this directory."""
+        """The highest log end offset that was observed through this object."""
         return self._reached_offset
 
-    def on_end(self, end_offset: int) -> None:
-        """Remember how far the log reaches, as an append or a look for the next name showed."""
+    def on_log_end(self, end_offset: int) -> None:
+        """Record the log end offset after an append, or after the next segment was found."""
         self._reached_offset = max(self._reached_offset, end_offset)
 
     def observe(self) -> LogView:
-        """Return what the log is now: one listing, and the last file's last header.
+        """Return the log as it is now: one listing, and the last header of the last segment.
 
         Raises:
-            CorruptRecordError: the last file is damaged, or a segment before others is missing.
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
-            StorageTimeoutError: listing takes longer, time and again, than what it shows counts.
+            StorageTimeoutError: each listing took longer than it is valid.
         """
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
@@ -132,14 +136,15 @@ class PartitionDirectory:
             if self.is_outdated(observed_ms):
                 slow_listings += 1
                 continue
-            if live.beyond is not None:
-                # What appears during a listing may be left out of it although a later one is not.
-                before, hole = hole, (live.end_of_chain, live.beyond)
+            if live.base_after_gap is not None:
+                # A listing may leave out a file that appeared during it and show a later one. So a
+                # gap is an error only if the next listing shows it too.
+                before, hole = hole, (live.chain_end_offset, live.base_after_gap)
                 if hole != before:
                     continue
                 raise CorruptRecordError(
-                    f"{self.path}: the log ends at offset {hole[0]}, but there is a segment "
-                    f"at {hole[1]}: what lies between them is missing. Restore it from a copy",
+                    f"{self.path}: the log ends at offset {hole[0]}, but a segment begins at "
+                    f"{hole[1]}: the segments between them are missing. Restore them from a copy",
                     path=self.path,
                 )
             end_offset = live.log_start_offset
@@ -147,48 +152,55 @@ class PartitionDirectory:
                 last = live.segments[-1]
                 try:
                     end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
-                except NotFoundError:  # rewritten and freed since the listing: list again
+                except NotFoundError:  # rewritten and deleted since the listing: list again
                     slow_listings += self.is_outdated(observed_ms)
                     continue
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
-                reached_offset = int(self.witness is not None and self.witness.is_there(self.store))
+                reached_offset = int(self.witness is not None and self.witness.exists(self.store))
             if end_offset < reached_offset:
                 if truncated != (end_offset, reached_offset):
-                    truncated = end_offset, reached_offset  # see above
+                    truncated = end_offset, reached_offset  # an error if seen twice, as a gap
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
             return LogView(live, end_offset, observed_ms)
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
-            f"file.delete.delay.ms: what it shows may be out of date; raise that setting, or merge "
-            f"the topic's segments",
+            f"file.delete.delay.ms, so that the result may be out of date. Raise "
+            f"file.delete.delay.ms, or merge the topic's segments",
             path=self.path,
         )
 
     def is_outdated(self, observed_ms: float) -> bool:
-        """Whether what a listing shows may have been freed since it began.
+        """Whether files that a listing shows may have been deleted since it began.
 
-        One that took so long may show neither a rewritten segment that came during it nor what
-        that covers; and a name that it shows may be another file's by now.
+        A listing that took too long may lack a rewritten segment that appeared during it as well as
+        the segments that this one covers. And a name that it shows may now be another file's.
+
+        Args:
+            observed_ms: monotonic time before the listing began.
         """
-        return self.valid_ms > 0 and not is_known(self.clock, observed_ms, self.valid_ms)
+        return self.valid_ms > 0 and not is_listing_valid(self.clock, observed_ms, self.valid_ms)
 
     def live_log(self) -> LiveLog:
-        """Return the log that one listing shows."""
+        """List the directory once, and return the log that the listing shows."""
         return live_log(self.store.list(self.path))
 
     def walk(
         self, view: LogView, start_offset: int, end_offset: int
     ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
-        """Open the live segments from an offset on, each with where to begin in it.
+        """Open the live segments between two offsets, one after the other.
 
-        Files that a rewrite replaces meanwhile are followed by their replacement.
+        If a segment was rewritten and deleted meanwhile, the log is listed again, and the walk
+        continues in the rewritten segment.
+
+        Yields:
+            The offset to read from, the segment, and its reader.
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
-            CorruptRecordError: a segment is missing.
+            OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged or missing.
         """
         position = start_offset
         doubted: LiveSegment | None = None
@@ -206,7 +218,7 @@ class PartitionDirectory:
                         continue
                     if segment == doubted:
                         raise self.missing(segment, reader.end_offset)
-                    doubted = segment  # what appeared during the listing may be left out of it
+                    doubted = segment  # the listing may lack a segment that appeared during it
                 view = self.observe()
                 view.check_offset(position, self.path)
 
@@ -214,12 +226,12 @@ class PartitionDirectory:
         """Open a segment.
 
         Args:
-            name: its file's.
-            size_bytes: as a listing showed it; checked, where that is known.
+            name: parsed file name.
+            size_bytes: from a listing, to be checked; None if not known.
 
         Raises:
-            NotFoundError: it is gone, or was never there.
-            CorruptRecordError: it is damaged.
+            NotFoundError: the file does not exist.
+            CorruptRecordError: the segment is damaged.
         """
         return SegmentReader(
             self.store,
@@ -235,17 +247,17 @@ class PartitionDirectory:
         """Open a segment that a listing shows.
 
         Args:
-            segment: which.
+            segment: of the listing.
             observed_ms: monotonic time before the listing began.
 
         Raises:
-            NotFoundError: it is gone; or the listing is so old that the name may have been freed,
-                and taken by a put that came late.
-            CorruptRecordError: it is damaged, or another segment than the one that got its name.
+            NotFoundError: the file does not exist; or the listing is so old that the file may have
+                been deleted, and its name used by a put that was delivered late.
+            CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
-            reader.end_offset  # noqa: B018 - on an object store that may be read only now
+            reader.end_offset  # noqa: B018 - on an object store this may read the last batch
         except CorruptRecordError:
             if not self.is_outdated(observed_ms):
                 raise
@@ -256,23 +268,25 @@ class PartitionDirectory:
         raise self._gone(self.file_path(segment.name.log))
 
     def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
-        """Check that what was read of a segment since it was opened is still that segment's.
+        """Check that all data read from an open segment belongs to this segment.
 
-        A mapped file stays what it is. On an object store each range is a request of its own.
+        A mapped file does not change. On an object store each range is a request of its own, which
+        may read another file of the same name.
 
         Args:
             reader: of the segment.
-            observed_ms: monotonic time before the listing that showed it began.
+            observed_ms: monotonic time before the listing that showed the segment began.
 
         Raises:
-            NotFoundError: its name may have been freed, and taken by a put that came late.
+            NotFoundError: the file may have been deleted, and its name used by a put that was
+                delivered late.
         """
         if not self.store.is_mapped and self.is_outdated(observed_ms):
             raise self._gone(reader.path)
 
     @staticmethod
     def _gone(path: str) -> NotFoundError:
-        return NotFoundError(f"{path} may not be what was listed any more", path=path)
+        return NotFoundError(f"{path} may not be the file that was listed any more", path=path)
 
     def file_path(self, name: str) -> str:
         """Return the path of a file of this partition, relative to the store's root."""
@@ -283,19 +297,19 @@ class PartitionDirectory:
         what = f"ends at offset {end_offset}" if end_offset else "is empty"
         return LogTruncatedError(
             f"{self.path}: the log {what}, but it had reached {reached_offset}: files were "
-            f"removed. Restore them from a copy; nothing is appended meanwhile, since offsets "
-            f"would be used again",
+            f"removed. Restore them from a copy. Until then appends are refused, since they would "
+            f"use offsets again",
             path=self.path,
             log_end_offset=end_offset,
             witnessed_offset=reached_offset,
         )
 
     def missing(self, segment: LiveSegment, end_offset: int) -> CorruptRecordError:
-        """Return the error for a hole between the end of a segment and the next one's base."""
+        """Return the error for a gap between the end of a segment and the base of the next one."""
         path = self.file_path(segment.name.log)
         return CorruptRecordError(
             f"{path} ends at offset {end_offset}, but the next segment begins at "
             f"{segment.end_offset}: a segment between them is missing. Restore it from a copy, "
-            f"or read on from {segment.end_offset}",
+            f"or continue to read at {segment.end_offset}",
             path=path,
         )

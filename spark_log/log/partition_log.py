@@ -1,4 +1,4 @@
-"""One partition's log: append by put-if-absent, read by offset and by time (DESIGN.md, 5 and 7)."""
+"""The log of one partition: appends by put-if-absent, reads by offset and by time."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config.config import TopicConfig
-from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.append.appender import Appender, LogAppendInfo
 from spark_log.log.append.producer_state import ProducerAppend, ProducerState
 from spark_log.log.append.validator import LogValidator
+from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.log_batch import LogBatch
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.times import SegmentTimes
-from spark_log.log.segment.writer import SegmentWriter, StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.segment.writer import SegmentWriter
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
-from spark_log.log.tail_view import TailView
 from spark_log.log.witness import Witness
-from spark_log.storage import Store, valid_ms_of
+from spark_log.storage import Store, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
 class PartitionLog:
-    """The log of one partition in one directory.
+    """The log of one partition, in one directory.
 
-    Appends are atomic: one append is one segment file, visible whole or not at all. Any number of
-    processes append and read at once without knowing of each other. Nothing is cached that could
-    change an answer. One handle is for one thread at a time.
+    Appends are atomic: one append writes one segment file, which is visible whole or not at all.
+    Any number of processes append and read at once without knowing each other. No cached state can
+    change an answer. One `PartitionLog` is for one thread at a time.
 
     Attributes:
-        directory: the partition's, relative to the store's root.
+        directory: of the partition, relative to the store's root.
         config: the topic's settings.
-        clock: for the rule on late success.
-        suppressed: counts failures that kept nothing from being done: of indexes, snapshots and
-            merges of the tail, all of which readers and writers can do without.
+        clock: its monotonic time decides how long a listing is valid.
+        suppressed: counts errors of indexes, snapshots and tail merges. They fail no append and no
+            read, since readers and writers can do without.
     """
 
     def __init__(
@@ -52,18 +50,18 @@ class PartitionLog:
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
     ) -> None:
-        """Open a log; touches nothing.
+        """Open a log. Accesses no storage yet.
 
         Args:
-            store: where it lies.
-            directory: the partition's directory, relative to the store's root.
+            store: that holds the log.
+            directory: of the partition, relative to the store's root.
             topic_id: of the topic; checked against every segment.
-            partition: its number; likewise.
-            config: the topic's settings.
-            clock: for the rule on late success.
-            suppressed: is told of all that this log's `suppressed` counts.
-            has_witness: whether a file beside the logs tells that this one was begun: then it is
-                noticed when all of its files are gone (`log.witness`).
+            partition: number of the partition; checked against every segment.
+            config: the topic's settings; None for the defaults.
+            clock: its monotonic time decides how long a listing is valid.
+            suppressed: owner of this log's counter; it counts the same errors.
+            has_witness: whether a file outside of the log's directory shows that the log has had
+                records, so that the removal of all of its files is noticed (`log.witness`).
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -75,18 +73,17 @@ class PartitionLog:
             topic_id=topic_id,
             partition=partition,
             clock=clock,
-            valid_ms=valid_ms_of(self.config.file_delete_delay_ms),
+            valid_ms=listing_validity_ms(self.config.file_delete_delay_ms),
             suppressed=self.suppressed,
             witness=Witness(directory) if has_witness else None,
         )
         self._snapshots = Snapshots(self._files, self.config)
         self._appender = Appender(self._files, self._snapshots, self.config)
-        self._tail: TailView | None = None
-        self._times: SegmentTimes | None = None
+        self._reader = LogReader(self._files, self._snapshots)
 
     @property
     def files(self) -> PartitionDirectory:
-        """The partition's directory: for tools that look at its files."""
+        """The partition's directory, for tools that access its files."""
         return self._files
 
     # --- appending -------------------------------------------------------------------------------
@@ -99,27 +96,29 @@ class PartitionLog:
         expected_leo: int | None = None,
         producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
-        """Append records as one segment; on return they are durable and visible.
+        """Append records as one segment. When the call returns, they are durable and visible.
 
         Args:
-            records: one record batch with the columns of `RECORD_SCHEMA`, or several, which are
+            records: one record batch with the columns of `RECORD_SCHEMA`, or several. Several are
                 streamed in constant memory and become visible together.
-            compression: the writer's choice, where the topic's is ``producer``.
-            expected_leo: append only at exactly this offset.
-            producer: of an idempotent append: it may be tried again after any error, with the same
-                records and the same ``producer``, and is in the log once; a repeat answers with the
-                first one's offsets (KIP-98). What one try raises tells of that try only: after an
-                unknown outcome, an append is known to have failed or not when a later try returns.
+            compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
+                ``producer``.
+            expected_leo: append only if this is the log end offset.
+            producer: makes the append idempotent (KIP-98). It may be retried after any error, with
+                the same records and the same ``producer``: the log then has it once, and a retry
+                returns the offsets of the first one. An error of one try concerns this try alone.
+                After an unknown outcome, only a later try shows whether the append succeeded.
 
         Raises:
-            LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
-            UnknownOutcomeError: whether the records are in the log could not be found out.
+            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
+                appended.
+            UnknownOutcomeError: it could not be determined whether the records are in the log.
             OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
             StorageFullError: nothing was appended.
-            InvalidRecordError: the records do not fit; nothing was appended.
+            InvalidRecordError: the topic does not accept the records; nothing was appended.
         """
         writer = self.segment_writer(compression, producer)
         try:
@@ -132,7 +131,12 @@ class PartitionLog:
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
     ) -> SegmentWriter:
-        """Return a writer for a segment that `append_segment` will take."""
+        """Return a writer for a segment to be passed to `append_segment`.
+
+        Args:
+            compression: used if the topic's ``compression.type`` is ``producer``.
+            producer: makes the append idempotent.
+        """
         topics = self.config.compression_type
         return SegmentWriter(
             self._files.store,
@@ -148,23 +152,33 @@ class PartitionLog:
     def append_segment(
         self, segment: StagedSegment, *, expected_leo: int | None = None
     ) -> LogAppendInfo:
-        """Give a staged segment its place at the log's end.
+        """Append a staged segment at the log's end.
+
+        Args:
+            segment: from `segment_writer`.
+            expected_leo: append only if this is the log end offset.
 
         Raises:
-            LogEndOffsetMismatchError: the log's end is not ``expected_leo``; nothing was appended.
-            UnknownOutcomeError: whether the segment is in the log could not be found out.
-            OutOfOrderSequenceError, InvalidProducerEpochError: see `append`.
+            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
+                appended.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
+                appended.
+            InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
+                appended.
             StorageError: nothing was appended.
         """
         return self._appender.append_segment(segment, expected_leo)
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- state of the log ------------------------------------------------------------------------
 
     def observe(self) -> LogView:
-        """Return what the log is now: one listing, and the last file's last header.
+        """Return the log as it is now: one listing, and the last header of the last segment.
 
         Raises:
-            CorruptRecordError: the last file is damaged, or a segment before others is missing.
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
         """
         return self._files.observe()
 
@@ -177,28 +191,37 @@ class PartitionLog:
         return self.observe().log_end_offset
 
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
-        """Return what each live segment of a view holds, and the view. See `Snapshots.segments`."""
+        """Return the summaries of a view's live segments, and the view that they belong to.
+
+        This is a newer view than the given one if the log was rewritten meanwhile.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
         return self._snapshots.segments(view)
 
     def producers(self) -> ProducerState:
-        """Return what the log remembers of its idempotent producers now."""
+        """Return the state of the log's idempotent producers at its end."""
         return self._snapshots.producers(self.observe())[0]
 
-    def expect_segments(self, view: LogView) -> None:
-        """Learn of the newest snapshot which segments a view must have, where no request is made.
+    def load_segment_ids(self, view: LogView) -> None:
+        """Load the segments' append ids from the newest snapshot, where this costs no request.
 
-        Then one that was copied to another's name is told (`SegmentIdentities`).
+        With them, a segment that was copied to the name of another one is detected.
         """
-        if self._files.store.is_mapped:
-            with self.suppressed.suppress("snapshot", self.directory, StorageError):
-                self._snapshots.newest(view)
+        self._snapshots.load_segment_ids(view)
 
-    def learn(self, summary: SegmentSummary) -> None:
-        """Remember what a segment holds that was merged, so that it need not be opened."""
-        self._snapshots.learn(summary)
+    def on_rewritten(self, summary: SegmentSummary) -> None:
+        """Record the summary of a merged segment, so that the segment need not be opened."""
+        self._snapshots.summaries.on_rewritten(summary)
 
     def write_snapshot(self) -> Snapshot:
-        """Write a snapshot of the log as it is now. See `Snapshots.write`."""
+        """Write a snapshot of the log as it is now, and delete older ones.
+
+        Raises:
+            StorageError: the snapshot was not written.
+            CorruptRecordError: a segment is damaged or missing.
+        """
         return self._snapshots.write()
 
     # --- reading ---------------------------------------------------------------------------------
@@ -211,20 +234,20 @@ class PartitionLog:
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
     ) -> list[LogBatch]:
-        """Return batches from ``offset`` on, up to about ``max_bytes``, at least one if there is.
+        """Return batches from ``offset`` on; none at the log's end. Control batches are left out.
 
-        Empty at the log's end. Control batches are left out. At the tail this costs one look for
-        the next segment's name.
+        At the log's end this costs one request, for the next segment.
 
         Args:
             offset: of the first record.
-            max_bytes: as in Kafka (``fetch.max.bytes``, 50 MiB): the first batch may be larger.
-            columns: see `SegmentReader.read`.
-            check_crcs: see `SegmentReader.read`.
+            max_bytes: approximate size of the answer; the first batch may be larger, as in Kafka
+                (``fetch.max.bytes``, 50 MiB).
+            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
-            CorruptRecordError: with file and position.
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
         return self.fetch_from(offset, max_bytes, columns=columns, check_crcs=check_crcs)[0]
 
@@ -236,9 +259,19 @@ class PartitionLog:
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
     ) -> tuple[list[LogBatch], int]:
-        """Return what `fetch` returns, and the offset to fetch from next.
+        """Return the batches of `fetch`, and the offset to fetch from next.
 
-        That is the last record's and one, and lies behind control batches and gaps that follow it.
+        This is the offset after the last record, or after the control batches and gaps behind it.
+
+        Args:
+            offset: of the first record.
+            max_bytes: approximate size of the answer; the first batch may be larger.
+            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
         batches: list[LogBatch] = []
         total_bytes = 0
@@ -254,40 +287,25 @@ class PartitionLog:
     def read_on(
         self, offset: int, *, columns: Sequence[str] | None = None, check_crcs: bool = True
     ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield batches from ``offset`` on until the log ends, each with the offset after it.
+        """Yield batches from ``offset`` to the log's end, each with the offset after it.
 
-        Control batches are among them. None stands for the end of what was to be read of a
-        segment, which may lie behind its last record. It may be left waiting between two batches
-        for any time. At the tail it costs one look for the next segment's name.
+        The caller may pause between two batches for any time. At the log's end this costs one
+        request, for the next segment.
+
+        Args:
+            offset: of the first record.
+            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
+
+        Yields:
+            Batches, control batches included; None at the end of a segment, whose end offset may
+            lie behind its last record.
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
-            CorruptRecordError: with file and position.
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
-        while True:
-            tail, is_new = self._tail, False
-            if tail is None or not tail.is_valid or not tail.holds(offset):
-                view, is_new = self.observe(), True
-                tail = self._tail = TailView(self._files, view)
-                for batch, next_offset in self._read(
-                    view, offset, view.log_end_offset, columns, check_crcs
-                ):
-                    yield batch, next_offset
-                    offset = next_offset
-            found = tail.open_at(offset) if tail.holds(offset) else None
-            if found is not None:
-                try:
-                    for batch, next_offset in self._read_segment(
-                        found, offset, None, tail.observed_ms, columns, check_crcs
-                    ):
-                        yield batch, next_offset
-                        offset = next_offset
-                except NotFoundError:
-                    self._tail = None
-            elif offset == tail.log_end_offset and (tail.is_valid or is_new):
-                return
-            else:
-                self._tail = None
+        return self._reader.read_on(offset, columns, check_crcs=check_crcs)
 
     def scan(
         self,
@@ -297,101 +315,35 @@ class PartitionLog:
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
     ) -> Iterator[LogBatch]:
-        """Yield batches from ``start_offset`` to before ``end_offset``, or the end observed now.
+        """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
-        Files that a rewrite replaces meanwhile are read from their replacement. Control batches
-        are left out.
+        A segment that is rewritten and deleted meanwhile is read on from its replacement.
+
+        Args:
+            start_offset: of the first record.
+            end_offset: records at and after it are left out. None reads to the current log end.
+            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
 
         Raises:
-            OffsetOutOfRangeError: with the valid range.
-            CorruptRecordError: with file and position.
+            OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
-        view = self.observe()
-        end = view.log_end_offset if end_offset is None else end_offset
-        for batch, _ in self._read(view, start_offset, end, columns, check_crcs):
-            if batch is not None and not batch.is_control:
-                yield batch
+        return self._reader.scan(start_offset, end_offset, columns, check_crcs=check_crcs)
 
     def offset_for_time(
         self, timestamp_us: int, view: LogView | None = None
     ) -> tuple[int, int] | None:
-        """Return offset and timestamp of the first record at or after a time, or None.
+        """Return offset and timestamp of the first record at or after a time; None without one.
 
-        Exactly the first in offset order, also where timestamps go backwards
+        This is the first such record in offset order, also if timestamps are not in order
         (``KafkaConsumer.offsetsForTimes``).
 
         Args:
             timestamp_us: microseconds since the epoch.
-            view: what to look in, from `observe`; None observes anew. Several lookups in one view
-                cost one listing.
+            view: from `observe`, so that several lookups cost one listing; None lists the log.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        view = view or self.observe()
-        while True:
-            try:
-                return self._offset_for_time(timestamp_us, view)
-            except NotFoundError:  # rewritten, or behind the log's start, since
-                _, view = self.segments(self.observe())
-
-    def _offset_for_time(self, timestamp_us: int, view: LogView) -> tuple[int, int] | None:
-        if self._times is None or self._times.view is not view:
-            self._times = SegmentTimes(self._snapshots, view)
-        for segment in self._times.segments_reaching(timestamp_us):
-            reader = self._files.open_listed(segment, view.observed_ms)
-            found = reader.offset_for_time(timestamp_us, segment.start_offset)
-            self._files.check_unchanged(reader, view.observed_ms)
-            if found is not None:
-                return found
-        return None
-
-    def _read(
-        self,
-        view: LogView,
-        offset: int,
-        end_offset: int,
-        columns: Sequence[str] | None,
-        check_crcs: bool,
-    ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield the batches of a view between two offsets; see `_from_tail`.
-
-        What is rewritten and freed while it is read is read on from its replacement.
-        """
-        view.check_offset(offset, self.directory)
-        while offset < min(end_offset, view.log_end_offset):
-            self.expect_segments(view)
-            try:
-                for begin, _, reader in self._files.walk(view, offset, end_offset):
-                    stop = min(end_offset, reader.end_offset)
-                    for batch, next_offset in self._read_segment(
-                        reader, begin, stop, view.observed_ms, columns, check_crcs
-                    ):
-                        yield batch, next_offset
-                        offset = next_offset
-            except NotFoundError:
-                view = self.observe()
-                view.check_offset(offset, self.directory)
-
-    def _read_segment(
-        self,
-        reader: SegmentReader,
-        begin: int,
-        end_offset: int | None,
-        observed_ms: float,
-        columns: Sequence[str] | None,
-        check_crcs: bool,
-    ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield one segment's batches; see `_from_tail`.
-
-        Raises:
-            NotFoundError: on an object store, it was freed meanwhile, or may have been.
-        """
-        try:
-            for batch in reader.read(begin, end_offset, columns=columns, check_crcs=check_crcs):
-                self._files.check_unchanged(reader, observed_ms)
-                yield batch, batch.end_offset
-        except CorruptRecordError:
-            self._files.check_unchanged(reader, observed_ms)
-            raise
-        yield None, reader.end_offset if end_offset is None else end_offset
+        return self._reader.offset_for_time(timestamp_us, view)

@@ -1,4 +1,4 @@
-"""Following a log: waiting at its end for what is appended next."""
+"""Following a log: a reader that waits at the log's end for the next segment."""
 
 from __future__ import annotations
 
@@ -9,52 +9,56 @@ from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment.log_batch import LogBatch
 from spark_log.storage import Store
 
-_WAITED_PART = 0.1
-"""The next look comes when a tenth of the time waited so far has passed: so a record is late by a
-tenth of the time that it took to come, and looking costs little however long nothing comes."""
+_WAITED_SHARE = 0.1
+"""The pause before the next probe, as a share of the time waited so far. So a record is read late
+by a tenth of the time since the one before it, and an idle log costs few probes."""
 
-_PART_OF_A_LOOK = 0.2
-"""So much a further look adds to the longest pause: about its part of waking up and looking."""
+_PROBE_SHARE = 0.2
+"""What each further partition adds to the longest pause: about the cost of its probe as a share of
+the cost of waking up and probing one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeInterval:
-    """How long to wait between two looks for the next segment, milliseconds."""
+    """The shortest and the longest pause between two probes for the next segment.
 
-    least_ms: float
-    most_ms: float
+    A probe tries to open the file whose name is the log end offset.
+    """
+
+    min_ms: float
+    max_ms: float
 
     @staticmethod
     def of(store: Store) -> ProbeInterval:
-        """Return `LOCAL_PROBES` or `REMOTE_PROBES`, as the store is."""
+        """Return `LOCAL_PROBES` for a store that maps files into memory, else `REMOTE_PROBES`."""
         return LOCAL_PROBES if store.is_mapped else REMOTE_PROBES
 
-    def pause_ms(self, waited_ms: float, looks: int = 1) -> float:
-        """Return how long to wait before the next look.
+    def pause_ms(self, waited_ms: float, partitions: int = 1) -> float:
+        """Return the pause before the next probe.
 
         Args:
-            waited_ms: for how long nothing has come.
-            looks: how many partitions are looked at each time: the more, the longer may it be.
+            waited_ms: how long no record has arrived.
+            partitions: how many are probed each time; more of them lengthen the longest pause.
         """
-        most_ms = self.most_ms * (1 + _PART_OF_A_LOOK * (looks - 1))
-        return min(max(self.least_ms, waited_ms * _WAITED_PART), most_ms)
+        max_ms = self.max_ms * (1 + _PROBE_SHARE * (partitions - 1))
+        return min(max(self.min_ms, waited_ms * _WAITED_SHARE), max_ms)
 
 
 LOCAL_PROBES = ProbeInterval(0.2, 2.5)
-"""A look is a system call that fails: 400 of them a second take 1 % of a core."""
+"""A probe is a system call that fails: 400 of them a second take 1 % of a core."""
 
 REMOTE_PROBES = ProbeInterval(10.0, 100.0)
-"""A look is a request that costs money."""
+"""A probe is a request that costs money."""
 
 
 class TailReader:
-    """Reads a partition from an offset on, and waits at the end for more.
+    """Reads a partition from an offset on, and waits at the end for more records.
 
-    Nothing is missed and nothing comes twice: the next look is for the name that the next segment
-    must have, and the log is listed again before that name can have been freed (`TailView`).
+    No record is missed or returned twice: at the log's end the reader probes the one name that the
+    next segment must have, and it lists the log again before that name can be reused (`TailView`).
 
     Attributes:
-        position: the offset of the next record to be read; may be set, to seek.
+        position: offset of the next record to be read; may be set, to seek.
     """
 
     def __init__(
@@ -66,14 +70,14 @@ class TailReader:
         check_crcs: bool = True,
         probes: ProbeInterval | None = None,
     ) -> None:
-        """Begin at an offset; touches nothing.
+        """Create a reader. Accesses no storage yet.
 
         Args:
-            log: the partition's; for this reader alone.
-            offset: where to begin.
-            columns: see `SegmentReader.read`.
-            check_crcs: see `SegmentReader.read`.
-            probes: None for `LOCAL_PROBES` or `REMOTE_PROBES`, as the store is.
+            log: of the partition; used by this reader alone.
+            offset: of the first record.
+            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
+            probes: pauses between probes; None for those that suit the store.
         """
         self.position = offset
         self._log = log
@@ -82,15 +86,15 @@ class TailReader:
         self._probes = probes or ProbeInterval.of(log.files.store)
 
     def fetch(self, max_bytes: int = 52_428_800, timeout_ms: float = 0) -> list[LogBatch]:
-        """Return the next batches, up to about ``max_bytes``; wait for one if there is none.
+        """Return the next batches; at the log's end wait for one.
 
         Args:
-            max_bytes: see `PartitionLog.fetch`.
+            max_bytes: approximate size of the answer; the first batch may be larger.
             timeout_ms: how long to wait; then the answer is empty.
 
         Raises:
-            OffsetOutOfRangeError: retention passed the position; with the valid range.
-            CorruptRecordError: with file and position.
+            OffsetOutOfRangeError: retention deleted the records at `position`; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
         clock = self._log.clock
         began_ms = clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""A view of the log that grows at its end without listing again (DESIGN.md, section 7)."""
+"""A view of the log that grows at its end without another listing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.storage import is_known
+from spark_log.storage import is_listing_valid
 
 
 class TailView:
-    """The live log as one listing showed it, and the segments that were appended since.
+    """The live log as one listing showed it, plus the segments that were appended since.
 
-    A new segment is found by trying its name, which is the log end offset. The listing counts for
-    half of ``file.delete.delay.ms``: until then no name that it allows can have been freed, and
-    so none can be missed, or hold anything but the log.
+    A new segment is found by opening the file whose name is the log end offset. The listing is
+    valid for half of ``file.delete.delay.ms``. Within this time no file of the log can have been
+    deleted and no name reused, so no segment is missed, and each file found is part of the log.
+
+    Attributes:
+        observed_ms: monotonic time before the listing began.
+        log_start_offset: of the listing.
+        log_end_offset: of the listing, or of the last segment that was found since.
     """
 
     def __init__(self, directory: PartitionDirectory, view: LogView) -> None:
-        """Args: directory: the partition's; view: to begin with."""
+        """Begin with a listing.
+
+        Args:
+            directory: of the partition.
+            view: of the listing.
+        """
         self._directory = directory
         self.observed_ms = view.observed_ms
         self._valid_ms = directory.valid_ms
@@ -32,29 +42,30 @@ class TailView:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the listing still counts."""
-        return is_known(self._directory.clock, self.observed_ms, self._valid_ms)
+        """Whether the listing is still valid."""
+        return is_listing_valid(self._directory.clock, self.observed_ms, self._valid_ms)
 
     def holds(self, offset: int) -> bool:
-        """Return whether there is a record to be read at ``offset``, or the log goes on there."""
+        """Return whether ``offset`` lies in the log, or is the log end offset."""
         return self.log_start_offset <= offset <= self.log_end_offset
 
     def open_at(self, offset: int) -> SegmentReader | None:
-        """Open the segment that ``offset`` is read from, the next one to come at the log's end.
+        """Open the segment that contains ``offset``; at the log's end, the next segment.
 
         Returns:
-            None where the log ends, or where the view is not right (any more).
+            None if the log ends there, or if the view is outdated or incomplete.
         """
         if offset == self.log_end_offset:
             return self._probe()
         name = self._names[bisect_right(self._starts, offset) - 1]
         try:
             reader = self._open(name)
-            is_right = offset < reader.end_offset  # it may have to be read, too
+            is_right = offset < reader.end_offset  # may read the last batch
         except NotFoundError:
             is_right = False
         if not is_right:
-            return None  # rewritten and freed since, or the listing left out what came during it
+            # Rewritten and deleted since, or the listing lacks a segment that appeared during it.
+            return None
         if self.is_valid:
             self._directory.identities.check(reader.path, name, reader.append_id)
         return reader
@@ -63,16 +74,16 @@ class TailView:
         name = SegmentName(self.log_end_offset)
         try:
             reader = self._open(name)
-            end_offset = reader.end_offset  # it may have to be read, too
+            end_offset = reader.end_offset  # may read the last batch
         except NotFoundError:
             return None
         if not self.is_valid:
-            return None  # the name may have been spent: what stands there may be nobody's
+            return None  # the name may have been used before: this may be a put delivered late
         self._directory.identities.check(reader.path, name, reader.append_id)
         self._starts.append(self.log_end_offset)
         self._names.append(name)
         self.log_end_offset = end_offset
-        self._directory.on_end(end_offset)
+        self._directory.on_log_end(end_offset)
         return reader
 
     def _open(self, name: SegmentName) -> SegmentReader:

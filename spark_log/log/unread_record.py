@@ -1,4 +1,4 @@
-"""When the first record was written that a reader at some offset has not read: lag in time."""
+"""Lag in time: the timestamp of the first record that a reader has not read yet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from spark_log.log.partition_log import PartitionLog
 
 
 def first_unread_us(log: PartitionLog, offset: int) -> int | None:
-    """Return the timestamp of the first record from an offset on, microseconds since the epoch.
+    """Return the timestamp of the first record at or after an offset, microseconds since the epoch.
 
-    None where there is none, or it cannot be read: who asks for lag is not to fail for it.
+    None if there is no such record, or if it cannot be read: a metric of lag must not fail. The
+    error is counted in `PartitionLog.suppressed`.
     """
     try:
         batches = log.fetch(offset, 1, columns=["timestamp"], check_crcs=False)

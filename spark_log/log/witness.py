@@ -1,9 +1,10 @@
-"""What tells that a log was begun when all of its files are gone (docs/adr/0019).
+"""Witness of a log: an empty file that shows that the log has had records (docs/adr/0019).
 
-On storage: ``__witnesses/<the log's directory>``, an empty file, made when the log's first segment
-stands, and removed with the topic. It is looked for only where a listing shows an empty log. A
-crash between the segment and it leaves a log without: a removal of all its files is noticed then
-by those only who knew it.
+Without it, a log whose files were all removed would look like a new log, and its offsets would be
+used again. On storage: ``__witnesses/<directory of the log>``, created after the log's first
+segment, and removed with the topic. It is looked up only if a listing shows an empty log. A crash
+between the first segment and the witness leaves a log without one: then only processes that knew
+the log notice that all of its files are gone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.storage import Store
 
 WITNESSES: Final = "__witnesses"
-"""The directory of the witnesses, relative to a root."""
+"""The directory of the witnesses, relative to a storage root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,18 @@ class Witness:
     """The witness of one log.
 
     Attributes:
-        directory: the log's, relative to the root.
+        directory: of the log, relative to the storage root.
     """
 
     directory: str
 
     @property
     def path(self) -> str:
-        """Of its file, relative to the root."""
+        """Path of the witness file, relative to the storage root."""
         return f"{WITNESSES}/{self.directory}"
 
-    def is_there(self, store: Store) -> bool:
-        """Whether the log was begun.
+    def exists(self, store: Store) -> bool:
+        """Whether the log has had records.
 
         Raises:
             StorageError: the storage does not answer.
@@ -46,18 +47,18 @@ class Witness:
             return False
         return True
 
-    def make(self, store: Store) -> None:
-        """Tell that the log was begun.
+    def create(self, store: Store) -> None:
+        """Create the witness file; does nothing if it exists.
 
         Raises:
-            StorageError: it may not be told.
+            StorageError: the file may not have been created.
         """
         with suppress(AlreadyExistsError):
             store.put_if_absent(self.path, b"")
 
 
-def forget_logs(store: Store, directory: str) -> None:
-    """Remove the witnesses of all logs below a directory: a deleted topic's.
+def delete_witnesses(store: Store, directory: str) -> None:
+    """Delete the witnesses of all logs below a directory, which belonged to a deleted topic.
 
     Raises:
         StorageError: the storage does not answer.

@@ -32,7 +32,7 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.storage import StorageOptions, Store, open_store
 from spark_log.storage.deadline import call_within
-from spark_log.storage.store import PASSING_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 
@@ -256,7 +256,7 @@ class Cluster:
         directory = metadata_log.DIRECTORY
         return next(iter(self.store.list(directory)), None) is not None or Witness(
             directory
-        ).is_there(self.store)
+        ).exists(self.store)
 
     def _read_beside_metadata(self) -> str:
         """Read ``meta.properties`` again: another process may just have created the root.
@@ -305,4 +305,4 @@ class Cluster:
 def _may_pass(error: StorageError) -> bool:
     """Return whether a retry may find the root."""
     cause = error.__cause__
-    return error.retriable or (isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS)
+    return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import CleanReport, PartitionCleaner
-from spark_log.log.clean.compacted_segment import Step
+from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES
 from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
@@ -58,7 +58,7 @@ class ClusterCleaner:
         partitions: Collection[int] | None = None,
         *,
         dry_run: bool = False,
-        step: Step = lambda done_bytes: None,
+        on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     ) -> None:
         """Return a cleaner for some partitions of a root, or for all.
@@ -68,7 +68,7 @@ class ClusterCleaner:
             topics: names of topics; None for all, and for the files of deleted topics.
             partitions: only partitions with these numbers; None for all.
             dry_run: report what would be done, and do nothing.
-            step: called with the number of bytes just processed; it may sleep to throttle.
+            on_progress: called with the number of bytes just processed; it may sleep to throttle.
             dedupe_buffer_bytes: memory for the offset map of compaction.
 
         Raises:
@@ -88,7 +88,7 @@ class ClusterCleaner:
         self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
         self._is_whole = topics is None and partitions is None
         self._dry_run = dry_run
-        self._step = step
+        self._on_progress = on_progress
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class ClusterCleaner:
                     log = self._cluster.partition_log(topic, partition.partition)
             cleaner = PartitionCleaner(
                 log,
-                step=self._step,
+                on_progress=self._on_progress,
                 dedupe_buffer_bytes=self._dedupe_buffer_bytes,
                 max_clock_skew_ms=self._max_clock_skew_ms,
             )

@@ -25,7 +25,7 @@ _INTERNAL = (
     WITNESSES,
 )
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 class ClusterVerifier:
@@ -73,11 +73,11 @@ class ClusterVerifier:
             for file in self._cluster.store.list(log.directory)
         )
 
-    def findings(self, progress: Progress = lambda done_bytes: None) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
         """Yield each problem when it is found.
 
         Args:
-            progress: called with the number of bytes that were verified since its last call.
+            on_progress: called with the number of bytes that were verified since its last call.
 
         Raises:
             ClockSkewError: a repair has to remove files, and this process's clock is too far from
@@ -97,7 +97,7 @@ class ClusterVerifier:
                 repair=self._repair,
                 max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
             )
-            yield from verifier.findings(progress)
+            yield from verifier.findings(on_progress)
             self.partitions += 1
             self.segments += verifier.segments
             self.records += verifier.records

@@ -1,4 +1,4 @@
-"""Sending records: `Producer`, what it returns, and what may come between it and the log."""
+"""The producer client: `Producer`, `AIOProducer`, their futures and interceptors."""
 
 from spark_log.producer.interceptors import ProducerInterceptor, ProducerRecord
 from spark_log.producer.producer import Producer

@@ -1,4 +1,4 @@
-"""Batches of one partition on their way into its log, by one append."""
+"""The batches of one append, and their state over its retries."""
 
 from __future__ import annotations
 
@@ -17,68 +17,70 @@ from spark_log.producer.record_arrays import record_batch
 from spark_log.record.arrays import times_us_of
 
 _PIECE_BYTES: Final = 1_048_576
-"""Batches are joined to Arrow batches of about this size."""
+"""Batches are concatenated to Arrow record batches of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An Arrow batch, and the producer's batches whose records it holds, one behind the other."""
+    """An Arrow record batch, and the producer's batches whose records it holds, in this order."""
 
     records: pa.RecordBatch
     batches: tuple[ProducerBatch, ...]
 
 
 class Delivery:
-    """What one append is to bring.
+    """The batches that one append writes to a partition.
 
-    It is tried until it is acknowledged, has failed, or all of its batches' time is over. As long
-    as it is known that nothing of it was appended, batches may be left out and it may get another
-    sequence number. From the first try on whose outcome is unknown it stays as it is, so that the
-    log knows it again.
+    A delivery is retried until it is acknowledged or failed, or the time of all its batches is
+    over. While it is certain that no attempt appended it, expired batches may be dropped and its
+    sequence number may change. After the first attempt with an unknown outcome it stays unchanged,
+    so that the log recognizes a repeat.
 
     Attributes:
-        batches: that it is made of, in order.
-        producer: with which identity it was tried; None: not yet, or not idempotent.
-        tries: how many there were.
-        due_ms: when it is to be tried again.
-        is_unknown: one of the tries may have appended it.
-        error: of the last try.
+        batches: its batches, in order.
+        producer: id, epoch and sequence number of the last attempt; None before the first attempt,
+            and without idempotence.
+        tries: number of attempts.
+        due_ms: monotonic time of the next attempt.
+        is_outcome_unknown: an attempt may have appended it.
+        error: the error of the last attempt.
     """
 
     def __init__(self, batches: Sequence[ProducerBatch]) -> None:
+        """Return the delivery of these batches; no attempt was made yet."""
         self.batches = list(batches)
         self.producer: ProducerAppend | None = None
         self.tries = 0
         self.due_ms = 0.0
-        self.is_unknown = False
+        self.is_outcome_unknown = False
         self.error: Exception | None = None
         self._pieces: list[Piece] | None = None
 
     @property
     def record_count(self) -> int:
-        """How many records it appends."""
+        """Number of records that it appends."""
         return sum(batch.record_count - batch.refused_count for batch in self.batches)
 
     @property
-    def is_over(self) -> bool:
-        """Whether nobody waits for it any more."""
+    def is_done(self) -> bool:
+        """Whether all its batches are acknowledged or failed."""
         return all(batch.is_done for batch in self.batches)
 
-    def leave_out_done(self) -> None:
-        """Leave out the batches whose time is over, if nothing of them can have been appended."""
-        if not self.is_unknown and any(batch.is_done for batch in self.batches):
+    def drop_done_batches(self) -> None:
+        """Drop batches that have expired, unless an attempt may have appended them."""
+        if not self.is_outcome_unknown and any(batch.is_done for batch in self.batches):
             self.batches = [batch for batch in self.batches if not batch.is_done]
             self._pieces = None
 
     def pieces(self) -> list[Piece]:
-        """Return its records; empty when the topic takes none of them."""
+        """Return its records as Arrow batches; empty if the topic accepts none of them."""
         if self._pieces is None:
             groups = _grouped(self.batches)
             self._pieces = [piece for group in groups if (piece := _joined(group)) is not None]
         return self._pieces
 
     def refuse(self, piece: Piece, validator: LogValidator) -> bool:
-        """Leave out the records of a piece that the topic does not take, each with its own error.
+        """Drop the records of a piece that the topic does not accept, each with its own error.
 
         Returns whether there were any.
         """
@@ -101,22 +103,23 @@ class Delivery:
         self._pieces = None
         return refused > 0
 
-    def acknowledge(self, info: LogAppendInfo, stamps_us: Sequence[int | None]) -> int:
-        """Tell the batches where they are.
+    def acknowledge(self, info: LogAppendInfo, log_append_times_us: Sequence[int | None]) -> int:
+        """Acknowledge the batches with their offsets and timestamps.
 
         Args:
-            info: where it was appended.
-            stamps_us: for each piece the timestamp that the log gave its records, None if none.
+            info: the offsets of the append.
+            log_append_times_us: for each piece the timestamp that the log gave to all its records
+                (``message.timestamp.type=LogAppendTime``), or None.
 
         Returns:
-            How many records were acknowledged by this.
+            The number of records that this call acknowledged.
         """
         offset = info.base_offset
         acknowledged = 0
-        for piece, stamp_us in zip(self.pieces(), stamps_us, strict=True):
+        for piece, log_append_time_us in zip(self.pieces(), log_append_times_us, strict=True):
             times_us = times_us_of(piece.records)
-            if stamp_us is not None:
-                times_us = np.full(len(times_us), stamp_us)
+            if log_append_time_us is not None:
+                times_us = np.full(len(times_us), log_append_time_us)
             row = 0
             for batch in piece.batches:
                 count = batch.record_count - batch.refused_count
@@ -125,19 +128,19 @@ class Delivery:
                 row += count
                 offset += count
         for batch in self.batches:
-            if not batch.is_done:  # the topic took nothing of it
+            if not batch.is_done:  # the topic accepted none of its records
                 batch.fail(batch.refused()[0][1])
         return acknowledged
 
     def fail(self, error: Exception) -> int:
-        """Let all that waits for it fail; return how many records."""
+        """Fail its batches; return the number of records that failed."""
         return sum(
             batch.record_count - batch.refused_count for batch in self.batches if batch.fail(error)
         )
 
 
 def _grouped(batches: Iterable[ProducerBatch]) -> Iterable[list[ProducerBatch]]:
-    """Yield neighbours that make a piece together; a table's rows are one by themselves."""
+    """Yield groups of adjacent batches, one per piece; table rows are never grouped."""
     group: list[ProducerBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -162,7 +165,7 @@ def _joined(group: Sequence[ProducerBatch]) -> Piece | None:
 
 
 def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:
-    """Return the records of one batch that the topic takes."""
+    """Return the records of one batch without the refused ones; None if none is left."""
     refused = [row for row, _ in batch.refused()]
     if len(refused) == batch.record_count:
         return None
@@ -175,7 +178,7 @@ def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:
 
 
 def _taken(batch: ProducerBatch) -> list[Any]:
-    """Return the records, flat, that the topic takes."""
+    """Return the flat list of a batch's records without the refused ones."""
     if not batch.refused_count:
         return batch.records
     taken = list(batch.records)

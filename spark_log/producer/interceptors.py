@@ -1,4 +1,4 @@
-"""What comes between `Producer.send` and the log (Kafka's ``ProducerInterceptor``, KIP-42)."""
+"""Hooks between `Producer.send` and the log (Kafka's ``ProducerInterceptor``, KIP-42)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.types import RecordMetadata
 
 _logger = logging.getLogger(__name__)
 
 
 class ProducerRecord(NamedTuple):
-    """A record as it was given to `Producer.send`, before it is serialized."""
+    """A record as it was passed to `Producer.send`, before it is serialized."""
 
     topic: str
     value: object = None
@@ -23,43 +24,42 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor(Protocol):
-    """Sees, and may change, what is sent; sees what became of it. Any method may be left out."""
+    """Sees each record before it is sent, and its outcome. Every method is optional."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record that is sent instead; called in the thread that sends."""
+        """Return the record to send, changed or not; called in the thread that calls `send`."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, exception: Exception | None
     ) -> None:
-        """See where a record is, or why it failed; called in the producer's threads: be quick."""
+        """Receive the metadata of an acknowledged record, or the error of a failed one.
+
+        Called in the producer's threads: a slow method delays the next appends.
+        """
         ...
 
     def close(self) -> None:
-        """End: the producer is closed."""
+        """Release resources; called when the producer is closed."""
         ...
 
 
 class Interceptors:
-    """Several, one behind the other. What they raise is logged, and concerns no record."""
+    """A chain of interceptors. Their exceptions are logged, and change nothing for the record."""
 
     def __init__(self, interceptors: Sequence[object]) -> None:
+        """Return the chain of these objects, in this order."""
         self._on_send = _methods(interceptors, "on_send")
         self._on_acknowledgement = _methods(interceptors, "on_acknowledgement")
         self._close = _methods(interceptors, "close")
 
     @property
-    def sees_sends(self) -> bool:
-        """Whether any of them looks at what is sent."""
+    def has_on_send(self) -> bool:
+        """Whether any interceptor has ``on_send``."""
         return bool(self._on_send)
 
-    @property
-    def sees_ends(self) -> bool:
-        """Whether any of them looks at what became of records."""
-        return bool(self._on_acknowledgement)
-
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return what the last of them makes of a record."""
+        """Pass a record through all interceptors, and return the last one's result."""
         for method in self._on_send:
             try:
                 record = method(record)
@@ -70,15 +70,25 @@ class Interceptors:
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, exception: Exception | None
     ) -> None:
-        """Tell all of them."""
+        """Call ``on_acknowledgement`` of all interceptors."""
         for method in self._on_acknowledgement:
             try:
                 method(metadata, exception)
             except Exception:
                 _logger.exception("an interceptor's on_acknowledgement failed")
 
+    def on_batches_done(self, batches: Sequence[ProducerBatch]) -> None:
+        """Call ``on_acknowledgement`` for each record of batches that are done."""
+        if not self._on_acknowledgement:
+            return
+        for batch in batches:
+            for row in range(batch.record_count):
+                error = batch.error_of(row)
+                metadata = None if error is not None else batch.metadata_of(row)
+                self.on_acknowledgement(metadata, error)
+
     def close(self) -> None:
-        """Close all of them."""
+        """Call ``close`` of all interceptors."""
         for method in self._close:
             try:
                 method()

@@ -1,4 +1,4 @@
-"""One try to append a delivery, and what an error of it says."""
+"""One attempt to append a delivery to a partition, and whether its error can be retried."""
 
 from __future__ import annotations
 
@@ -22,38 +22,40 @@ from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
-from spark_log.storage.store import PASSING_ERRNOS
+from spark_log.storage.os_errors import TRANSIENT_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """A delivery that is in the log.
+class AppendResult:
+    """The result of a successful append.
 
     Attributes:
-        info: where; None when the topic took none of its records.
-        stamps_us: see `Delivery.acknowledge`.
-        size_bytes: of the segment.
-        image: the metadata just after it.
+        info: its offsets; None if the topic accepted none of its records.
+        log_append_times_us: for each piece of the delivery the timestamp that the log gave to all
+            its records, or None.
+        size_bytes: size of the segment file.
+        image: the metadata right after the append.
     """
 
     info: LogAppendInfo | None
-    stamps_us: tuple[int | None, ...]
+    log_append_times_us: tuple[int | None, ...]
     size_bytes: int
     image: MetadataImage | None = None
 
 
-class TopicGoneError(Exception):
-    """The topic was deleted: what was appended to it belongs to nobody."""
+class TopicDeletedError(Exception):
+    """The topic was deleted: nobody can read what was appended to it."""
 
 
-class DelayLoweredError(UnknownOutcomeError):
-    """Names are freed sooner than the append reckoned with: its place may not be its own."""
+class DeleteDelayLoweredError(UnknownOutcomeError):
+    """``file.delete.delay.ms`` was lowered during the append: its name may have been reused."""
 
 
 class PartitionAppender:
-    """Appends deliveries; for any number of threads, each with another partition."""
+    """Appends deliveries; thread-safe as long as each partition has one append at a time."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
+        """Return an appender for the partitions of a cluster; nothing is opened yet."""
         self._cluster = cluster
         self._config = config
         self._client_id = client_id
@@ -61,16 +63,16 @@ class PartitionAppender:
 
     def append(
         self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
-    ) -> Appended:
-        """Append a delivery to the log of a busy queue.
+    ) -> AppendResult:
+        """Append a delivery to the log of a busy partition.
 
-        It is acknowledged only if the topic is there when it stands in the log: an append to a
-        directory that belongs to no topic, or to none of this root, is nobody's.
+        After the append, the topic must still exist in the metadata: records in a directory without
+        a topic are never read, and must not be acknowledged.
 
         Raises:
-            TopicGoneError: the topic was deleted.
-            SparkLogError: see `PartitionLog.append`; `may_pass` and `UnknownOutcomeError` tell what
-                to make of it.
+            TopicDeletedError: the topic was deleted.
+            UnknownOutcomeError: the delivery may be in the log or not.
+            SparkLogError: it is not in the log; `is_retriable` says whether to try again.
         """
         self._check_root()
         log = queue.log or self._open(queue)
@@ -79,8 +81,8 @@ class PartitionAppender:
         except (SparkLogError, OSError) as error:
             if self._is_of_deleted_topic(queue, error):
                 if isinstance(error, LogTruncatedError):
-                    self._remove_made_anew(queue)
-                raise TopicGoneError from error
+                    self._remove_recreated_directory(queue)
+                raise TopicDeletedError from error
             raise
         if appended.info is None:
             return appended
@@ -89,134 +91,136 @@ class PartitionAppender:
             image = self._cluster.image()
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
-                f"{queue.topic}-{queue.partition}: appended, but whether the topic is still there "
-                f"cannot be seen: {error}"
+                f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "
+                f"still exists: {error}"
             ) from error
-        if _is_gone(queue, image):
-            self._remove_made_anew(queue)
-            raise TopicGoneError
+        if _is_deleted(queue, image):
+            self._remove_recreated_directory(queue)
+            raise TopicDeletedError
         if image.topic(queue.topic).overrides != queue.route.topic.overrides:
             delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
             if delay_ms < log.config.file_delete_delay_ms:
-                raise DelayLoweredError(
+                raise DeleteDelayLoweredError(
                     f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
-                    f"{delay_ms} while it was appended; whether it is in the log is looked up"
+                    f"{delay_ms} during the append; the retry finds out whether it is in the log"
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
         return replace(appended, image=image)
 
-    def _remove_made_anew(self, queue: PartitionQueue) -> None:
-        """Remove what an append has made of a deleted topic; nobody can find it."""
+    def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
+        """Remove the directory of a deleted topic that a late append created again."""
         directory = queue.route.topic.directory
         suppressed = self._cluster.suppressed
         with suppressed.suppress("removal of a late append", directory, Exception):
             self._cluster.store.delete_directory(directory)
 
     def bytes_per_second(self, image: MetadataImage) -> int:
-        """Return how much the client may append."""
+        """Return the client's ``producer_byte_rate`` in a metadata image."""
         known, found = self._quota
-        if known is not image:  # which is another one only after a change
+        if known is not image:  # a new image is made only for a change
             found = image.client_quota(self._client_id).producer_byte_rate
             self._quota = image, found
         return found
 
     def image(self) -> MetadataImage:
-        """Return the metadata; at the log's end this is one look.
+        """Return the current metadata image; one request if nothing has changed.
 
         Raises:
-            SparkLogError: they cannot be read.
+            SparkLogError: the metadata cannot be read.
         """
         return self._cluster.image()
 
-    def may_pass(self, error: Exception) -> bool:
-        """Whether the same append may succeed later, without anyone changing what is sent."""
+    def is_retriable(self, error: Exception) -> bool:
+        """Return whether a retry of the same append may succeed."""
         if isinstance(error, SparkLogError) and error.retriable:
             return True
         if isinstance(error, StorageError):
             cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in PASSING_ERRNOS:
+            if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
                 return True
-        # A root that is away looks like a log that is damaged, or not there.
-        return self._is_root_away()
+        # An unmounted root looks like a damaged or missing log.
+        return self._is_root_missing()
 
     def _open(self, queue: PartitionQueue) -> PartitionLog:
-        if _is_gone(queue, self._cluster.image()):
-            raise TopicGoneError
+        if _is_deleted(queue, self._cluster.image()):
+            raise TopicDeletedError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
-        log.files.on_end(queue.acknowledged_offset)
+        log.files.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
-            queue.log = None  # its settings were changed meanwhile
+            queue.log = None  # the topic's configs changed meanwhile
         return log
 
     def _append(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
-    ) -> Appended:
+    ) -> AppendResult:
         while True:
-            staged, stamps_us = self._staged(log, delivery, producer)
+            staged, log_append_times_us = self._staged(log, delivery, producer)
             if staged is not None:
                 break
             if not delivery.pieces():
-                return Appended(None, (), 0)
+                return AppendResult(None, (), 0)
         try:
             info = log.append_segment(staged)
-            return Appended(info, stamps_us, staged.size_bytes)
+            return AppendResult(info, log_append_times_us, staged.size_bytes)
         finally:
             staged.staged.discard()
 
     def _staged(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
     ) -> tuple[StagedSegment | None, tuple[int | None, ...]]:
-        """Encode a delivery. None: it is another one now, without records that are not taken."""
+        """Encode a delivery; return None if records were refused and the delivery changed."""
         pieces = delivery.pieces()
         if not pieces:
             return None, ()
         writer = log.segment_writer(self._config.compression_type, producer)
-        stamps_us: list[int | None] = []
+        log_append_times_us: list[int | None] = []
         try:
             for piece in pieces:
                 try:
                     header = writer.write(piece.records)
                 except InvalidRecordError:
-                    # Of a delivery that may be in the log, all records were taken before.
+                    # If it may be in the log, an earlier attempt has validated all its records.
                     validator = LogValidator(log.config, log.clock)
-                    if delivery.is_unknown or not delivery.refuse(piece, validator):
+                    if delivery.is_outcome_unknown or not delivery.refuse(piece, validator):
                         raise
                     writer.discard()
                     return None, ()
-                stamps_us.append(header.max_timestamp_us if header.timestamp_type else None)
-            return writer.finish(), tuple(stamps_us)
+                log_append_times_us.append(
+                    header.max_timestamp_us if header.timestamp_type else None
+                )
+            return writer.finish(), tuple(log_append_times_us)
         except BaseException:
             writer.discard()
             raise
 
     def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
-        """Whether an append failed since its topic was deleted: files that vanish look damaged."""
+        """Whether an append failed because its topic was deleted: lost files look like damage."""
         if isinstance(error, InvalidRecordError | StorageUnavailableError):
-            return False  # what the records are to blame for, and what says nothing of files
+            return False  # these are not about missing files
         try:
             self._check_root()
-            return _is_gone(queue, self._cluster.image())
+            return _is_deleted(queue, self._cluster.image())
         except (SparkLogError, OSError):
             return False
 
     def _check_root(self) -> None:
-        """Check that the root is there; a put would make its directories anew.
+        """Check that the root exists: a put would create its directories again.
 
         Raises:
-            StorageUnavailableError: it is not.
+            StorageUnavailableError: it does not exist.
         """
-        if self._is_root_away():
+        if self._is_root_missing():
             raise StorageUnavailableError(
-                f"the root {self._cluster.root} is not there just now (no {META_PROPERTIES}): "
+                f"the root {self._cluster.root} is missing (no {META_PROPERTIES}): "
                 f"mount it again, or move it back",
                 path=self._cluster.root,
             )
 
-    def _is_root_away(self) -> bool:
+    def _is_root_missing(self) -> bool:
         if not self._cluster.store.is_mapped:
-            return False  # an object store answers, or does not; it has no directories to lose
+            return False  # an object store cannot be unmounted
         try:
             self._cluster.store.head(META_PROPERTIES)
         except NotFoundError:
@@ -226,7 +230,7 @@ class PartitionAppender:
         return False
 
 
-def _is_gone(queue: PartitionQueue, image: MetadataImage) -> bool:
+def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
     topic = image.find(queue.topic)
     return topic is None or topic.topic_id != queue.route.topic.topic_id
 

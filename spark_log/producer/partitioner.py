@@ -1,4 +1,4 @@
-"""Which partition a record goes to (Kafka's built-in partitioner, KIP-480 and KIP-794)."""
+"""Chooses the partition of a record (Kafka's built-in partitioner, KIP-480 and KIP-794)."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidConfigurationError, nearest
-from spark_log.record.murmur2 import partition_for_keys
+from spark_log.record.murmur2 import murmur2_of_key, partition_for_keys
 
 PartitionerName = Literal["default", "sticky", "round_robin", "random"]
-NAMES: Final = ("default", "sticky", "round_robin", "random")
+PARTITIONER_NAMES: Final = ("default", "sticky", "round_robin", "random")
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""A callable of one's own, as in kafka-python: key (bytes), all partitions, and those of them that
-are available (here all) → partition."""
+"""A user's partitioner, as in kafka-python: (key bytes, all partitions, available partitions) →
+partition. All partitions are always available."""
 
 _CACHED_KEY_BYTES: Final = 64
-"""Longer keys are not kept for when they come again."""
-_UNSIGNED: Final = 0xFFFFFFFF
-_M: Final = 0x5BD1E995
-_SEED: Final = 0x9747B28C
+"""The hashes of longer keys are not cached."""
 
 
-class Chooser(Protocol):
+class TopicPartitioner(Protocol):
     """Chooses partitions for the records of one topic."""
 
     is_sticky: bool
-    """Records without a key go to one partition until it has had a batch, then to another."""
+    """Whether records without a key go to the sticky partition of the topic's route."""
 
     def choose(self, key: bytes | None, partitions: int) -> int | None:
-        """Return the partition of a record, None where the sticky one is meant."""
+        """Return the partition of a record; None: the sticky partition."""
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray | None:
-        """Return the partition of every row, int32; -1 for the sticky one, None if all are that."""
+        """Return the partition of each row as int32, -1: the sticky partition.
+
+        None: the sticky partition for all rows.
+        """
 
 
-class DefaultChooser:
-    """Murmur2 of the key as in Kafka's clients, and stickiness where there is none."""
+class DefaultPartitioner:
+    """Murmur2 of the key, as in Kafka's clients; the sticky partition for records without a key."""
 
     is_sticky = True
 
     def __init__(self, *, ignore_keys: bool) -> None:
-        self._ignores_keys = ignore_keys
+        self._ignore_keys = ignore_keys
 
     def choose(self, key: bytes | None, partitions: int) -> int | None:
-        """See `Chooser.choose`."""
-        if key is None or self._ignores_keys:
+        """Return the partition of the key's hash; None: the sticky partition."""
+        if key is None or self._ignore_keys:
             return None
-        hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES else murmur2_of(key)
+        hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES else murmur2_of_key(key)
         return (hashed & 0x7FFFFFFF) % partitions
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray | None:
-        """See `Chooser.choose_rows`."""
-        if self._ignores_keys or keys.null_count == len(keys):
+        """Return the partitions of the keys' hashes, -1 without a key; None if no row has a key."""
+        if self._ignore_keys or keys.null_count == len(keys):
             return None
         chosen = partition_for_keys(keys, partitions)
         if keys.null_count:
@@ -66,8 +66,8 @@ class DefaultChooser:
         return chosen
 
 
-class RoundRobinChooser:
-    """One partition after the other, keys or not (``RoundRobinPartitioner``)."""
+class RoundRobinPartitioner:
+    """Each partition in turn; keys are ignored (Kafka's ``RoundRobinPartitioner``)."""
 
     is_sticky = False
 
@@ -75,33 +75,33 @@ class RoundRobinChooser:
         self._numbers = count()
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `Chooser.choose`."""
+        """Return the next partition."""
         return next(self._numbers) % partitions
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `Chooser.choose_rows`."""
+        """Return the next partitions, one per row."""
         first = next(self._numbers)
         chosen = (np.arange(first, first + len(keys)) % partitions).astype(np.int32)
         self._numbers = count(first + len(keys))
         return chosen
 
 
-class RandomChooser:
-    """Any partition for every record, keys or not."""
+class RandomPartitioner:
+    """A random partition for every record; keys are ignored."""
 
     is_sticky = False
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `Chooser.choose`."""
+        """Return a random partition."""
         return random.randrange(partitions)
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `Chooser.choose_rows`."""
+        """Return random partitions, one per row."""
         return np.random.default_rng().integers(partitions, size=len(keys), dtype=np.int32)
 
 
-class CallableChooser:
-    """A function of the user's, called for each record."""
+class CallablePartitioner:
+    """A user's function, called for each record."""
 
     is_sticky = False
 
@@ -109,37 +109,41 @@ class CallableChooser:
         self._function = function
 
     def choose(self, key: bytes | None, partitions: int) -> int:
-        """See `Chooser.choose`; what the function answers is checked by the caller."""
+        """Return the function's result; the caller checks that it is a partition."""
         numbers = range(partitions)
         return self._function(key, numbers, numbers)
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray:
-        """See `Chooser.choose_rows`."""
+        """Return the function's result for each key."""
         return np.array([self.choose(key, partitions) for key in keys.to_pylist()], np.int32)
 
 
-def chooser_of(partitioner: str | Partitioner, *, ignore_keys: bool) -> Callable[[], Chooser]:
-    """Return what makes a `Chooser` for each topic.
+def partitioner_factory(
+    partitioner: str | Partitioner, *, ignore_keys: bool
+) -> Callable[[], TopicPartitioner]:
+    """Return a function that makes a `TopicPartitioner`, one for each topic.
 
     Args:
-        partitioner: one of `NAMES` (``sticky`` is ``default`` without keys), or a function.
+        partitioner: one of `PARTITIONER_NAMES` (``sticky`` is ``default`` without keys), or a
+            function.
         ignore_keys: ``partitioner.ignore.keys``.
 
     Raises:
-        InvalidConfigurationError: it is neither.
+        InvalidConfigurationError: ``partitioner`` is neither a known name nor a function.
     """
     if callable(partitioner):
-        return lambda: CallableChooser(partitioner)
-    makers: dict[str, Callable[[], Chooser]] = {
-        "default": lambda: DefaultChooser(ignore_keys=ignore_keys),
-        "sticky": lambda: DefaultChooser(ignore_keys=True),
-        "round_robin": RoundRobinChooser,
-        "random": RandomChooser,
+        return lambda: CallablePartitioner(partitioner)
+    makers: dict[str, Callable[[], TopicPartitioner]] = {
+        "default": lambda: DefaultPartitioner(ignore_keys=ignore_keys),
+        "sticky": lambda: DefaultPartitioner(ignore_keys=True),
+        "round_robin": RoundRobinPartitioner,
+        "random": RandomPartitioner,
     }
     if partitioner not in makers:
-        close = nearest(str(partitioner), NAMES)
+        close = nearest(str(partitioner), PARTITIONER_NAMES)
+        names = ", ".join(PARTITIONER_NAMES)
         raise InvalidConfigurationError(
-            f"partitioner {partitioner!r}: give one of {', '.join(NAMES)}, or a function of key, "
+            f"partitioner {partitioner!r}: give one of {names}, or a function of key, "
             f"all partitions and available partitions",
             key="partitioner",
             nearest=close[0] if close else None,
@@ -147,18 +151,4 @@ def chooser_of(partitioner: str | Partitioner, *, ignore_keys: bool) -> Callable
     return makers[partitioner]
 
 
-def murmur2_of(key: bytes) -> int:
-    """Return the 32-bit murmur2 hash of one key: for one, this is quicker than a vector of one."""
-    length = len(key)
-    hashed = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(key[at : at + 4], "little") * _M & _UNSIGNED
-        hashed = (hashed * _M & _UNSIGNED) ^ ((word ^ word >> 24) * _M & _UNSIGNED)
-    if length > whole:
-        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _M & _UNSIGNED
-    hashed = (hashed ^ hashed >> 13) * _M & _UNSIGNED
-    return hashed ^ hashed >> 15
-
-
-_cached_murmur2 = lru_cache(maxsize=65_536)(murmur2_of)
+_cached_murmur2 = lru_cache(maxsize=65_536)(murmur2_of_key)

@@ -1,18 +1,19 @@
-"""What becomes of records that were not flushed when a process ends, or forks.
+"""Flushes producers when the process ends, and disables them in a forked child.
 
-A regular end (the main thread returns, `sys.exit`, an exception that nobody caught) runs `atexit`:
-what waits is sent within ``delivery.timeout.ms``, and a warning tells how many records were lost.
+A regular end of the process (the main thread returns, `sys.exit`, an uncaught exception) runs
+`atexit` handlers: waiting records are appended within ``delivery.timeout.ms``, and a warning says
+how many were lost.
 
-SIGTERM ends a Python process at once and runs nothing, where Java runs shutdown hooks: Kafka's own
-tools close their producers in one, and whatever stops services sends SIGTERM. So, where nothing
-handles it (the default action) when a producer is made in the main thread, SIGTERM flushes in a
-thread of its own, as a shutdown hook does while all else goes on, and then ends the process by
-SIGTERM as it would have. A handler that the program installs, before or after, is left alone: it
-may call `sys.exit`. A second SIGTERM ends the process at once. ``flush.on.exit=false`` turns off
-both this and the flush of a regular end.
+SIGTERM ends a Python process at once and runs no handlers, whereas Java runs shutdown hooks, in
+which Kafka's own tools close their producers; and most service managers stop a service by SIGTERM.
+Therefore, if SIGTERM has its default action when a producer is made in the main thread, a handler
+is installed. It flushes in a thread of its own while the program continues, as a shutdown hook
+does, and then ends the process by SIGTERM. A second SIGTERM ends the process at once. A handler
+that the program installs, before or after, is left alone; it may call `sys.exit`.
+``flush.on.exit=false`` turns off both the handler and the flush at a regular end.
 
-A forked child has the parent's records but none of its threads: there they fail, and the producer
-refuses to send.
+A forked child has a copy of the parent's records but none of its threads. In the child these
+records fail, and the producer refuses to send.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """What this module knows of a producer."""
+    """The part of a producer that this module calls."""
 
     def flush_at_exit(self) -> None:
-        """Send what waits, and warn of what was lost."""
+        """Append the waiting records, and log how many were lost."""
 
-    def forget_parent(self) -> None:
-        """Be of no use any more: this process is a child."""
+    def on_forked(self) -> None:
+        """Become unusable: this process is a forked child."""
 
 
 _open: set[Flushable] = set()
-"""Producers to flush: held, so that one that nobody refers to any more is flushed as well."""
+"""Producers to flush; a strong reference, so that an unreferenced producer is flushed as well."""
 
 _all: weakref.WeakSet[Flushable] = weakref.WeakSet()
 _prepared: list[bool] = []
 
 
 def register(producer: Flushable, *, flushes: bool) -> None:
-    """Let a producer take part.
+    """Register a producer that was opened.
 
     Args:
-        producer: which.
-        flushes: it is flushed when the process ends.
+        producer: the producer.
+        flushes: whether to flush it when the process ends.
     """
     if not _prepared:
         _prepared.append(True)
@@ -61,7 +62,7 @@ def register(producer: Flushable, *, flushes: bool) -> None:
 
 
 def unregister(producer: Flushable) -> None:
-    """Forget a producer that is closed."""
+    """Remove a producer that is closed."""
     _open.discard(producer)
 
 
@@ -73,7 +74,7 @@ def _flush_all() -> None:
 def _after_fork() -> None:
     _open.clear()
     for producer in list(_all):
-        producer.forget_parent()
+        producer.on_forked()
 
 
 def _handle_sigterm() -> None:
@@ -84,7 +85,7 @@ def _handle_sigterm() -> None:
 
 def _on_sigterm(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_DFL)
-    # The main thread may hold any lock just now, so that nothing is waited for here.
+    # The interrupted main thread may hold any lock: this handler must not wait for one.
     if _open:
         _thread.start_new_thread(_flush_and_die, (number,))
     else:

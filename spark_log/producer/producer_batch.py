@@ -1,4 +1,4 @@
-"""Records of one partition that are acknowledged, or fail, together: what futures point to."""
+"""A batch of records of one partition, which are acknowledged or fail together."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int]
-"""Key, value, headers and timestamp (nanoseconds) of a record that waits."""
+"""Key, value, headers and timestamp (nanoseconds) of a waiting record."""
 
 RECORD_FIELDS: Final = 4
-"""Records that wait lie in one flat list, so many items each. Unlike a list of tuples it costs the
-garbage collector nothing, and columns are slices of it."""
+"""Items per record in a batch's flat list. Unlike a list of tuples, a flat list costs the garbage
+collector nothing, and its columns are slices."""
 
 NO_OFFSET = -1
 
 
 class ProducerBatch:
-    """Records of one partition, in order (Kafka's class of this name).
+    """Records of one partition, in order (Kafka's ``ProducerBatch``).
 
-    Records are added under the accumulator's lock, each by one extension of one list: an exception
-    that comes from outside (Ctrl-C) finds a record taken or not taken, never half of one. It ends
-    once, as a whole; records that the topic refuses are left out before that, each with an error of
-    its own.
+    A record is added under the accumulator's lock, by extending one list once: an asynchronous
+    exception such as Ctrl-C never leaves half a record. A batch is done once, as a whole. Records
+    that the topic refuses are dropped before that, each with its own error.
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        records: those that were sent one by one, `RECORD_FIELDS` items each.
-        table: instead of them, the rows of a table.
-        room_bytes: how much more goes in.
-        reserved_bytes: what it takes of ``buffer.memory``.
-        is_claimed: somebody sees to its end.
-        created_ms: monotonic; from when ``linger.ms`` and ``delivery.timeout.ms`` count.
+        records: the records of `Producer.send`, as a flat list of `RECORD_FIELDS` items each.
+        table: the rows of `Producer.send_table`, in a batch without ``records``.
+        room_bytes: bytes that fit into the batch.
+        reserved_bytes: bytes of ``buffer.memory`` that are allocated for it.
+        is_claimed: a thread is finishing it.
+        created_ms: monotonic time from which ``linger.ms`` and ``delivery.timeout.ms`` count.
     """
 
     __slots__ = (
@@ -78,6 +77,7 @@ class ProducerBatch:
         reserved_bytes: int = 0,
         table: pa.RecordBatch | None = None,
     ) -> None:
+        """Return a batch without records, or with the rows of a table."""
         self.topic = topic
         self.partition = partition
         self.records: list[Any] = []
@@ -95,13 +95,13 @@ class ProducerBatch:
         self._is_done = False
         self._callbacks: list[tuple[RecordFuture, Callable[..., Any]]] = []
         self._mutex = threading.Lock()
-        # The batch's one lock to wait for: held until the batch is done, then handed on.
+        # Held until the batch is done; then each waiting thread takes and releases it.
         self._latch = threading.Lock()
         self._latch.acquire()
 
     @property
     def record_count(self) -> int:
-        """How many records it was given."""
+        """Number of records that were added, refused ones included."""
         if self._row_count >= 0:
             return self._row_count
         if self.table is not None:
@@ -110,7 +110,7 @@ class ProducerBatch:
 
     @property
     def refused_count(self) -> int:
-        """How many of them the topic does not take."""
+        """Number of records that the topic refused."""
         return len(self._refused)
 
     @property
@@ -120,18 +120,18 @@ class ProducerBatch:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record that was appended; -1 when that is not known."""
+        """Offset of the first appended record; -1 if unknown (``acks=0``, or the batch failed)."""
         return self._base_offset
 
     @property
     def error(self) -> Exception | None:
-        """Why all of it failed."""
+        """The error of the whole batch; None if it has not failed."""
         return self._error
 
-    # --- the futures' side -----------------------------------------------------------------------
+    # --- for futures -----------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Return whether the batch was done within the time; None waits for as long as it takes."""
+        """Wait until the batch is done; return False after the timeout. None: no timeout."""
         if self._is_done:
             return True
         if not self._latch.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
@@ -140,15 +140,15 @@ class ProducerBatch:
         return True
 
     def error_of(self, row: int) -> Exception | None:
-        """Return why a record failed, None if it did not; the batch is done."""
+        """Return the error of a record of a done batch; None if it was acknowledged."""
         return self._refused.get(row, self._error)
 
     def refused(self) -> list[tuple[int, Exception]]:
-        """Return the rows that the topic does not take, each with the reason."""
+        """Return the rows that the topic refused, each with its error."""
         return [(row, self._refused[row]) for row in self._refused_rows]
 
     def metadata_of(self, row: int) -> RecordMetadata:
-        """Return where a record is; the batch is done, and the record did not fail."""
+        """Return the metadata of an acknowledged record."""
         place = row - bisect_left(self._refused_rows, row)
         offset = self._base_offset + place if self._base_offset != NO_OFFSET else NO_OFFSET
         assert self._times_us is not None
@@ -156,33 +156,33 @@ class ProducerBatch:
         return RecordMetadata(self.topic, self.partition, offset, timestamp_ms)
 
     def call_when_done(self, future: RecordFuture, function: Callable[..., Any]) -> None:
-        """Call ``function(future)`` when the batch is done: at once if it is."""
+        """Call ``function(future)`` when the batch is done, at once if it is done already."""
         with self._mutex:
             if not self._is_done:
                 self._callbacks.append((future, function))
                 return
         _call(function, future)
 
-    # --- the sender's side -----------------------------------------------------------------------
+    # --- for the sender --------------------------------------------------------------------------
 
     def refuse(self, errors: dict[int, Exception]) -> None:
-        """Note that records, by their rows, are not appended, and why."""
+        """Drop records, given as ``{row: error}``, from the append."""
         self._refused.update(errors)
         self._refused_rows = sorted(self._refused)
 
     def acknowledge(self, base_offset: int, times_us: np.ndarray | None = None) -> bool:
-        """Note that all but the refused records are in the log; False if it was done before.
+        """Acknowledge all records but the refused ones; return False if the batch was done before.
 
         Args:
-            base_offset: of the first of them; -1: not known (``acks=0``).
-            times_us: the timestamps that they have in the log, int64; None: their own.
+            base_offset: offset of the first record; -1: unknown (``acks=0``).
+            times_us: the records' timestamps in the log, int64; None: those they were sent with.
         """
         if times_us is None and self.table is None:
             times_us = np.array(self.records[3::RECORD_FIELDS], np.int64) // 1000
         return self._end(base_offset, times_us, None)
 
     def fail(self, error: Exception) -> bool:
-        """Note that all but the refused records failed alike; False if it was done before."""
+        """Fail all records but the refused ones; return False if the batch was done before."""
         return self._end(NO_OFFSET, None, error)
 
     def _end(self, base_offset: int, times_us: np.ndarray | None, error: Exception | None) -> bool:
@@ -198,14 +198,14 @@ class ProducerBatch:
         return True
 
     def fail_in_child(self, error: Exception) -> None:
-        """Fail in a forked child, where whoever held the locks is not any more."""
+        """Fail in a forked child, where the threads that may hold the locks do not exist."""
         self._mutex = threading.Lock()
         self._callbacks = []
         self._error, self._is_done = error, True
         self._latch = threading.Lock()
 
-    def let_go(self) -> None:
-        """Hold the records no longer: whoever keeps a future does not keep what it was of."""
+    def release_records(self) -> None:
+        """Free the records, so that a kept future does not keep them in memory."""
         self._row_count = self.record_count
         self.records, self.table = [], None
 

@@ -1,4 +1,4 @@
-"""By what the log knows an idempotent producer's appends (KIP-98, KIP-360)."""
+"""Producer id, epochs and sequence numbers of an idempotent producer (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ _MAX_EPOCH: Final = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class GivenIdentity:
-    """A producer id and an epoch that somebody else handed out, instead of a new id."""
+class ProducerIdAndEpoch:
+    """The identity of a producer, as in Kafka's class of this name.
+
+    A producer that is opened with the id of another one and a newer epoch fences it.
+    """
 
     producer_id: int
     producer_epoch: int
 
 
 class ProducerIdentity:
-    """One producer's id, and its epoch and next sequence number in each partition.
+    """One producer's id, and the identity of its next append to each partition.
 
-    Ids are never handed out twice, so nobody else can have this one's, unless it was given. The
-    epoch is each partition's own: what the log of one partition knows of a producer does not
-    concern the others, and a producer whose appends in one partition have an unknown outcome goes
-    on in the others as it is.
+    The cluster never assigns an id twice. Unlike in Kafka, each partition has its own epoch,
+    because the producer state of one partition's log is independent of the others: an unknown
+    outcome in one partition bumps the epoch there, and changes nothing in the others.
     """
 
     def __init__(
-        self, cluster: Cluster, *, is_idempotent: bool, given: GivenIdentity | None
+        self, cluster: Cluster, *, is_idempotent: bool, given: ProducerIdAndEpoch | None
     ) -> None:
-        """Touches nothing; the id is taken with the first append."""
+        """Return an identity whose id is assigned at the first append, unless one is given."""
         self.is_idempotent = is_idempotent
         self.first_epoch = 0 if given is None else given.producer_epoch
         self._cluster = cluster
@@ -43,23 +45,23 @@ class ProducerIdentity:
 
     @property
     def producer_id(self) -> int | None:
-        """The id, None before the first append."""
+        """The producer id; None before the first append."""
         return self._producer_id
 
     def next_append(self, queue: PartitionQueue) -> ProducerAppend:
-        """Return the identity of a busy queue's next append.
+        """Return id, epoch and sequence number of the next append to a busy partition.
 
         Raises:
-            StorageError, UnknownOutcomeError: no id could be taken; nothing was appended.
+            StorageError, UnknownOutcomeError: no id could be assigned; nothing was appended.
         """
-        if queue.epoch > _MAX_EPOCH:  # as `bumpIdempotentProducerEpoch`: another id, from 0
+        if queue.epoch > _MAX_EPOCH:  # a new id, as in `bumpIdempotentProducerEpoch`
             place = (queue.route.topic.topic_id, queue.partition)
             self._replaced[place] = self._cluster.producer_ids.next_id()
             queue.epoch = queue.sequence = 0
         return ProducerAppend(self._id_in(queue), queue.epoch, queue.sequence)
 
-    def begin_epoch(self, queue: PartitionQueue) -> None:
-        """Fence what this producer may still have under way in a partition."""
+    def bump_epoch(self, queue: PartitionQueue) -> None:
+        """Begin a new epoch in a partition; it fences this producer's earlier appends there."""
         queue.epoch += 1
         queue.sequence = 0
 

@@ -1,4 +1,4 @@
-"""What a producer counts, under the names of Kafka's producer metrics."""
+"""Counters of a producer, under the names of Kafka's producer metrics."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections import deque
 from typing import Final
 
 WINDOW_MS: Final = 30_000
-"""Rates and averages are of so long (``metrics.sample.window.ms``)."""
+"""Rates and averages cover this time (Kafka's ``metrics.sample.window.ms``)."""
 
 
 class ProducerMetrics:
-    """Counters; changed under the accumulator's lock."""
+    """Counters and recent samples; callers hold the accumulator's lock."""
 
     def __init__(self) -> None:
+        """Begin with zeros."""
         self._records = self._bytes = self._appends = 0
         self._errors = self._retries = 0
         self._batches = 0
@@ -29,7 +30,7 @@ class ProducerMetrics:
         queued_ms: float,
         throttle_ms: float,
     ) -> None:
-        """Count one append that was acknowledged."""
+        """Count one acknowledged append."""
         self._records += records
         self._bytes += size_bytes
         self._appends += 1
@@ -42,16 +43,16 @@ class ProducerMetrics:
         self._errors += records
 
     def retried(self) -> None:
-        """Count one more try of an append."""
+        """Count one retry of an append."""
         self._retries += 1
 
     @property
     def failed_records(self) -> int:
-        """How many records failed."""
+        """Number of records that failed."""
         return self._errors
 
     def values(self, now_ms: float) -> dict[str, float]:
-        """Return the metrics by name; rates are per second over the last `WINDOW_MS`."""
+        """Return ``{metric: value}``; rates are per second over the last `WINDOW_MS`."""
         self._forget(now_ms)
         latest = self._latest
         seconds = max((now_ms - latest[0][0]) / 1000, 1.0) if latest else 1.0

@@ -1,4 +1,4 @@
-"""Records that were sent one by one, and tables, as the Arrow batches that a log takes."""
+"""Converts single records and users' tables to Arrow record batches of `RECORD_SCHEMA`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}
 
 
 def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
-    """Return records as columns of `RECORD_SCHEMA`.
+    """Return a flat list of records as one Arrow batch of `RECORD_SCHEMA`.
 
     Args:
-        records: flat, see `producer_batch.RECORD_FIELDS`.
+        records: key, value, headers and timestamp (nanoseconds) of each record, one after another.
     """
     times_us = np.array(records[3::RECORD_FIELDS], np.int64) // 1000
     return pa.RecordBatch.from_arrays(
@@ -36,7 +36,7 @@ def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
 
 
 def check_is_table(table: object) -> None:
-    """Check that a user gave a table.
+    """Check that a user's argument is an Arrow table or record batch.
 
     Raises:
         InvalidRecordError: it is something else.
@@ -49,15 +49,15 @@ def check_is_table(table: object) -> None:
 
 
 def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBatch:
-    """Return a user's table as one batch with the columns of `RECORD_SCHEMA`; zero-copy if it can.
+    """Return a user's table as one Arrow batch of `RECORD_SCHEMA`, without copying if possible.
 
     Args:
-        table: columns ``value``, ``key`` (binary or text), ``headers`` and ``timestamp``; any may
-            be missing, but not both of key and value; ``partition`` is looked at by others.
-        now_us: the timestamp of rows that have none.
+        table: columns ``value``, ``key`` (binary or text), ``headers`` and ``timestamp``. Any may
+            be missing, but not both ``key`` and ``value``. A column ``partition`` is ignored here.
+        now_us: the timestamp of rows without one.
 
     Raises:
-        InvalidRecordError: other columns, or of types that cannot be records.
+        InvalidRecordError: there are other columns, or columns of a wrong type.
     """
     known = {*_TYPES, PARTITION_COLUMN}
     names = table.schema.names
@@ -65,15 +65,15 @@ def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBat
     doubled = sorted({name for name in names if names.count(name) > 1})
     if unknown or doubled or not {"key", "value"} & {*names}:
         what = (
-            f"columns {', '.join(unknown)} are not of a record"
+            f"unknown columns {', '.join(unknown)}"
             if unknown
-            else f"columns {', '.join(doubled)} come twice"
+            else f"columns {', '.join(doubled)} appear twice"
             if doubled
             else "there is neither a column value nor a column key"
         )
         raise InvalidRecordError(
             f"{what}; a table of records has some of the columns {', '.join(sorted(known))}: "
-            f"select and rename what is to be sent"
+            f"select and rename the columns to send"
         )
     count = table.num_rows
     columns = [_column(table, name, kind) for name, kind in _TYPES.items()]
@@ -94,10 +94,10 @@ def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBat
 
 
 def partition_column(table: pa.Table | pa.RecordBatch, partitions: int) -> np.ndarray | None:
-    """Return the column ``partition`` as int32, -1 where it is null; None if there is none.
+    """Return the column ``partition`` as int32, -1 for null; None if there is no such column.
 
     Raises:
-        InvalidRecordError: it holds what is not a partition.
+        InvalidRecordError: a number is not one of the topic's partitions.
     """
     if PARTITION_COLUMN not in table.schema.names:
         return None
@@ -113,7 +113,7 @@ def partition_column(table: pa.Table | pa.RecordBatch, partitions: int) -> np.nd
 
 
 def _column(table: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> Any:
-    """Return a column as one array of a type, None if it is not there."""
+    """Return a column as one array, cast to a type; None if the column is missing."""
     if name not in table.schema.names:
         return None
     column = table.column(name)
@@ -126,7 +126,7 @@ def _column(table: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> A
             raise pa.ArrowInvalid("more than 2 GiB")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidRecordError(
-            f"column {name} of type {table.schema.field(name).type} cannot be made {kind}: "
+            f"column {name} of type {table.schema.field(name).type} cannot be cast to {kind}: "
             f"{str(error).splitlines()[0]}"
         ) from None
     return column

@@ -1,4 +1,4 @@
-"""What `Producer.send` returns: a record that is on its way."""
+"""`RecordFuture`: the future that `Producer.send` returns."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from spark_log.types import RecordMetadata
 
 
 class RecordFuture(tuple[ProducerBatch, int]):
-    """The outcome of one ``send``: a batch, and how long its list was with the record in it.
+    """The outcome of one `Producer.send`.
 
-    Methods are those of `concurrent.futures.Future`, and those of kafka-python's futures beside
-    them. It is a pair and nothing else, so that a million of them cost little: what can be waited
-    for is the batch. Callbacks run in the producer's threads, in the order in which they were
-    added, and should be quick; what they raise is logged.
+    It has the methods of `concurrent.futures.Future` and of kafka-python's futures. Callbacks run
+    in the producer's threads, in the order in which they were added; a slow callback delays the
+    next appends, and its exceptions are logged.
+
+    It is a tuple, so that a million futures cost little memory: the record's batch, and the length
+    of the batch's flat list right after the record was added.
     """
 
     __slots__ = ()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the record is acknowledged, and return where it is.
+        """Wait until the record is acknowledged, and return its metadata.
 
         With ``acks=0`` the offset is -1.
 
         Args:
-            timeout: seconds; None: no longer than ``delivery.timeout.ms``, when it ends anyhow.
+            timeout: seconds; None: until the record is done, at most ``delivery.timeout.ms``.
 
         Raises:
             KafkaTimeoutError: not done in this time (a `TimeoutError`); or the record was not
                 acknowledged within ``delivery.timeout.ms``.
-            SparkLogError: why the record failed.
+            SparkLogError: the record failed.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -40,7 +42,10 @@ class RecordFuture(tuple[ProducerBatch, int]):
         return self[0].metadata_of(self.row)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait likewise, and return why the record failed, None if it did not.
+        """Wait until the record is done, and return its error; None if it was acknowledged.
+
+        Args:
+            timeout: seconds; None: until the record is done, at most ``delivery.timeout.ms``.
 
         Raises:
             KafkaTimeoutError: not done in this time.
@@ -55,7 +60,7 @@ class RecordFuture(tuple[ProducerBatch, int]):
 
     @property
     def row(self) -> int:
-        """The record's place in its batch."""
+        """The record's index in its batch."""
         return self[1] // RECORD_FIELDS - 1
 
     def done(self) -> bool:
@@ -63,25 +68,25 @@ class RecordFuture(tuple[ProducerBatch, int]):
         return self[0].is_done
 
     def add_done_callback(self, function: Callable[[Self], Any]) -> None:
-        """Call ``function(self)`` when the record is done: at once if it is."""
+        """Call ``function(self)`` when the record is done, at once if it is done already."""
         self[0].call_when_done(self, function)
 
     def running(self) -> bool:
-        """Whether the record is still on its way."""
+        """Whether the record is neither acknowledged nor failed."""
         return not self.done()
 
     def cancel(self) -> bool:
-        """Return False: what was sent cannot be taken back."""
+        """Return False: a record cannot be recalled."""
         return False
 
     def cancelled(self) -> bool:
-        """Return False."""
+        """Return False: a record cannot be cancelled."""
         return False
 
     # --- as in kafka-python ----------------------------------------------------------------------
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Do the same as `result`."""
+        """Wait until the record is acknowledged, and return its metadata, as `result` does."""
         return self.result(timeout)
 
     @property
@@ -119,7 +124,7 @@ class RecordFuture(tuple[ProducerBatch, int]):
         return self
 
     def add_both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Self:
-        """Call it in both cases: with the metadata, or with the error."""
+        """Call a function with the record's metadata, or with its error if it failed."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 
@@ -128,13 +133,13 @@ class RecordFuture(tuple[ProducerBatch, int]):
         state = "failed" if self.failed() else "acknowledged" if self.done() else "on its way"
         return f"<RecordFuture {batch.topic}-{batch.partition}, record {self.row}: {state}>"
 
-    # A tuple would compare, and hash, by what it holds; a future is itself.
+    # Compare and hash by identity, unlike a tuple.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
 
 def failed_future(topic: str, partition: int, error: Exception) -> RecordFuture:
-    """Return the future of a record that was not taken."""
+    """Return the future of a record that was refused before it was in a batch."""
     batch = ProducerBatch(topic, partition, created_ms=0)
     batch.records += (None, None, None, 0)
     batch.fail(error)

@@ -1,4 +1,4 @@
-"""The threads that a `Sender` works in."""
+"""The threads of a producer, which run its `Sender`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
 
 _logger = logging.getLogger(__name__)
 
-_WATCHES: Final = -1.0
-"""Until when a thread sleeps that may not take what is due: no due time is before this."""
+_EXPIRY_ONLY_MS: Final = -1.0
+"""The wakeup time of a leader that only watches expiry; no due time is before it."""
 
 
 class SenderThreads:
-    """Threads that serve a `Sender`: one waits for what is due, the others append.
+    """Threads that run a `Sender`: one of them, the leader, waits for due partitions.
 
-    Who waits takes what is due itself, and another one waits in its place: what was sent is one
-    switch of threads away from its append. There is always one that waits, so that batches expire
-    even while every append hangs.
+    The leader appends to the due partition itself, after another thread has become the leader: so
+    a record waits for only one thread switch before its append. There is always a leader, so that
+    batches expire even while every append hangs.
     """
 
     def __init__(
         self, accumulator: Accumulator, sender: Sender, clock: Clock, *, name: str, max_appends: int
     ) -> None:
-        """Starts nothing yet."""
+        """Return the threads of a producer, of which none is started yet."""
         self._accumulator = accumulator
         self._sender = sender
         self._clock = clock
@@ -36,26 +36,26 @@ class SenderThreads:
         self._max_threads = max_appends + 1
         self._idle = threading.Condition(accumulator.lock)
         self._idle_count = 0
-        self._thread_count = 1  # whoever starts the first does so once
+        self._thread_count = 1  # the first thread is started only once
         self._has_leader = False
         self._is_stopped = False
         self._threads: list[threading.Thread] = []
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a thread."""
+        """Whether a thread was started."""
         return bool(self._threads)
 
     @property
-    def is_mine(self) -> bool:
-        """Whether the caller is one of them: in a callback, an interceptor, a serializer."""
+    def includes_current_thread(self) -> bool:
+        """Whether the caller runs in one of these threads, as callbacks and interceptors do."""
         return threading.current_thread() in self._threads
 
     def start(self) -> None:
         """Start one more thread.
 
         Raises:
-            RuntimeError: the system gives no more, or the interpreter is about to end.
+            RuntimeError: the system allows no more threads, or the interpreter is shutting down.
         """
         thread = threading.Thread(
             target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True
@@ -68,14 +68,14 @@ class SenderThreads:
             raise
 
     def stop(self) -> None:
-        """Let the threads end as soon as they have nothing in hand."""
+        """End the threads after their current appends."""
         with self._accumulator.lock:
             self._is_stopped = True
-            self._accumulator.work.notify_all()
+            self._accumulator.due.work.notify_all()
             self._idle.notify_all()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the threads to end, so long in all."""
+        """Wait for the threads to end, up to a timeout for all of them."""
         until_ms = self._clock.monotonic_ms() + timeout_s * 1000
         for thread in list(self._threads):
             if thread is not threading.current_thread():
@@ -86,7 +86,7 @@ class SenderThreads:
             self._sender.serve(queue)
 
     def _next(self) -> PartitionQueue | None:
-        """Return a queue to serve; wait for one. None when there will be none any more."""
+        """Wait for a due partition, and return it; None after `stop`."""
         accumulator = self._accumulator
         while True:
             needs_thread = False
@@ -95,18 +95,21 @@ class SenderThreads:
                     return None
                 now_ms = self._clock.monotonic_ms()
                 if self._has_leader:
-                    queue = accumulator.take_due(now_ms)
+                    queue = accumulator.due.take(now_ms)
                     if queue is not None:
                         return queue
-                    leader_wakes_ms = accumulator.leader_wakes_ms
-                    if accumulator.next_due_ms() < leader_wakes_ms or leader_wakes_ms == _WATCHES:
-                        accumulator.work.notify()
+                    leader_wakes_ms = accumulator.due.leader_wakes_ms
+                    if (
+                        accumulator.due.next_due_ms() < leader_wakes_ms
+                        or leader_wakes_ms == _EXPIRY_ONLY_MS
+                    ):
+                        accumulator.due.work.notify()
                     self._idle_count += 1
                     self._idle.wait()
                     self._idle_count -= 1
                     continue
                 if accumulator.next_expiry_ms() > now_ms:
-                    queue = accumulator.take_due(now_ms) if self._may_take else None
+                    queue = accumulator.due.take(now_ms) if self._may_take else None
                     if queue is not None:
                         if self._idle_count:
                             self._idle.notify()
@@ -124,26 +127,26 @@ class SenderThreads:
 
     @property
     def _may_take(self) -> bool:
-        """Whether another thread will wait in this one's place."""
+        """Whether another thread can become the leader in place of this one."""
         return self._idle_count > 0 or self._thread_count < self._max_threads
 
     def _lead(self, now_ms: float) -> None:
         accumulator = self._accumulator
         wake_ms = accumulator.next_expiry_ms()
         if self._may_take:
-            wake_ms = min(wake_ms, accumulator.next_due_ms())
-        accumulator.leader_wakes_ms = wake_ms if self._may_take else _WATCHES
+            wake_ms = min(wake_ms, accumulator.due.next_due_ms())
+        accumulator.due.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
         self._has_leader = True
         try:
-            accumulator.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
+            accumulator.due.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
         finally:
             self._has_leader = False
-            accumulator.leader_wakes_ms = -NEVER_MS
+            accumulator.due.leader_wakes_ms = -NEVER_MS
 
     def _start_another(self) -> None:
         try:
             self.start()
-        except RuntimeError as error:  # then this one waits again when it is done
+        except RuntimeError as error:  # this thread becomes the leader again after its append
             _logger.info("no further thread: %s", error)
             with self._accumulator.lock:
                 self._thread_count -= 1

@@ -1,4 +1,4 @@
-"""Tables on their way: `Producer.send_table`."""
+"""Sends Arrow tables: the implementation of `Producer.send_table`, and its future."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from spark_log.producer.record_future import RecordFuture
 from spark_log.producer.topic_route import TopicRoute
 
 _BATCH_BYTES: Final = 4_194_304
-"""Rows of a partition are appended as Arrow batches of about this size."""
+"""The rows of a partition are cut into Arrow batches of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """Rows that lie one behind the other in a partition.
+    """Consecutive records of a partition.
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        base_offset: of the first; -1 with ``acks=0``.
-        last_offset: of the last; -1 with ``acks=0``.
-        records: how many.
+        base_offset: offset of the first record; -1 with ``acks=0``.
+        last_offset: offset of the last record; -1 with ``acks=0``.
+        records: number of records.
     """
 
     topic: str
@@ -43,22 +43,23 @@ class RecordRange:
 
 
 class TableFuture:
-    """The outcome of one ``send_table``: done when every row is acknowledged or has failed."""
+    """The outcome of one `Producer.send_table`; done when all rows are acknowledged or failed."""
 
     def __init__(self, batches: Sequence[ProducerBatch], clock: Clock) -> None:
+        """Return the future of the batches of one table, ordered by partition."""
         self._batches = tuple(batches)
         self._counts = [batch.record_count for batch in self._batches]
         self._clock = clock
 
     def result(self, timeout: float | None = None) -> tuple[RecordRange, ...]:
-        """Wait until all rows are acknowledged, and return where they are, by partition.
+        """Wait until all rows are acknowledged, and return their offsets, by partition.
 
         Args:
-            timeout: seconds; None: no longer than ``delivery.timeout.ms``, when it ends anyhow.
+            timeout: seconds; None: until all rows are done, at most ``delivery.timeout.ms``.
 
         Raises:
             KafkaTimeoutError: not done in this time.
-            SparkLogError: why rows failed; others may be in the log: `appended` tells which.
+            SparkLogError: rows failed. Others may be in the log; `appended` returns their offsets.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -66,7 +67,10 @@ class TableFuture:
         return self.appended()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait likewise, and return why the first of the rows failed, None if none did.
+        """Wait until all rows are done, and return the first error; None if no row failed.
+
+        Args:
+            timeout: seconds; None: until all rows are done, at most ``delivery.timeout.ms``.
 
         Raises:
             KafkaTimeoutError: not done in this time.
@@ -88,7 +92,7 @@ class TableFuture:
         return None
 
     def appended(self) -> tuple[RecordRange, ...]:
-        """Return where the rows are that are acknowledged by now."""
+        """Return the offsets of the rows that are acknowledged by now."""
         ranges: list[RecordRange] = []
         for batch, rows in zip(self._batches, self._counts, strict=True):
             count = rows - batch.refused_count
@@ -114,18 +118,18 @@ class TableFuture:
         return all(batch.is_done for batch in self._batches)
 
     def add_done_callback(self, function: Callable[[Self], Any]) -> None:
-        """Call ``function(self)`` when all is done: at once if it is."""
+        """Call ``function(self)`` when all rows are done, at once if they are done already."""
         rest = list(self._batches)
 
-        def go_on(_: object) -> None:
+        def wait_for_rest(_: object) -> None:
             while rest and rest[-1].is_done:
                 rest.pop()
             if rest:
-                rest[-1].call_when_done(RecordFuture((rest[-1], 0)), go_on)
+                rest[-1].call_when_done(RecordFuture((rest[-1], 0)), wait_for_rest)
             else:
                 function(self)
 
-        go_on(None)
+        wait_for_rest(None)
 
 
 def send_table(
@@ -137,7 +141,21 @@ def send_table(
     clock: Clock,
     check_usable: Callable[[], None],
 ) -> TableFuture:
-    """See `Producer.send_table`."""
+    """Put the rows of a table into the accumulator, and return their future.
+
+    Args:
+        route: the topic.
+        table: as in `Producer.send_table`.
+        partition: the partition of all rows; None: the column ``partition`` or the partitioner
+            decides.
+        accumulator: gets the batches.
+        config: the producer's.
+        clock: for timestamps and timeouts.
+        check_usable: raises if the producer was closed meanwhile.
+
+    Raises:
+        SparkLogError: as `Producer.send_table`; nothing was sent.
+    """
     partitions = len(route.queues)
     if partition is not None and not (type(partition) is int and 0 <= partition < partitions):
         raise InvalidPartitionsError(
@@ -151,7 +169,7 @@ def send_table(
     _check_sizes(records, min(config.max_request_size, route.max_record_bytes))
     size_bytes = max(records.nbytes, 1)
     with accumulator.lock:
-        accumulator.reserve(size_bytes)
+        accumulator.pool.allocate(size_bytes)
         left_bytes = size_bytes
         try:
             check_usable()
@@ -175,7 +193,7 @@ def send_table(
                     batches.append(batch)
                     accumulator.add_batch(route.queues[number], batch)
         finally:
-            accumulator.unreserve(left_bytes)
+            accumulator.pool.deallocate(left_bytes)
     return TableFuture(batches, clock)
 
 
@@ -188,7 +206,7 @@ def _check_sizes(records: pa.RecordBatch, limit_bytes: int) -> None:
         raise RecordTooLargeError(
             f"row {largest} of the table has {sizes[largest]} bytes (key, value and headers); "
             f"max.request.size and the topic's max.message.bytes allow {limit_bytes}: store large "
-            f"values elsewhere and send where they are, or raise both",
+            f"values elsewhere and send a reference, or raise both",
             size_bytes=int(sizes[largest]),
             max_bytes=limit_bytes,
         )
@@ -201,12 +219,12 @@ def _parts(
     batch_size: int,
     size_bytes: int,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition, in order."""
+    """Yield the rows of each partition, in the table's order."""
     partitions = len(route.queues)
     if partitions == 1 and given is None:
         yield 0, records
         return
-    chosen = route.chooser.choose_rows(records.column("key"), partitions)
+    chosen = route.partitioner.choose_rows(records.column("key"), partitions)
     if given is not None:
         chosen = np.full(records.num_rows, -1, np.int32) if chosen is None else chosen
         chosen = np.where(given >= 0, given, chosen)
@@ -231,9 +249,9 @@ def _parts(
 def _sticky_runs(
     route: TopicRoute, rows: int, batch_size: int, size_bytes: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of rows without a key, each with its partition, the sticky one first.
+    """Yield (partition, start, end) for runs of rows without a key, the sticky partition first.
 
-    A run has at least ``batch.size`` bytes, and no more runs than partitions are made.
+    A run has at least ``batch.size`` bytes, and there are no more runs than partitions.
     """
     if not rows:
         return
@@ -243,7 +261,7 @@ def _sticky_runs(
     first = route.sticky.partition
     for run in range(runs):
         yield (first + run) % partitions, rows * run // runs, rows * (run + 1) // runs
-    route.move_on()
+    route.switch_sticky_partition()
 
 
 def _pieces(rows: pa.RecordBatch, row_bytes: float) -> Iterator[pa.RecordBatch]:

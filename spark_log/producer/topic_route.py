@@ -1,4 +1,4 @@
-"""Where the records of one topic go: its partitions, each with the records that wait for it."""
+"""A topic as the producer sees it: its metadata, and a queue of batches for each partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.log import PartitionLog
 from spark_log.metadata import TopicImage
-from spark_log.producer.partitioner import Chooser
+from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
@@ -20,30 +20,31 @@ NEVER_MS = math.inf
 
 
 class PartitionQueue:
-    """One partition's records that wait; changed under the accumulator's lock alone.
+    """The waiting batches of one partition; callers hold the accumulator's lock.
 
     Attributes:
-        route: of the topic.
-        partition: the number.
-        open: the batch that records are added to.
-        closed: the batches before it, in order.
-        delivery: what was taken of them and has to be tried again; it goes first.
-        is_busy: a thread is appending, or what comes before lies elsewhere still.
-        heir: the queue, of a topic that has the name since, that is busy until this one is not.
-        due_ms: when a thread is to take it, on the monotonic clock; `NEVER_MS` without records.
-        epoch: producer epoch of the next append, in this partition.
+        route: the topic.
+        partition: the partition's number.
+        open: the batch to which records are added.
+        closed: the full batches before it, in order.
+        delivery: the append that runs or is to be retried; it goes before ``closed``.
+        is_busy: a thread is appending, or the predecessor's append is still running.
+        blocked_successor: the same partition of a new topic with the same name, which stays busy
+            until this partition's append ends.
+        due_ms: monotonic time at which a thread takes the partition; `NEVER_MS` without batches.
+        epoch: producer epoch of the next append to this partition.
         sequence: sequence number of the next append's first record.
-        log: the partition's log, for the next append; None: to be opened.
-        acknowledged_offset: the offset behind what was acknowledged last: the log has to reach it.
+        log: the partition's log for the next append; None: it is opened then.
+        acknowledged_offset: the offset after the last acknowledged record; the log must reach it.
     """
 
     __slots__ = (
         "acknowledged_offset",
+        "blocked_successor",
         "closed",
         "delivery",
         "due_ms",
         "epoch",
-        "heir",
         "is_busy",
         "log",
         "open",
@@ -53,13 +54,14 @@ class PartitionQueue:
     )
 
     def __init__(self, route: TopicRoute, partition: int, epoch: int) -> None:
+        """Return an empty queue, whose first append has this producer epoch."""
         self.route = route
         self.partition = partition
         self.open: ProducerBatch | None = None
         self.closed: deque[ProducerBatch] = deque()
         self.delivery: Delivery | None = None
         self.is_busy = False
-        self.heir: PartitionQueue | None = None
+        self.blocked_successor: PartitionQueue | None = None
         self.due_ms = NEVER_MS
         self.epoch = epoch
         self.sequence = 0
@@ -72,37 +74,37 @@ class PartitionQueue:
         return self.route.topic.name
 
     def close_open(self) -> None:
-        """Let nothing more into the open batch."""
+        """Close the open batch, if there is one: no more records are added to it."""
         if self.open is not None:
             self.closed.append(self.open)
             self.open = None
 
     def batches(self) -> Iterable[ProducerBatch]:
-        """Return the batches that wait, in order, without those of a delivery."""
+        """Return the waiting batches in order, without those of the delivery."""
         return (*self.closed, self.open) if self.open is not None else tuple(self.closed)
 
 
 class TopicRoute:
-    """A topic as the producer knows it.
+    """A topic as the producer sees it.
 
     Attributes:
-        topic: from the metadata log.
-        queues: one for each partition.
-        chooser: chooses partitions.
-        sticky: where records without a key go for now; None where the chooser is not sticky.
-        sticky_bytes: how much of them it had.
-        looked_up_ms: when the metadata log was read.
+        topic: the topic's metadata.
+        queues: the partitions, by number.
+        partitioner: chooses the partitions of records.
+        sticky: the partition for records without a key; None if the partitioner is not sticky.
+        sticky_bytes: bytes that the sticky partition has received since it was chosen.
+        looked_up_ms: monotonic time at which the metadata was read.
         max_record_bytes: the topic's ``max.message.bytes``.
-        segment_bytes: the topic's.
-        is_gone: the topic was deleted; another one may have its name.
+        segment_bytes: the topic's ``segment.bytes``.
+        is_deleted: the topic was deleted; a new topic may have its name.
     """
 
     __slots__ = (
-        "chooser",
         "epoch",
-        "is_gone",
+        "is_deleted",
         "looked_up_ms",
         "max_record_bytes",
+        "partitioner",
         "queues",
         "segment_bytes",
         "sticky",
@@ -111,35 +113,36 @@ class TopicRoute:
     )
 
     def __init__(
-        self, topic: TopicImage, chooser: Chooser, *, looked_up_ms: float, epoch: int
+        self, topic: TopicImage, partitioner: TopicPartitioner, *, looked_up_ms: float, epoch: int
     ) -> None:
+        """Return a topic without records; ``epoch`` is the producer's first epoch."""
         self._set_topic(topic)
-        self.chooser = chooser
+        self.partitioner = partitioner
         self.epoch = epoch
         numbers = range(topic.num_partitions)
         self.queues = [PartitionQueue(self, number, epoch) for number in numbers]
         self.sticky: PartitionQueue | None = None
         self.sticky_bytes = 0
         self.looked_up_ms = looked_up_ms
-        self.is_gone = False
-        if chooser.is_sticky:
-            self.move_on()
+        self.is_deleted = False
+        if partitioner.is_sticky:
+            self.switch_sticky_partition()
 
-    def renew(self, topic: TopicImage, looked_up_ms: float) -> None:
-        """Take in what the metadata log says of the same topic now: more partitions, configs."""
+    def update(self, topic: TopicImage, looked_up_ms: float) -> None:
+        """Update from newer metadata of the same topic: added partitions, changed configs."""
         is_changed = topic.overrides != self.topic.overrides
         self._set_topic(topic)
         if is_changed:
             for queue in self.queues:
-                queue.log = None  # opened anew, with these; an append under way keeps its own
+                queue.log = None  # reopened with the new configs; a running append keeps its log
         self.looked_up_ms = looked_up_ms
         self.queues += [
             PartitionQueue(self, number, self.epoch)
             for number in range(len(self.queues), topic.num_partitions)
         ]
 
-    def move_on(self) -> None:
-        """Choose another partition for records without a key, at random (KIP-480)."""
+    def switch_sticky_partition(self) -> None:
+        """Choose another sticky partition at random (KIP-480)."""
         others = len(self.queues) - (self.sticky is not None)
         chosen = random.randrange(others) if others else 0
         if self.sticky is not None and others and chosen >= self.sticky.partition:

@@ -1,1 +1,1 @@
-"""Records at rest: the Arrow schema, the batch header, its checksum, and Kafka's key hash."""
+"""Records in a segment file: Arrow schema, batch header, checksums; and Kafka's key hash."""

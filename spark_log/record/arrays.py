@@ -1,8 +1,7 @@
-"""Arrow arrays of Python's and numpy's values, by the buffers themselves.
+"""Conversion between Arrow arrays and Python's or numpy's values, through Arrow's buffers.
 
-What pyarrow offers for it (``pa.array``, ``pa.scalar``, ``to_numpy``, ``fill_null``) imports
-pandas, where that is installed, to see whether it has to do with it: a quarter of a second of a
-process's first append or poll.
+pyarrow's own functions (``pa.array``, ``pa.scalar``, ``to_numpy``, ``fill_null``) import pandas if
+it is installed. That would take a quarter of a second of a process's first append or poll.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from spark_log.record.schema import TIMESTAMP_TYPE
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
-    """Return byte strings as an array, in a tenth of what ``pa.array`` takes.
+    """Return byte strings as a binary array; ten times as fast as ``pa.array``.
 
     Args:
-        values: None is a null.
+        values: the byte strings; None becomes null.
     """
     count, nulls = len(values), values.count(None)
     if nulls == count:
@@ -38,27 +37,36 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def text_array(values: Sequence[str]) -> pa.Array:
-    """Return texts as an array."""
+    """Return strings as a string array."""
     return binary_array([value.encode() for value in values]).view(pa.string())
 
 
 def text_scalar(value: str) -> pa.Scalar:
-    """Return a text as Arrow's."""
+    """Return a string as an Arrow scalar."""
     return text_array([value])[0]
 
 
 def int_array(values: Sequence[int] | np.ndarray, of_type: pa.DataType) -> pa.Array:
-    """Return integers as an array of this type, ``int32`` or ``int64``; such ones are not copied.
+    """Return integers as an Arrow array.
+
+    Args:
+        values: the integers; a numpy array of the right type is not copied.
+        of_type: ``int32`` or ``int64``.
 
     Raises:
-        OverflowError: one is too large for it.
+        OverflowError: a value is too large for the type.
     """
     data = pa.py_buffer(np.ascontiguousarray(values, np.dtype(str(of_type))))
     return pa.Array.from_buffers(of_type, len(values), [None, data])
 
 
 def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
-    """Return an array of numbers, or of times, as numpy's, 0 for null; not copied without one."""
+    """Return an Arrow array of numbers or timestamps as a numpy array.
+
+    Args:
+        column: the Arrow array; it is not copied unless it has nulls, which become 0.
+        kind: its type in numpy.
+    """
     if not len(column):
         return np.empty(0, kind)
     width = np.dtype(kind).itemsize
@@ -67,7 +75,7 @@ def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
 
 
 def bools_of(column: pa.Array) -> np.ndarray:
-    """Return an array of booleans, none null, as numpy's."""
+    """Return an Arrow array of booleans without nulls as a numpy array."""
     if not len(column):
         return np.empty(0, np.bool_)
     bits = np.frombuffer(column.buffers()[1], np.uint8)
@@ -76,11 +84,11 @@ def bools_of(column: pa.Array) -> np.ndarray:
 
 
 def timestamp_array(times_us: np.ndarray) -> pa.Array:
-    """Return microseconds since the epoch, int64, as an array of `TIMESTAMP_TYPE`."""
+    """Return int64 microseconds since the epoch as an Arrow array of `TIMESTAMP_TYPE`."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(times_us, np.int64))]
     return pa.Array.from_buffers(TIMESTAMP_TYPE, len(times_us), buffers)
 
 
 def times_us_of(records: pa.RecordBatch) -> np.ndarray:
-    """Return the column ``timestamp``, none null, as int64 microseconds; not copied."""
+    """Return the column ``timestamp``, which has no nulls, as int64 microseconds without a copy."""
     return ints_of(records.column("timestamp"), np.int64)

@@ -1,7 +1,7 @@
-"""What pyarrow does not show of an Arrow IPC file: where its blocks are, and a block's metadata.
+"""Parts of an Arrow IPC file that pyarrow does not expose: block positions and block metadata.
 
-The two flatbuffers tables concerned (``Footer`` in File.fbs, ``Message`` in Message.fbs) are read
-by hand, so that a batch's header can be had without decoding, or even reading, the batch.
+This module reads two flatbuffers tables itself (``Footer`` in File.fbs, ``Message`` in
+Message.fbs), so that a batch header can be read without decoding, or even reading, the batch.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _BLOCK = np.dtype(
 _U32, _I32, _U16 = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H")
 END_OF_STREAM_BYTES = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
-_MESSAGE_VTABLE = struct.Struct("<H10xH")  # its size; where the custom metadata lie
-_KEY_VALUE_VTABLE = struct.Struct("<H2xHH")  # its size; where key and value lie
-_MOST_METADATA = 1024  # entries that are looked at
-_CODECS = ("lz4", "zstd")  # by Arrow's CompressionType
+_MESSAGE_VTABLE = struct.Struct("<H10xH")  # its size; offset of the custom metadata
+_KEY_VALUE_VTABLE = struct.Struct("<H2xHH")  # its size; offsets of key and value
+_MAX_METADATA_ENTRIES = 1024
+_CODECS = ("lz4", "zstd")  # indexed by Arrow's CompressionType
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where one record batch lies in the file: its message, then its body.
+    """Position of one record batch in the file: its message, followed by its body.
 
     Attributes:
         position: byte position of the message in the file.
         metadata_bytes: length of the message with its prefix and padding.
-        body_bytes: length of the buffers behind it.
+        body_bytes: length of the body, the buffers that follow the message.
     """
 
     position: int
@@ -48,20 +48,24 @@ class Block:
 
     @property
     def end(self) -> int:
-        """The byte position behind it."""
+        """The byte position after the block."""
         return self.position + self.metadata_bytes + self.body_bytes
 
 
 class Blocks(Sequence[Block]):
-    """The record batch blocks of a file, in order; there may be very many.
+    """The record batch blocks of a file, in order. A file may have very many.
 
     Attributes:
-        positions: see `Block.position`, of each, int64.
-        ends: the byte position behind each, int64.
+        positions: byte position of each block, int64.
+        ends: byte position after each block, int64.
     """
 
     def __init__(self, packed: memoryview) -> None:
-        """Args: packed: ``Block`` structs as a footer has them."""
+        """Read blocks from a footer.
+
+        Args:
+            packed: the footer's ``Block`` structs.
+        """
         fields = np.frombuffer(packed, _BLOCK)
         self.positions = fields["position"]
         self._metadata_bytes = fields["metadata_bytes"]
@@ -85,29 +89,29 @@ class Blocks(Sequence[Block]):
         )
 
     def ordinal_at(self, position: int) -> int | None:
-        """Return the ordinal of the block that begins at a position, None if none does."""
+        """Return the ordinal of the block that begins at ``position``, None if no block does."""
         at = int(np.searchsorted(self.positions, position))
         return at if at < len(self) and self.positions[at] == position else None
 
     def follow_each_other(self) -> bool:
-        """Return whether each begins where the one before it ends."""
-        if len(self) == 1:  # most segments, and numpy takes its time for one number too
+        """Return whether each block begins at the end of the block before it."""
+        if len(self) == 1:  # the usual case, in which numpy would be slow
             return bool(self._metadata_bytes[0] >= 0 and self._body_bytes[0] >= 0)
         is_sane = (self._metadata_bytes >= 0).all() and (self._body_bytes >= 0).all()
         return bool(is_sane and (self.ends[:-1] == self.positions[1:]).all())
 
 
 def footer_bytes(tail: memoryview) -> int:
-    """Return how many bytes at the end of the file hold its footer, trailer included.
+    """Return the length of the footer at the end of a file, including its trailer.
 
     Args:
         tail: the last ten bytes of the file, or more.
 
     Raises:
-        ValueError: they are not the end of an Arrow file.
+        ValueError: ``tail`` is not the end of an Arrow file.
     """
     if len(tail) < _TRAILER.size:
-        raise ValueError("too short for an Arrow file")
+        raise ValueError("is too short for an Arrow file")
     length, magic = _TRAILER.unpack_from(tail, len(tail) - _TRAILER.size)
     if magic != _MAGIC or length <= 0:
         raise ValueError("does not end as an Arrow file does")
@@ -115,7 +119,7 @@ def footer_bytes(tail: memoryview) -> int:
 
 
 def read_blocks(footer: memoryview) -> Blocks:
-    """Return the record batch blocks that a footer lists.
+    """Return the record batch blocks in a footer.
 
     Args:
         footer: the last `footer_bytes` bytes of the file.
@@ -140,16 +144,16 @@ def read_blocks(footer: memoryview) -> Blocks:
 
 
 def check_blocks(blocks: Blocks, footer_position: int | None) -> None:
-    """Check that a file's blocks lie one behind the other, up to its footer.
+    """Check that the blocks of a file follow each other without a gap, up to its footer.
 
-    No checksum covers the footer: a wrong count or position would drop batches in silence.
+    No checksum covers the footer: a wrong count or position would silently drop batches.
 
     Args:
-        blocks: as the footer lists them.
-        footer_position: where it begins; None where the file's size is not known.
+        blocks: the blocks in the footer.
+        footer_position: byte position of the footer; None if the size of the file is not known.
 
     Raises:
-        ValueError: they do not.
+        ValueError: there is a gap, an overlap, or a block of negative length.
     """
     if not len(blocks):
         return
@@ -159,7 +163,7 @@ def check_blocks(blocks: Blocks, footer_position: int | None) -> None:
 
 
 def codec(message: memoryview) -> str:
-    """Return how the buffers of a record batch are compressed: none, lz4 or zstd.
+    """Return the compression of a record batch's buffers: ``none``, ``lz4`` or ``zstd``.
 
     Args:
         message: the first ``metadata_bytes`` bytes of a block.
@@ -180,9 +184,9 @@ def codec(message: memoryview) -> str:
 
 
 def custom_metadata(message: memoryview) -> dict[bytes, bytes]:
-    """Return the custom metadata of an encapsulated message; of keys that repeat the first.
+    """Return the custom metadata of an encapsulated message; of a repeated key the first value.
 
-    Read without `_Table`: this is most of what a look at a batch's header costs.
+    Does not use `_Table`, for speed: this is most of the time that reading a batch header takes.
 
     Args:
         message: the first ``metadata_bytes`` bytes of a block.
@@ -205,7 +209,7 @@ def custom_metadata(message: memoryview) -> dict[bytes, bytes]:
         vector = table + field
         vector += u32(data, vector)[0]
         (count,) = u32(data, vector)
-        for slot in range(vector + 4, vector + 4 + 4 * min(count, _MOST_METADATA), 4):
+        for slot in range(vector + 4, vector + 4 + 4 * min(count, _MAX_METADATA_ENTRIES), 4):
             key, value = _key_value(data, slot + u32(data, slot)[0])
             found.setdefault(key, value)
     except (struct.error, IndexError) as error:
@@ -214,7 +218,7 @@ def custom_metadata(message: memoryview) -> dict[bytes, bytes]:
 
 
 def _key_value(data: bytes, table: int) -> tuple[bytes, bytes]:
-    """Return the two strings of a flatbuffers table ``KeyValue``."""
+    """Return key and value of a flatbuffers table ``KeyValue``."""
     vtable = table - _I32.unpack_from(data, table)[0]
     if vtable < 0:
         raise ValueError("vtable outside of the buffer")
@@ -235,7 +239,7 @@ def _message(message: memoryview) -> _Table:
 
 
 class _Table:
-    """A flatbuffers table: fields are found through its vtable."""
+    """A flatbuffers table, whose fields are found through its vtable."""
 
     def __init__(self, buffer: memoryview, position: int) -> None:
         self.buffer = buffer
@@ -250,7 +254,7 @@ class _Table:
         return cls(buffer, _U32.unpack_from(buffer, 0)[0])
 
     def at(self, field: int) -> int | None:
-        """Return where this field's value lies; None where it has its default."""
+        """Return the position of a field's value; None if the field has its default."""
         entry = 4 + 2 * field
         if entry >= self._vtable_bytes:
             return None
@@ -258,6 +262,6 @@ class _Table:
         return self._position + offset if offset else None
 
     def indirect(self, field: int) -> int | None:
-        """Return where the vector, string or table in this field begins."""
+        """Return the position of the vector, string or table in a field; None without one."""
         at = self.at(field)
         return None if at is None else int(at + _U32.unpack_from(self.buffer, at)[0])

@@ -1,11 +1,15 @@
-"""The check beside the batch headers of an Arrow batch: what a reader goes by, without its records.
+"""The header check of an Arrow batch: a checksum of its batch headers without its records.
 
-The checksum in a batch header covers the records too, and not where in its segment the batch lies.
-Readers go by headers whose records they do not read: to find an offset or a time, to tell where the
-log ends, to learn of producers. So the writer adds, under `CHECK_KEY` in the Arrow batch's
-``custom_metadata``, the base64 of one CRC-32C over the segment's append id, the value under
-`METADATA_KEY`, and what follows: nothing, or a CRC-32C of each column, in the file's order, for
-those who read some of them (ADR 17). Segments that were written before have none.
+The checksum in a batch header also covers the records, and does not cover the batch's position in
+its segment. But readers use headers without reading the records: to find an offset or a time, to
+find the log's end, to rebuild producer state. So the writer adds a check to the Arrow batch's
+``custom_metadata`` under `CHECK_KEY` (ADR 17): base64 of
+
+- a CRC-32C over the segment's append id, the value under `METADATA_KEY`, and the column sums;
+- the column sums: nothing, or a CRC-32C of each column in the file's order, for readers that read
+  some of the columns only.
+
+Segments that older versions wrote have no check.
 """
 
 from __future__ import annotations
@@ -23,22 +27,22 @@ from spark_log.record.schema import RECORD_SCHEMA
 CHECK_KEY: Final = b"spark_log.check"
 
 COLUMN_SUMS_BYTES: Final = 16_384
-"""From here on columns have sums of their own. To check less than this whole takes no longer."""
+"""Batches from this size on have column sums. Below it, checking all columns is as fast."""
 
 _SUM: Final = struct.Struct("<I")
 
 
 def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> bytes:
-    """Return the metadata value for an Arrow batch.
+    """Return the value under `CHECK_KEY` for an Arrow batch.
 
     Args:
-        append_id: of the segment.
+        append_id: the segment's append id.
         headers: the value under `METADATA_KEY`.
-        records: all rows, columns as in the file.
+        records: all rows, with the columns of the file.
     """
     sums = b""
     has_offsets = records.num_columns > len(RECORD_SCHEMA)
-    # Not `nbytes`, which takes as long as to sum a small batch. Of a slice this is too many.
+    # `nbytes` would take as long as summing a small batch. For a slice this counts too much.
     if has_offsets or records.get_total_buffer_size() >= COLUMN_SUMS_BYTES:
         sums = b"".join(_SUM.pack(array_crc32c(column)) for column in records.columns)
     packed = _SUM.pack(_header_sum(append_id, headers, sums)) + sums
@@ -46,27 +50,27 @@ def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> b
 
 
 def decode_check(value: bytes, append_id: bytes, headers: bytes, columns: int) -> tuple[int, ...]:
-    """Check the headers of an Arrow batch; return the sums of its columns, empty without.
+    """Check the headers of an Arrow batch; return its column sums, empty if it has none.
 
     Args:
-        value: under `CHECK_KEY`.
-        append_id: of the segment.
+        value: the value under `CHECK_KEY`.
+        append_id: the segment's append id.
         headers: the value under `METADATA_KEY`.
-        columns: how many the file has.
+        columns: how many columns the file has.
 
     Raises:
-        ValueError: the headers are not those that were written, or the check is damaged.
+        ValueError: the headers differ from those that were written, or the check is damaged.
     """
     packed = binascii.a2b_base64(value, strict_mode=True)
     sums = packed[_SUM.size :]
     if len(packed) < _SUM.size or len(sums) not in (0, columns * _SUM.size):
-        raise ValueError(f"{len(packed)} bytes are no check of batch headers")
+        raise ValueError(f"{len(packed)} bytes are not a header check")
     (expected,) = _SUM.unpack_from(packed)
     actual = _header_sum(append_id, headers, sums)
     if actual != expected:
         raise ValueError(
-            f"checksum of the batch headers is {actual:#010x}, the check beside them says "
-            f"{expected:#010x}"
+            f"checksum of the batch headers is {actual:#010x}, expected {expected:#010x} from the "
+            f"header check"
         )
     return struct.unpack(f"<{columns}I", sums) if sums else ()
 

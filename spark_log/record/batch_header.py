@@ -1,9 +1,9 @@
-"""The header of a record batch: Kafka's v2 fields, packed into an Arrow batch's metadata.
+"""The header of a record batch: the fields of Kafka's v2 batch, in an Arrow batch's metadata.
 
-It lies in the ``custom_metadata`` of the Arrow record batch under ``spark_log.batch``: one or more
-53-byte little-endian structs, one after the other, in base64. (Base64 because readers built on
-arrow-rs insist that metadata is UTF-8: ADR 2.) Several headers in one Arrow batch each describe
-the next ``record_count`` rows.
+On storage: in the ``custom_metadata`` of the Arrow record batch under ``spark_log.batch``, one or
+more 53-byte little-endian structs, one after the other, in base64 (readers built on arrow-rs
+require metadata in UTF-8: ADR 2). Each of several headers in one Arrow batch describes the next
+``record_count`` rows.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class BatchHeader:
     Attributes:
         base_offset_delta: first offset of the batch, relative to the segment's base offset.
         last_offset_delta: last offset of the batch, relative to the segment's base offset. In a
-            compacted segment no record need be there any more.
-        leader_epoch: epoch of the leader that took the batch.
+            compacted segment the batch may have no record of this offset, or none at all.
+        leader_epoch: epoch of the leader that appended the batch.
         attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
-        crc32c: over the other fields and the batch's content, see `record.checksum`.
-        base_timestamp_us: timestamp of the first record, microseconds; with bit 6 the delete
-            horizon instead: from then on the batch's tombstones may go (KIP-534). Without records
-            -1.
-        max_timestamp_us: largest timestamp of the batch, microseconds. Without records -1.
-        producer_id: of an idempotent producer, else -1.
-        producer_epoch: of an idempotent producer, else -1.
-        base_sequence: sequence number of the first record, else -1.
-        record_count: how many records (rows) the batch holds.
+        crc32c: checksum of the other fields and of the batch's content (`record.checksum`).
+        base_timestamp_us: timestamp of the first record, microseconds; -1 without records. With
+            bit 6 the delete horizon instead: the batch's tombstones may be removed from then on
+            (KIP-534).
+        max_timestamp_us: largest timestamp of the batch, microseconds; -1 without records.
+        producer_id: id of the idempotent producer; -1 without one.
+        producer_epoch: epoch of the idempotent producer; -1 without one.
+        base_sequence: sequence number of the first record; -1 without an idempotent producer.
+        record_count: how many records (rows) the batch has.
         magic: format of the batch, 2.
     """
 
@@ -75,16 +75,16 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds markers that no user sees."""
+        """Whether the batch holds control records, which no consumer returns."""
         return bool(self.attributes & self.CONTROL_BIT)
 
     @property
     def has_gaps(self) -> bool:
-        """Whether offsets of the batch's range have no record any more."""
+        """Whether a compaction removed records of the batch, so that offsets are missing."""
         return self.record_count != self.last_offset_delta - self.base_offset_delta + 1
 
     def pack(self) -> bytes:
-        """Return the 53 bytes at rest (before base64)."""
+        """Return the header's 53 bytes (before base64)."""
         return _LAYOUT.pack(
             self.base_offset_delta,
             self.last_offset_delta,
@@ -103,8 +103,8 @@ class BatchHeader:
     def checksummed_bytes(self) -> bytes:
         """Return the fields that the checksum covers, in a form that a merge does not change.
 
-        The offsets enter as the length of their range: where the segment begins is not a property
-        of the batch (for Kafka too the checksum leaves the base offset out).
+        Of the offsets only the length of their range is covered: the base offset depends on the
+        segment (Kafka's checksum does not cover the base offset either).
         """
         return _CHECKSUMMED.pack(
             self.last_offset_delta - self.base_offset_delta,
@@ -121,20 +121,20 @@ class BatchHeader:
 
 
 def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:
-    """Return the largest timestamp of batches, microseconds; None where no record is left."""
+    """Return the largest timestamp of batches, microseconds; None if they have no records."""
     return max((each.max_timestamp_us for each in headers if each.record_count), default=None)
 
 
 def encode_headers(headers: Sequence[BatchHeader]) -> bytes:
-    """Return the metadata value for an Arrow batch that carries these headers, in row order."""
+    """Return the value under `METADATA_KEY` for an Arrow batch with these headers, in row order."""
     return binascii.b2a_base64(b"".join(header.pack() for header in headers), newline=False)
 
 
 def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
-    """Return the headers in a metadata value.
+    """Return the headers in a value under `METADATA_KEY`.
 
     Raises:
-        ValueError: it is not base64, not a whole number of headers, or of an unknown magic.
+        ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
     """
     packed = binascii.a2b_base64(value, strict_mode=True)
     if not packed or len(packed) % _LAYOUT.size:

@@ -1,13 +1,13 @@
 """The checksum of a record batch: CRC-32C over its header's fields and its logical content.
 
-Logical means that the sum does not see how Arrow happens to hold the batch: a slice, a piece of a
-merged batch, a compressed file and a fresh array of equal records have equal sums. It runs over
-the buffers themselves (13 GB/s), copying only what has to be rebased.
+The content is logical: the checksum does not depend on how Arrow stores the batch. A slice, a part
+of a merged batch, a compressed file and a new array of equal records have equal checksums. It is
+computed over Arrow's buffers (13 GB/s), and copies only offsets that have to be rebased.
 
-In order: `BatchHeader.checksummed_bytes`; the columns key, value, headers, timestamp; and, if the
-batch has gaps, the offsets relative to the batch's first as int32. A column is one marker byte
-(0: no nulls, 1: some, 2: all, and then nothing follows), for 1 the validity bits (least
-significant first, from row 0), and then
+It covers, in this order: `BatchHeader.checksummed_bytes`; the columns key, value, headers,
+timestamp; and, if the batch has gaps, the offsets relative to the batch's first offset as int32. A
+column is one marker byte (0: no nulls; 1: some nulls; 2: all null, then nothing follows); for 1 the
+validity bits (least significant first, from row 0); and then
 
 - timestamp, int32: the values, little-endian;
 - binary, string: n + 1 int32 offsets from 0, then the bytes; a null has no bytes;
@@ -31,8 +31,8 @@ def batch_crc32c(header: BatchHeader, records: pa.RecordBatch) -> int:
     """Return the checksum of a batch.
 
     Args:
-        header: its header; the field ``crc32c`` is not looked at.
-        records: exactly the batch's rows, columns as in a segment file.
+        header: the batch's header; its field ``crc32c`` is ignored.
+        records: exactly the batch's rows, with the columns of a segment file.
     """
     crc = extend(0, header.checksummed_bytes())
     for name in RECORD_SCHEMA.names:
@@ -44,11 +44,11 @@ def batch_crc32c(header: BatchHeader, records: pa.RecordBatch) -> int:
 
 
 def array_crc32c(array: pa.Array, crc: int = 0) -> int:
-    """Return the checksum of an array's logical content, as a column enters a batch's checksum.
+    """Return the checksum of an array's logical content, as a column of a batch's checksum.
 
     Args:
-        array: of one of the types named above, or of another fixed width.
-        crc: of what comes before it.
+        array: the array; of a type named in the module's docstring or another fixed-width type.
+        crc: the checksum of the content before it.
     """
     return _extend(crc, array)
 
@@ -91,7 +91,7 @@ def _offsets(array: pa.Array) -> np.ndarray:
 
 
 def _hides_bytes(array: pa.Array, offsets: np.ndarray) -> bool:
-    """Arrow allows a null to own bytes; a checksum must not see them."""
+    """Return whether a null has bytes, which Arrow allows and the checksum must ignore."""
     null = bools_of(array.is_null())
     return bool(np.diff(offsets)[null].any())
 

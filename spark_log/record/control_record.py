@@ -1,7 +1,7 @@
-"""Control records: what a control batch says, in Kafka's keys (``ControlRecordType``).
+"""Control records: the types of records in a control batch (Kafka's ``ControlRecordType``).
 
-The key begins with ``version i16, type i16``, big-endian. Types 0 and 1 are the markers at the end
-of a transaction.
+The key of a control record begins with ``version i16, type i16``, big-endian. Types 0 and 1 are the
+markers at the end of a transaction.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ _KEY = struct.Struct(">hh")
 
 
 class ControlRecordType(IntEnum):
-    """The types that a compaction tells apart."""
+    """The types of control records that end a transaction."""
 
     ABORT = 0
     COMMIT = 1
 
     @property
     def key(self) -> bytes:
-        """The key of such a record."""
+        """The key of a control record of this type."""
         return _KEY.pack(0, self)
 
     @staticmethod
     def of_key(key: bytes | None) -> ControlRecordType | None:
-        """Return what a control record with this key is; None for any that is no marker."""
+        """Return the type of a control record with this key; None if it is not a marker."""
         if key is None or len(key) < _KEY.size:
             return None
         version, kind = _KEY.unpack_from(key)

@@ -1,4 +1,4 @@
-"""Moving batches from one segment into another: their offsets count from another base there."""
+"""Moves batches into a segment with another base offset."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 def rebase(
     headers: Sequence[BatchHeader], records: pa.RecordBatch, shift: int, *, with_offsets: bool
 ) -> tuple[tuple[BatchHeader, ...], pa.RecordBatch]:
-    """Return batches as they stand in a segment with another base offset; checksums stay true.
+    """Return batches with offsets relative to another base offset. Their checksums do not change.
 
     Args:
-        headers: of the batches.
-        records: their rows, with ``offset_delta`` if any offset of theirs is missing.
-        shift: the old segment's base offset less the new one's.
+        headers: the batches' headers.
+        records: their rows, with the column ``offset_delta`` if a batch has gaps.
+        shift: the old segment's base offset minus the new segment's.
         with_offsets: whether the new segment has the column ``offset_delta``.
 
     Returns:
-        Headers and rows with offsets relative to the new base; columns of `RECORD_SCHEMA`, and
-        ``offset_delta`` if it is asked for.
+        Headers and rows with offsets relative to the new base offset. The rows have the columns of
+        `RECORD_SCHEMA`, and ``offset_delta`` if ``with_offsets``.
 
     Raises:
-        ValueError: offsets are missing, and the column that tells which is not there or not wanted.
+        ValueError: a batch has gaps, and ``records`` or the new segment lacks ``offset_delta``.
     """
     moved = tuple(
         replace(
@@ -40,7 +40,7 @@ def rebase(
     )
     has_offsets = OFFSET_DELTA_FIELD.name in records.schema.names
     if any(header.has_gaps for header in headers) and not (has_offsets and with_offsets):
-        raise ValueError("batches that lack offsets need the column that tells which they have")
+        raise ValueError("batches with gaps need the column offset_delta")
     rows = records.select(RECORD_SCHEMA.names)
     if not with_offsets:
         return moved, rows

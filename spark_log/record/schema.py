@@ -1,4 +1,4 @@
-"""The Arrow schema of records: in a segment file, and as users hand them in."""
+"""The Arrow schema of records, in segment files and in tables that users append."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ RECORD_SCHEMA = pa.schema(
         pa.field("timestamp", TIMESTAMP_TYPE, nullable=False),
     ]
 )
-"""Columns of a plain segment, where the offset is base offset + row."""
+"""Columns of a segment without gaps, in which a record's offset is base offset + row number."""
 
 OFFSET_DELTA_FIELD = pa.field("offset_delta", pa.int32(), nullable=False)
-"""Fifth column, only in rewritten segments with gaps: offset - base offset of the segment."""
+"""Fifth column, only in rewritten segments with gaps: offset minus the segment's base offset."""
 
 
 def segment_schema(topic_id: str, partition: int, name: str | None = None) -> pa.Schema:
-    """Return the schema of a new segment file, with the metadata that names where it belongs.
+    """Return the schema of a new segment file, with metadata that identifies the segment.
 
-    ``spark_log.append_id`` is drawn anew for every segment: by it a writer whose answer was lost
-    knows its own file from one with equal records (ADR 3).
+    ``spark_log.append_id`` is random: by it a writer that lost an answer can tell its own file from
+    a file with equal records (ADR 3).
 
     Args:
-        topic_id: of the topic.
-        partition: its number.
-        name: of a rewritten segment, without ``.log``: it is known before the file is written, and
-            never changes. A plain segment gets its name, by put-if-absent, after it is written.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        name: name of a rewritten segment, without ``.log``. It is known before the file is written.
+            None for an appended segment, which gets its name by put-if-absent after it is written.
     """
     metadata = {
         "spark_log.format": FORMAT_VERSION,

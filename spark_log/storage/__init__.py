@@ -1,9 +1,10 @@
-"""Storage: the port (`Store`) and its backends; the only place that touches files."""
+"""The storage port (`Store`) and its backends. Nothing outside of this package touches files."""
 
-from spark_log.storage.known_names import is_known, valid_ms_of
+from spark_log.storage.factory import open_store
+from spark_log.storage.listing_validity import is_listing_valid, listing_validity_ms
 from spark_log.storage.reserve import with_reserve
 from spark_log.storage.storage_time import check_clock_skew, newest_modified_us, storage_time_us
-from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store, open_store
+from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 
 __all__ = [
     "FileInfo",
@@ -11,10 +12,10 @@ __all__ = [
     "StorageOptions",
     "Store",
     "check_clock_skew",
-    "is_known",
+    "is_listing_valid",
+    "listing_validity_ms",
     "newest_modified_us",
     "open_store",
     "storage_time_us",
-    "valid_ms_of",
     "with_reserve",
 ]

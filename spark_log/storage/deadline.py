@@ -1,8 +1,8 @@
-"""A time limit for a call on a storage that may accept a request and never answer it.
+"""Time limits for calls on a storage that may accept a request and never answer it.
 
-No request can be taken back once it was sent, and a lock may be held by a thread that waits for
-one. So the call runs on a thread of its own, and whoever asked for it waits no longer than it may.
-What is left behind ends with the request that it waits for: the next one is refused.
+A request cannot be cancelled once it is sent, and a thread that waits for an answer may hold a
+lock. So a call with a limit runs on a thread of its own, and its caller stops waiting when the time
+is up. The thread ends with the request that it waits for: `on_request` refuses to send more.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LONGEST_WAIT_S: Final = threading.TIMEOUT_MAX
 
 
 class Deadline:
-    """Until when a call may wait, and for what it waits now.
+    """The time limit of one call, and the request that the call waits for.
 
     Attributes:
-        what: the call, for people.
-        setting: the key that limits it.
+        what: the call, as error messages name it.
+        setting: the config key that sets the limit.
         timeout_ms: the limit.
-        waits_for: the request that was sent last.
-        has_written: a write was sent, so that the call may have taken effect.
+        waits_for: the request that was sent last, as error messages name it.
+        has_written: whether a write was sent, so that the call may have taken effect.
     """
 
     __slots__ = ("_due_s", "has_written", "setting", "timeout_ms", "waits_for", "what")
@@ -42,55 +42,61 @@ class Deadline:
         self._due_s = time.monotonic() + timeout_ms / 1000
 
     def left_s(self) -> float:
-        """Return the seconds that are left, 0 when it is over."""
+        """Return the seconds that remain; 0 when the time is up."""
         return min(max(0.0, self._due_s - time.monotonic()), _LONGEST_WAIT_S)
 
     def error(self) -> KafkaTimeoutError | UnknownOutcomeError:
-        """Return what the caller is told when it is over.
+        """Return the error to raise when the time is up.
 
-        A write that was sent may have taken effect, or may yet: that is no failure.
+        After a write was sent this is `UnknownOutcomeError`, not a failure: the write may have
+        taken effect, or may still do so.
         """
         waited = f" while waiting for {self.waits_for}" if self.waits_for else ""
         text = f"{self.what}: not done within {self.setting} ({self.timeout_ms:.0f} ms){waited}"
         if self.has_written:
             return UnknownOutcomeError(
-                f"{text}; whether it took effect is not known: look before you do it again"
+                f"{text}; it is not known whether it took effect: check before you do it again"
             )
         return KafkaTimeoutError(
             f"{text}; nothing was changed: check that the storage can be reached and answers, or "
-            f"raise {self.setting}, and try again"
+            f"raise {self.setting}, then try again"
         )
 
 
 _current: ContextVar[Deadline | None] = ContextVar("spark_log_deadline", default=None)
 
 
-def note_request(request: str, *, writes: bool = False) -> None:
-    """Say which request is about to be sent.
+def on_request(request: str, *, writes: bool = False) -> None:
+    """Record which request is about to be sent, in the deadline of the call that runs, if any.
+
+    Args:
+        request: the request, as error messages name it.
+        writes: whether it may change something.
 
     Raises:
-        StorageTimeoutError: the time of the call that needs it is over.
+        StorageTimeoutError: the time of the call is up; the request must not be sent.
     """
     deadline = _current.get()
     if deadline is None:
         return
     if not deadline.left_s():
         raise StorageTimeoutError(
-            f"{deadline.what}: the time for it ({deadline.setting}) is over; {request} was not sent"
+            f"{deadline.what}: its time limit ({deadline.setting}) has passed; {request} was not "
+            f"sent"
         )
     deadline.waits_for = request
     deadline.has_written |= writes
 
 
 class LimitedCall:
-    """A call on a thread of its own, which others wait for as long as they like."""
+    """A call that runs on a thread of its own. Other threads wait for it as long as they choose."""
 
     def __init__(self, call: Callable[[], object], deadline: Deadline | None = None) -> None:
-        """Begin it.
+        """Start the call.
 
         Args:
-            call: what to do.
-            deadline: when no more requests are sent; None: it may take as long as it takes.
+            call: the function to run.
+            deadline: after it the call sends no more requests; None for no limit.
         """
         self._done = threading.Event()
         self._answer: object = None
@@ -102,11 +108,11 @@ class LimitedCall:
         ).start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it is done, after waiting for it."""
+        """Wait up to ``timeout_s`` seconds; return whether the call has ended."""
         return self._done.wait(timeout_s)
 
     def result(self) -> object:
-        """Return what came of it, or raise that; only when it is done."""
+        """Return what the call returned, or raise what it raised. Only after it has ended."""
         if self._error is not None:
             raise self._error
         return self._answer
@@ -123,17 +129,19 @@ class LimitedCall:
 def call_within(
     timeout_ms: float, call: Callable[[], _Answer], *, what: str, setting: str
 ) -> _Answer:
-    """Return what ``call`` returns, if it is done in time. Inside of another one that one counts.
+    """Run ``call`` on another thread and return its result, if it ends within ``timeout_ms``.
+
+    Inside of another `call_within` only the outer limit counts.
 
     Args:
         timeout_ms: how long to wait.
-        call: runs on another thread; everything that it touches is for any thread.
-        what: the call, for people.
-        setting: the key that ``timeout_ms`` comes from.
+        call: the function to run; everything that it touches must be thread-safe.
+        what: the call, as error messages name it.
+        setting: the config key that ``timeout_ms`` comes from.
 
     Raises:
-        KafkaTimeoutError: it is not done, and has changed nothing.
-        UnknownOutcomeError: it is not done, and may have changed something.
+        KafkaTimeoutError: the call has not ended, and has changed nothing.
+        UnknownOutcomeError: the call has not ended, and may have changed something.
     """
     if _current.get() is not None:
         return call()

@@ -1,8 +1,8 @@
-"""Hints that something was put into a directory, where the operating system gives them.
+"""Hints that a file was put into a directory, from the operating system where it gives them.
 
-A hint says only that looking may pay: nothing depends on its coming. Another machine's writes to a
-shared file system give none, a full queue drops them, and a store that is not a local directory has
-none at all. So who waits here looks by itself from time to time as well.
+A hint only says that listing the directory is worth while. Nothing may depend on it: writes of
+another machine to a shared file system give no hint, a full queue drops hints, and only a local
+directory has any. So a caller that waits for a hint also lists by itself from time to time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from spark_log.storage.local import LocalStore, file_system_type
+from spark_log.storage.file_system import file_system_type
+from spark_log.storage.local import LocalStore
 from spark_log.storage.store import Store
 from spark_log.suppressed import IN_PROCESS
 
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 )
-"""Only this machine writes to these, so that the kernel sees every file that appears."""
+"""Types of file systems to which only this machine writes: its kernel sees every new file."""
 
 _IN_MOVED_TO: Final = 0x80
 _IN_CREATE: Final = 0x100
@@ -37,61 +38,63 @@ _READ_BYTES: Final = 65_536
 
 
 class DirectoryWatch(ABC):
-    """Waits for hints, or to be woken. One thread waits; any thread wakes.
+    """Waits for hints or for `wake`. One thread waits; any thread may wake it.
 
     Attributes:
-        gives_hints: whether there can be any.
+        gives_hints: False if this watch never returns a hint.
     """
 
     gives_hints: ClassVar[bool]
 
     @abstractmethod
     def add(self, directory: str) -> bool:
-        """Watch a directory, which need not exist yet; look into it after this, not before.
+        """Watch a directory. It need not exist yet.
+
+        List the directory after this call, not before it: else a file may be missed.
 
         Args:
             directory: relative to the store's root.
 
         Returns:
-            Whether hints of it will come.
+            Whether files that appear in it will give hints.
         """
 
     @abstractmethod
     def remove(self, directory: str) -> None:
-        """Stop watching; harmless where that was never begun."""
+        """Stop watching a directory. Harmless if it is not watched."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> set[str]:
-        """Return the directories in which something may have appeared, as they were added.
+        """Wait for hints; return the directories in which a file may have appeared.
 
-        Returns as soon as there is a hint, or `wake` was called since the last return, or the time
-        is up; then it is empty.
+        Returns at the first hint; when `wake` was called since the last return; or when
+        ``timeout_ms`` have passed. The set is empty without a hint. Names are those given to `add`.
         """
 
     @abstractmethod
     def wake(self) -> None:
-        """End a wait that is under way, or the next one."""
+        """End the wait that is under way, or the next one if none is."""
 
     @abstractmethod
     def close(self) -> None:
-        """End; harmless when done twice."""
+        """Release the watch. Harmless when called twice."""
 
 
 def watch_directories(store: Store) -> DirectoryWatch:
-    """Return what watches a store's directories: without hints, where there can be none."""
+    """Return a watch for a store's directories; one without hints where the system gives none."""
     if (
         sys.platform == "linux"
         and isinstance(store, LocalStore)
         and file_system_type(store.url) in _LOCAL_FILE_SYSTEMS
     ):
-        # The user's share of watches may be used up (max_user_instances).
+        # The user may have no inotify instance left (fs.inotify.max_user_instances).
         with IN_PROCESS.suppress("watching of files", store.url, OSError):
             return InotifyWatch(store.url)
     return SilentWatch()
 
 
 class SilentWatch(DirectoryWatch):
-    """No hints: waits until it is woken."""
+    """A watch without hints: it only waits until it is woken."""
 
     gives_hints: ClassVar[bool] = False
 
@@ -99,41 +102,44 @@ class SilentWatch(DirectoryWatch):
         self._woken = threading.Event()
 
     def add(self, directory: str) -> bool:
-        """See `DirectoryWatch.add`."""
+        """Do nothing; return False."""
         return False
 
     def remove(self, directory: str) -> None:
-        """See `DirectoryWatch.remove`."""
+        """Do nothing."""
 
     def wait(self, timeout_ms: float) -> set[str]:
-        """See `DirectoryWatch.wait`."""
+        """Wait for `wake`, up to ``timeout_ms``; return the empty set."""
         self._woken.wait(max(0.0, timeout_ms) / 1000)
         self._woken.clear()
         return set()
 
     def wake(self) -> None:
-        """See `DirectoryWatch.wake`."""
+        """End the wait that is under way, or the next one."""
         self._woken.set()
 
     def close(self) -> None:
-        """See `DirectoryWatch.close`."""
+        """End the wait that is under way."""
         self.wake()
 
 
 class InotifyWatch(DirectoryWatch):
-    """Linux' inotify: one instance for all directories.
+    """Hints from Linux' inotify: one instance for all directories.
 
-    A directory that does not exist yet is watched by the nearest one above it that does, until it
-    appears.
+    For a directory that does not exist yet, its nearest existing parent is watched until the
+    directory appears.
     """
 
     gives_hints: ClassVar[bool] = True
 
     def __init__(self, root: str) -> None:
-        """Args: root: absolute path that directories are relative to.
+        """Open an inotify instance.
+
+        Args:
+            root: absolute path; directories are relative to it.
 
         Raises:
-            OSError: the system has no instance left.
+            OSError: the system has no instance left for this user.
         """
         self._root = root
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -149,7 +155,7 @@ class InotifyWatch(DirectoryWatch):
         self._lock = threading.Lock()
 
     def add(self, directory: str) -> bool:
-        """See `DirectoryWatch.add`."""
+        """Watch a directory, or its nearest existing parent; return False if neither works."""
         with self._lock:
             path = directory
             while not self._is_closed:
@@ -165,7 +171,7 @@ class InotifyWatch(DirectoryWatch):
             return False
 
     def remove(self, directory: str) -> None:
-        """See `DirectoryWatch.remove`."""
+        """Stop watching a directory. Harmless if it is not watched."""
         with self._lock:
             number = self._added.pop(directory, None)
             if number is None or self._is_closed or number in self._added.values():
@@ -174,7 +180,7 @@ class InotifyWatch(DirectoryWatch):
             self._libc.inotify_rm_watch(self._inotify, number)
 
     def wait(self, timeout_ms: float) -> set[str]:
-        """See `DirectoryWatch.wait`."""
+        """Wait for inotify events or `wake`; return the directories that the events are about."""
         if self._is_closed:
             return set()
         hints: set[str] = set()
@@ -187,13 +193,13 @@ class InotifyWatch(DirectoryWatch):
         return hints
 
     def wake(self) -> None:
-        """See `DirectoryWatch.wake`."""
+        """End the wait that is under way, or the next one."""
         with self._lock:
             if not self._is_closed:
                 os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
-        """See `DirectoryWatch.close`. Not while another thread waits."""
+        """Close the inotify instance. Not while another thread waits."""
         with self._lock:
             if not self._is_closed:
                 os.close(self._inotify)
@@ -210,7 +216,7 @@ class InotifyWatch(DirectoryWatch):
         return int(self._libc.inotify_add_watch(self._inotify, absolute, mask))
 
     def _read(self) -> set[str]:
-        """Return the directories that the waiting events are about."""
+        """Return the added directories that the queued events are about."""
         try:
             data = os.read(self._inotify, _READ_BYTES)
         except BlockingIOError:
@@ -228,7 +234,7 @@ class InotifyWatch(DirectoryWatch):
                 hinted.add(number)
                 with self._lock:
                     self._paths.pop(number, None)
-            elif data[name : name + 1] != b".":  # a staged file has a dot before its name
+            elif data[name : name + 1] != b".":  # the name of a staged file begins with a dot
                 hinted.add(number)
         with self._lock:
             found = {name for name, number in self._added.items() if number in hinted}

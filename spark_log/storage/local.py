@@ -1,27 +1,26 @@
-"""A directory on a file system with hard links: local disks, and NFS.
+"""A store in a directory of a file system with hard links: a local disk, or NFS.
 
 ``put_if_absent`` writes a temporary file beside the target, syncs it, and makes a hard link under
-the target's name: ``link`` fails when the name is taken, so exactly one writer gets it, and what
-appears is complete. A crash leaves at most the temporary file, whose name begins with a dot.
+the target's name. ``link`` fails when the name is taken, so exactly one writer gets the name, and
+the file that appears is complete. A crash leaves at most the temporary file, whose name begins with
+a dot.
 
 A file is durable when its bytes, its name in its directory, and the name of every directory above
-it are synced: each needs an ``fsync`` of its own (docs/adr/0018). Deletions are not synced: after a
-power cut a deleted file may be there again.
+it are synced. Each of them needs its own ``fsync`` (docs/adr/0018). Deletions are not synced: after
+a power cut a deleted file may exist again.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -34,13 +33,21 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
+from spark_log.storage.file_system import (
+    appeared_us,
+    describe_file_system,
+    make_directories,
+    map_file,
+    release_pages,
+    sync_path,
+)
+from spark_log.storage.local_staged_file import LocalStagedFile
+from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
-from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+from spark_log.storage.store import FileInfo, StagedFile, Store
 from spark_log.suppressed import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
-_COPIED_BYTES = 65_536
-"""Up to here copying a file takes less time than mapping and unmapping it."""
 
 _NOT_LINKED = {
     errno.EACCES,
@@ -52,31 +59,40 @@ _NOT_LINKED = {
     errno.ENOTDIR,
     errno.EROFS,
 }
-"""Errors of ``link`` that say that it did nothing. After others, EIO on NFS, it may have."""
+"""Errors of ``link`` after which the link does not exist. After others (EIO on NFS) it may."""
 
 
 class LocalStore(Store):
-    """Files below a local directory."""
+    """Files below a local directory. ``put_if_absent`` makes a hard link."""
 
     is_mapped: ClassVar[bool] = True
 
     def __init__(self, root: str) -> None:
-        """Args: root: the directory; made absolute, need not exist yet."""
+        """Open the store; touches nothing.
+
+        Args:
+            root: the directory, relative or absolute; need not exist yet.
+        """
         self.url = os.path.abspath(root)
         self._synced_names: set[str] = set()
 
     def create_root(self) -> None:
-        """See `Store.create_root`."""
+        """Create the directory and its parents, and check that put-if-absent works on it.
+
+        Raises:
+            UnsupportedStoreError: the file system has no hard links, or links over a taken name.
+            InvalidRootError: the directory cannot be created, or the path is a file.
+        """
         try:
             with storage_errors(self.url, "making a directory"):
-                _make_directories(self.url, self._synced_names)
+                make_directories(self.url, self._synced_names)
                 self._sync_names_above_root()
         except StorageFullError:
             raise
         except StorageError as error:
             if os.path.exists(self.url) and not os.path.isdir(self.url):
                 raise InvalidRootError(
-                    f"{self.url} is a file; a root is a directory: give another path",
+                    f"{self.url} is a file, but a root must be a directory; give another path",
                     path=self.url,
                 ) from None
             raise InvalidRootError(
@@ -93,27 +109,36 @@ class LocalStore(Store):
         finally:
             self.delete(probe)
         raise UnsupportedStoreError(
-            f"{self.url}: two writers could create the same file ({_file_system(self.url)}); "
-            f"spark-log needs a file system where link() fails on an existing name",
+            f"{self.url}: two writers could create the same file "
+            f"({describe_file_system(self.url)}); spark-log needs a file system where link() fails "
+            f"on an existing name",
             path=self.url,
         )
 
     def keep_reserve(self) -> bool:
-        """See `Store.keep_reserve`: a hidden file in the root."""
+        """Allocate the reserve, a hidden file in the root; return whether it exists now."""
         return keep_reserve(self.url)
 
     def release_reserve(self) -> bool:
-        """See `Store.release_reserve`."""
+        """Delete the reserve; return whether that freed space."""
         return release_reserve(self.url)
 
     def stage(self, directory: str) -> StagedFile:
-        """See `Store.stage`: the file lies in ``directory`` itself, so that it can be linked."""
+        """Return an empty staged file, in ``directory`` itself so that it can be linked."""
         return LocalStagedFile(self._absolute(directory), self._synced_names)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
-        """See `Store.put_if_absent`."""
+        """Write the file and link it under ``path``, unless the name is taken.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            UnknownOutcomeError: the link may exist, or may not survive a power cut.
+            UnsupportedStoreError: the file system has no hard links.
+            StorageFullError: no space; nothing is visible.
+            StorageError: the file system failed; nothing is visible.
+        """
         if isinstance(source, LocalStagedFile):
             self._link(path, source, sync)
             return
@@ -125,7 +150,7 @@ class LocalStore(Store):
             self._link(path, staged, sync)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """See `Store.put`: a rename over the old file."""
+        """Replace the file at ``path`` by a rename."""
         target = self._absolute(path)
         with self.stage(str(PurePosixPath(path).parent)) as staged:
             assert isinstance(staged, LocalStagedFile)
@@ -137,41 +162,44 @@ class LocalStore(Store):
                     self._sync_names_to(os.path.dirname(target))
                 os.replace(staged.path, target)
                 if sync:
-                    _sync(os.path.dirname(target))
+                    sync_path(os.path.dirname(target))
 
     def sync(self, path: str) -> None:
-        """See `Store.sync`."""
+        """Make the file or directory at ``path`` durable, with the names of its parents.
+
+        Raises:
+            NotFoundError: ``path`` does not exist.
+            StorageError: the sync failed; it may be lost in a power cut.
+        """
         absolute = self._absolute(path)
         with storage_errors(path):
-            _sync(absolute)
+            sync_path(absolute)
             if not os.path.isdir(absolute):
                 absolute = os.path.dirname(absolute)
-                _sync(absolute)
+                sync_path(absolute)
             self._sync_names_to(absolute)
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """See `Store.read`."""
+        """Return up to ``length`` bytes from ``start``."""
         with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
             return pa.py_buffer(os.pread(file.fileno(), length, start))
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
-        """See `Store.read_tail`."""
+        """Return the last ``length`` bytes, or the whole file if it is shorter."""
         with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
             start = max(0, os.fstat(file.fileno()).st_size - length)
             return pa.py_buffer(os.pread(file.fileno(), length, start))
 
     def open_buffer(self, path: str) -> pa.Buffer:
-        """See `Store.open_buffer`: a memory map."""
-        return _map_file(self._absolute(path), path)
+        """Return the whole file as a memory map; a small file is copied."""
+        return map_file(self._absolute(path), path)
 
-    def forget(self, buffer: pa.Buffer) -> None:
-        """See `Store.forget`."""
-        # Never of what was copied: there this would clear memory that others use.
-        if buffer.size > _COPIED_BYTES and _MADVISE is not None:
-            _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)
+    def release_memory(self, buffer: pa.Buffer) -> None:
+        """Take the pages of a memory map out of the process's memory."""
+        release_pages(buffer)
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
-        """See `Store.list`."""
+        """Yield the files directly in ``directory`` in byte order of their names."""
         prefix = f"{directory}/" if directory else ""
         found = {
             entry.name: entry
@@ -186,36 +214,36 @@ class LocalStore(Store):
                 except FileNotFoundError:
                     continue
                 if not stat.S_ISDIR(status.st_mode):
-                    yield FileInfo(f"{prefix}{name}", status.st_size, _appeared_us(status))
+                    yield FileInfo(f"{prefix}{name}", status.st_size, appeared_us(status))
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """See `Store.list_hidden`."""
+        """Yield the hidden files directly in ``directory``, in no particular order."""
         prefix = f"{directory}/" if directory else ""
         for entry in self._entries(directory):
             with suppress(NotFoundError), storage_errors(f"{prefix}{entry.name}"):
                 if entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
                     status = entry.stat()
                     path = f"{prefix}{entry.name}"
-                    yield FileInfo(path, status.st_size, _appeared_us(status))
+                    yield FileInfo(path, status.st_size, appeared_us(status))
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`."""
+        """Yield the names of the directories directly in ``directory``, in no particular order."""
         for entry in self._entries(directory):
             if entry.is_dir() and not entry.name.startswith("."):
                 yield entry.name
 
     def head(self, path: str) -> FileInfo:
-        """See `Store.head`."""
+        """Return size and time of the file."""
         with storage_errors(path):
             status = os.stat(self._absolute(path))
-        return FileInfo(path, status.st_size, _appeared_us(status))
+        return FileInfo(path, status.st_size, appeared_us(status))
 
     def is_gone(self, path: str) -> bool:
-        """See `Store.is_gone`."""
+        """Return whether the file does not exist."""
         return not os.path.lexists(self._absolute(path))
 
     def delete(self, path: str) -> None:
-        """See `Store.delete`."""
+        """Delete the file. Harmless if it does not exist."""
         try:
             with storage_errors(path, "deleting"):
                 os.unlink(self._absolute(path))
@@ -224,12 +252,12 @@ class LocalStore(Store):
                 raise
 
     def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`."""
+        """Delete the directory and everything below it. A failure is counted and logged."""
         absolute = self._absolute(directory)
 
         def note(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
             error = failure[1]
-            if not isinstance(error, FileNotFoundError):  # another deletes it as well
+            if not isinstance(error, FileNotFoundError):  # another process deletes it too
                 IN_PROCESS.add("deletion of a directory", absolute, error)
 
         shutil.rmtree(absolute, onerror=note)
@@ -237,7 +265,7 @@ class LocalStore(Store):
         self._synced_names -= gone
 
     def directory_url(self, directory: str) -> str:
-        """See `Store.directory_url`."""
+        """Return the absolute path of ``directory``."""
         return self._absolute(directory)
 
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
@@ -249,26 +277,26 @@ class LocalStore(Store):
         return f"{self.url}/{path}" if path and path != "." else self.url
 
     def _sync_names_to(self, directory: str) -> None:
-        """Make the names of a directory and of those above it durable, up to the root.
+        """Make the names of a directory and of its parents durable, up to the root.
 
-        Another process may have made one of them and not have synced it yet, or never. Once for
-        each directory: what is durable stays so.
+        Another process may have created one of them without syncing it. Each directory is synced
+        once: a durable name stays durable.
         """
         while directory != self.url:
             parent = os.path.dirname(directory)
             if directory not in self._synced_names:
-                _sync(parent)
+                sync_path(parent)
                 self._synced_names.add(directory)
             directory = parent
 
     def _sync_names_above_root(self) -> None:
-        """Make the root's own name durable, and those of its parents where we may."""
+        """Make the names of the root and of its parents durable, as far as this user may."""
         directory = os.path.dirname(self.url)
         while True:
-            # One that may not be opened is another user's, who made it long ago. Some file systems
-            # that are only mounted below refuse to be synced.
+            # A directory that may not be opened belongs to another user, who made it long ago. Some
+            # file systems above a mount point cannot be synced.
             with suppress(OSError):
-                _sync(directory)
+                sync_path(directory)
             if directory == os.path.dirname(directory):
                 return
             directory = os.path.dirname(directory)
@@ -283,13 +311,13 @@ class LocalStore(Store):
         try:
             os.link(staged.path, target)
         except FileExistsError:
-            # NFS may report "exists" for its own first try when an answer was lost on the way.
+            # NFS may report "exists" for its own first try, when the answer to that was lost.
             if not _is_same_file(staged.path, target, path):
                 raise AlreadyExistsError(f"{path} exists", path=path) from None
         except OSError as error:
             if error.errno in _NO_HARD_LINKS:
                 raise UnsupportedStoreError(
-                    f"{self.url} lies on {_file_system(self.url)}, which cannot promise "
+                    f"{self.url} lies on {describe_file_system(self.url)}, which cannot promise "
                     f"put-if-absent (no hard links: {os.strerror(error.errno)}); "
                     f"put the root on a file system that has them",
                     path=self.url,
@@ -299,184 +327,28 @@ class LocalStore(Store):
                     raise
             if not _is_same_file(staged.path, target, path):
                 raise UnknownOutcomeError(
-                    f"{path}: {os.strerror(error.errno or 0)}; the file may be there all the same",
+                    f"{path}: {os.strerror(error.errno or 0)}; the file may exist all the same",
                     path=path,
                 ) from error
-        # The staged file stays: a put that came too late to count is tried under another name.
+        # The staged file stays: a put that came too late may be repeated under another name.
         if sync:
             try:
-                _sync(os.path.dirname(target))
+                sync_path(os.path.dirname(target))
             except OSError as error:
                 raise UnknownOutcomeError(
                     f"{path} is visible, but its directory could not be synced: {error}; it may "
-                    f"be gone after a crash of the machine",
+                    f"be lost if the machine crashes",
                     path=path,
                     is_visible=True,
                 ) from error
-
-
-class LocalStagedFile(StagedFile):
-    """A temporary file.
-
-    Attributes:
-        path: where it lies; gone after `discard`.
-    """
-
-    def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
-        """Create it.
-
-        Args:
-            directory: where; made if it is missing.
-            synced_names: directories whose names are durable; those that are made are added.
-        """
-        self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
-        self._synced = False
-        self._failed = False
-        with storage_errors(directory, "writing"):
-            try:
-                self.sink = pa.OSFile(self.path, "wb")
-            except FileNotFoundError:
-                _make_directories(directory, set() if synced_names is None else synced_names)
-                self.sink = pa.OSFile(self.path, "wb")
-
-    @property
-    def size_bytes(self) -> int:
-        """See `StagedFile.size_bytes`."""
-        if not self.sink.closed:
-            return int(self.sink.tell())
-        with storage_errors(self.path):
-            return os.path.getsize(self.path)
-
-    def seal(self) -> None:
-        """See `StagedFile.seal`."""
-        self._once(self._close)
-
-    def read_back(self) -> pa.Buffer:
-        """See `StagedFile.read_back`."""
-        self.seal()
-        return _map_file(self.path, self.path)
-
-    def sync(self) -> None:
-        """Flush the bytes to the device, once."""
-        if not self._synced:
-            self._once(self._fsync)
-            self._synced = True
-
-    def discard(self) -> None:
-        """See `StagedFile.discard`."""
-        directory = os.path.dirname(self.path)
-        # A full disk also fails the close; the file goes either way.
-        with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
-            self.seal()
-        # What stays is hidden, and must not undo a put that is done. A rename has taken it away.
-        with (
-            IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
-            suppress(FileNotFoundError),
-        ):
-            os.unlink(self.path)
-
-    def _close(self) -> None:
-        if not self.sink.closed:
-            self.sink.close()
-
-    def _fsync(self) -> None:
-        _sync(self.path)
-
-    def _once(self, flush: Callable[[], None]) -> None:
-        """Flush, unless that failed before: a system reports a lost write once and forgets it."""
-        if self._failed:
-            raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
-        try:
-            flush()
-        except OSError:
-            self._failed = True
-            raise
-
-
-def _appeared_us(status: os.stat_result) -> int:
-    """Return when a file got its name: it may have been written long before it was linked.
-
-    A writer that was stopped in between must not make what it puts look old: names are freed by it.
-    """
-    return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
 
 
 def _is_same_file(staged: str, target: str, path: str) -> bool:
     try:
         return os.path.samefile(staged, target)
     except FileNotFoundError:
-        return False  # deleted since: another's all the same
+        return False  # it was another writer's file, and was deleted since
     except OSError as error:
         raise UnknownOutcomeError(
-            f"{path} exists, and whose it is cannot be seen: {error}", path=path
+            f"{path} exists, but it cannot be checked who made it: {error}", path=path
         ) from error
-
-
-def _find_madvise() -> Callable[[int, int, int], object] | None:
-    """Return the system's ``madvise``; None where nothing says what it would do."""
-    if not hasattr(mmap, "MADV_DONTNEED"):
-        return None
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return cast("Callable[[int, int, int], object]", madvise)
-
-
-_MADVISE = _find_madvise()
-
-
-def _map_file(absolute: str, path: str) -> pa.Buffer:
-    with storage_errors(path):
-        descriptor = os.open(absolute, os.O_RDONLY)
-        try:
-            size_bytes = os.fstat(descriptor).st_size
-            if size_bytes <= _COPIED_BYTES:
-                return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
-        finally:
-            os.close(descriptor)
-        with pa.memory_map(absolute, "r") as file:
-            return file.read_buffer()
-
-
-def _make_directories(directory: str, synced_names: set[str]) -> None:
-    """Create ``directory`` and its parents, and make the names of those that are new durable."""
-    if os.path.isdir(directory):
-        return
-    parent = os.path.dirname(directory)
-    _make_directories(parent, synced_names)
-    try:
-        os.mkdir(directory)
-    except FileExistsError:
-        if not os.path.isdir(directory):
-            raise
-    _sync(parent)
-    synced_names.add(directory)
-
-
-def _sync(path: str) -> None:
-    """Flush a file's bytes, or a directory's names, to the device."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _file_system(path: str) -> str:
-    kind = file_system_type(path)
-    return f"a file system of {f'type {kind}' if kind else 'unknown type'}"
-
-
-def file_system_type(path: str) -> str:
-    """Return the type of the file system that ``path`` lies on, empty where nothing tells it."""
-    try:
-        with open("/proc/self/mounts", encoding="utf-8") as mounts:
-            found = [line.split()[1:3] for line in mounts]
-    except OSError:
-        return ""
-    real = os.path.realpath(path)
-    best = max(
-        (pair for pair in found if real == pair[0] or real.startswith(pair[0].rstrip("/") + "/")),
-        key=lambda pair: len(pair[0]),
-        default=["/", ""],
-    )
-    return best[1]

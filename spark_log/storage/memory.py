@@ -1,4 +1,4 @@
-"""Files in this process's memory: for tests, simulations and trying things out."""
+"""A store in the memory of this process: for tests, simulations and experiments."""
 
 from __future__ import annotations
 
@@ -33,12 +33,17 @@ _ROOTS_LOCK = threading.Lock()
 
 
 class MemoryStore(Store):
-    """A named set of files; every store of the same name in this process sees the same ones."""
+    """A named set of files. All stores of the same name in this process share their files."""
 
     is_mapped: ClassVar[bool] = True
 
     def __init__(self, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Args: name: what follows ``memory://``; clock: tells when a file appeared."""
+        """Open the set of files of this name, creating it if it does not exist.
+
+        Args:
+            name: the part of the URL after ``memory://``.
+            clock: gives files their modification times.
+        """
         self._clock = clock
         self.name = name.strip("/")
         self.url = f"memory://{self.name}"
@@ -49,16 +54,20 @@ class MemoryStore(Store):
         return MemoryStore, (self.name, self._clock)
 
     def create_root(self) -> None:
-        """See `Store.create_root`: nothing to do."""
+        """Do nothing: the root exists when the store is opened."""
 
     def stage(self, directory: str) -> StagedFile:
-        """See `Store.stage`."""
+        """Return an empty staged file."""
         return _MemoryStagedFile()
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
-        """See `Store.put_if_absent`."""
+        """Add the file, unless the name is taken.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+        """
         data = source.read_back() if isinstance(source, StagedFile) else _frozen(source)
         with self._files.lock:
             if path in self._files.data:
@@ -66,35 +75,35 @@ class MemoryStore(Store):
             self._set(path, data)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """See `Store.put`."""
+        """Add or replace the file."""
         with self._files.lock:
             self._set(path, _frozen(data))
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """See `Store.read`."""
+        """Return up to ``length`` bytes from ``start``."""
         buffer = self.open_buffer(path)
         start = min(start, buffer.size)
         return buffer.slice(start, min(length, buffer.size - start))
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
-        """See `Store.read_tail`."""
+        """Return the last ``length`` bytes, or the whole file if it is shorter."""
         buffer = self.open_buffer(path)
         return buffer.slice(max(0, buffer.size - length))
 
     def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
-        """See `Store.read_tail_and_size`."""
+        """Return the last ``length`` bytes, and the size of the file."""
         buffer = self.open_buffer(path)
         return buffer.slice(max(0, buffer.size - length)), int(buffer.size)
 
     def open_buffer(self, path: str) -> pa.Buffer:
-        """See `Store.open_buffer`."""
+        """Return the whole file, without a copy."""
         try:
             return self._files.data[path]
         except KeyError:
             raise NotFoundError(f"{path}: no such file", path=path) from None
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
-        """See `Store.list`."""
+        """Yield the files directly in ``directory`` in byte order of their names."""
         prefix = f"{directory}/" if directory else ""
         with self._files.lock:
             paths = sorted(
@@ -112,7 +121,7 @@ class MemoryStore(Store):
                 continue
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """See `Store.list_hidden`: staged files have no name here; others may put such a name."""
+        """Yield the files whose names begin with a dot. Staged files have no name here."""
         prefix = f"{directory}/." if directory else "."
         for path in list(self._files.data):
             if path.startswith(prefix) and "/" not in path[len(prefix) :]:
@@ -120,40 +129,40 @@ class MemoryStore(Store):
                     yield self.head(path)
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`."""
+        """Yield the names of the directories that have files below them."""
         prefix = f"{directory}/" if directory else ""
         below = (path[len(prefix) :] for path in list(self._files.data) if path.startswith(prefix))
         names = {path.partition("/")[0] for path in below if "/" in path}
         yield from (name for name in names if not name.startswith("."))
 
     def head(self, path: str) -> FileInfo:
-        """See `Store.head`."""
+        """Return size and time of the file."""
         with self._files.lock:
             if path not in self._files.data:
                 raise NotFoundError(f"{path}: no such file", path=path)
             return FileInfo(path, self._files.data[path].size, self._files.modified_us[path])
 
     def delete(self, path: str) -> None:
-        """See `Store.delete`."""
+        """Delete the file. Harmless if it does not exist."""
         with self._files.lock:
             self._files.data.pop(path, None)
             self._files.modified_us.pop(path, None)
 
     def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`."""
+        """Delete all files below ``directory``."""
         with self._files.lock:
             for path in [path for path in self._files.data if path.startswith(f"{directory}/")]:
                 del self._files.data[path]
                 del self._files.modified_us[path]
 
     def directory_url(self, directory: str) -> str:
-        """See `Store.directory_url`.
+        """Refuse: no other library can read the memory of this process.
 
         Raises:
-            UnsupportedStoreError: always; no other library can read this process's memory.
+            UnsupportedStoreError: always.
         """
         raise UnsupportedStoreError(
-            f"{self.url} lies in this process's memory and has no URL for Delta; "
+            f"{self.url} is in the memory of this process and has no URL for Delta; "
             f"use a directory as the root",
             path=self.url,
         )
@@ -181,7 +190,7 @@ class _MemoryStagedFile(StagedFile):
 
     def read_back(self) -> pa.Buffer:
         if self._is_discarded:
-            raise StorageError("a staged file that was discarded cannot be put")
+            raise StorageError("a discarded staged file cannot be put")
         self.seal()
         assert self._sealed is not None
         return self._sealed
@@ -192,5 +201,5 @@ class _MemoryStagedFile(StagedFile):
 
 
 def _frozen(data: bytes | pa.Buffer) -> pa.Buffer:
-    """Return a buffer whose bytes nobody else can change."""
+    """Return a copy of a buffer that no caller can change."""
     return pa.py_buffer(data if isinstance(data, bytes) else data.to_pybytes())

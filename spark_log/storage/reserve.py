@@ -1,13 +1,13 @@
-"""Space that is kept for the day on which a disk is full.
+"""Reserved disk space, so that space can be freed on a full disk.
 
 Deleting records or a topic, and cleaning, write before they free anything: a marker, a snapshot, a
-record in the metadata log. On a disk with no byte left that could never begin. So a local root
-keeps a small file of allocated blocks beside its data, ``.reserve``: whoever frees space and finds
-none removes it, does what it came for, and allocates it again when there is room.
+record in the metadata log. On a disk without a free byte they could never start. So a local root
+keeps a small file of allocated blocks beside its data, ``.reserve``. An operation that frees space
+but finds none deletes this file, does its work, and the file is allocated again when there is room.
 
-On storage: ``<root>/.reserve``, of up to `RESERVE_BYTES`; its content means nothing.
-It may be missing, and any number of processes may allocate and remove it at once: one that is
-killed in between leaves a shorter one, which the next to look at it makes longer.
+On storage: ``<root>/.reserve``, up to `RESERVE_BYTES` long; its content has no meaning. The file
+may be missing, and any number of processes may allocate and delete it at once. A process that is
+killed while it allocates leaves a shorter file, which the next `keep_reserve` makes longer.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from spark_log.errors import StorageFullError
-from spark_log.storage.store import Store, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import Store
 
 RESERVE_NAME: Final = ".reserve"
 
 RESERVE_BYTES: Final = 2 << 20
-"""More than the snapshots and records that a few hundred deletions write."""
+"""More than a few hundred deletions write in snapshots and records."""
 
 _LEAST_BYTES: Final = 4096
 _SHARE: Final = 100
-"""A small disk gives up one part in so many."""
+"""On a small disk the reserve is one hundredth of its size."""
 
 _ROOM: Final = 4
-"""The reserve is allocated where so many times its size are free."""
+"""The reserve is allocated only if four times its size are free."""
 
 _NOT_ALLOCATED: Final = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""Errors that say that a file system cannot allocate without writing."""
+"""Errors of a file system that cannot allocate blocks without writing them."""
 
 _Answer = TypeVar("_Answer")
 
 
 def keep_reserve(directory: str) -> bool:
-    """Allocate the reserve of a local root if it is not there and there is room.
+    """Allocate the reserve of a local root, if it is missing and there is room.
 
     Args:
         directory: the root.
 
     Returns:
-        Whether it is there now, whole.
+        Whether the reserve exists now, at its full size.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
     path = Path(directory, RESERVE_NAME)
     with storage_errors(str(path)):
@@ -71,10 +72,10 @@ def keep_reserve(directory: str) -> bool:
 
 
 def release_reserve(directory: str) -> bool:
-    """Remove the reserve of a local root; return whether that freed something.
+    """Delete the reserve of a local root; return whether that freed space.
 
     Raises:
-        StorageError: it cannot be removed.
+        StorageError: the file cannot be deleted.
     """
     path = Path(directory, RESERVE_NAME)
     with storage_errors(str(path)):
@@ -87,17 +88,17 @@ def release_reserve(directory: str) -> bool:
 
 
 def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
-    """Do what frees space in the end; where none is left for it, on what the reserve gives.
+    """Call ``act``, which frees space in the end; on a full disk release the reserve and repeat.
 
     Args:
-        store: of the root.
-        act: may be called twice; a `StorageFullError` of it means that nothing was done.
+        store: the root's store.
+        act: may be called twice: it raises `StorageFullError` only if it has done nothing.
 
     Returns:
-        What it returns.
+        The result of ``act``.
 
     Raises:
-        StorageFullError: there is no space, and no reserve any more; says what to do.
+        StorageFullError: no space is left, even with the reserve; the message says what to do.
     """
     try:
         return act()
@@ -110,18 +111,18 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
         except StorageFullError as error:
             full = error
     used = (
-        "what was kept in reserve for this is used up" if is_released else "nothing is in reserve"
+        "the space reserved for this is used up" if is_released else "no space is reserved for this"
     )
     raise StorageFullError(
-        f"{full.message}. To free space takes a little space first, and {used}: delete or move "
-        f"some other file away from where {store.url} lies (a few MiB are enough), stop what fills "
-        f"it, and do this again",
+        f"{full.message}. Freeing space needs a little space first, and {used}: delete or move "
+        f"another file on the disk of {store.url} (a few MiB are enough), stop the process that "
+        f"fills the disk, and try again",
         path=full.path,
     ) from full
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:
-    """Give a file blocks of its own, which no file system can share, leave out or compress."""
+    """Give a file its own blocks, which a file system cannot share, leave out or compress."""
     try:
         os.posix_fallocate(descriptor, 0, size_bytes)
     except OSError as error:

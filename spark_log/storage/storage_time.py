@@ -1,10 +1,10 @@
-"""The storage's own time: the only clock by which anything is deleted, expired or forgotten.
+"""The storage's clock: the only clock by which anything is deleted or expired.
 
-Clocks of machines may be days apart without anybody noticing, so no process deletes by its own
-wall clock. "Now" is the newest last-modified time that the storage itself has shown, in a listing
-or for a file that was just written. That time is never in the storage's future, so what is found
-old by it is old. A process whose own clock is far from it deletes nothing at all: one of the two is
-wrong, and a person has to say which.
+The clocks of two machines may be days apart without anybody noticing, so no process deletes by its
+own wall clock. "Now" is the newest last-modified time that the storage has shown, in a listing or
+for a file that was just written. This time is never in the storage's future, so a file that is old
+by it is really old. A process whose own clock is far from the storage's deletes nothing at all: one
+of the two is wrong, and a person has to find out which.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from spark_log.storage.store import FileInfo, Store
 def newest_modified_us(files: Iterable[FileInfo]) -> int:
     """Return the newest last-modified time of a listing, in microseconds since the epoch.
 
-    A lower bound of the storage's present time, without a request of its own. 0 for no files: by
-    that nothing is old.
+    This is a lower bound of the storage's time that needs no request. 0 without files: then no file
+    is old.
     """
     return max((file.modified_us for file in files), default=0)
 
@@ -30,13 +30,13 @@ def newest_modified_us(files: Iterable[FileInfo]) -> int:
 def storage_time_us(store: Store, directory: str) -> int:
     """Return the storage's present time, in microseconds since the epoch.
 
-    Writes, dates and deletes a hidden file: three requests on an object store. A crash leaves the
-    file, which no listing shows and a cleaner removes.
+    Writes a hidden file, reads its modification time and deletes it: three requests on an object
+    store. A crash may leave the file, which no listing shows and a cleaner deletes.
 
     Args:
-        store: which storage.
-        directory: where the file is written, relative to the store's root; dated by the same clock
-            as the files beside it.
+        store: the storage to ask.
+        directory: where the file is written, relative to the store's root. It gets its time from
+            the same clock as the other files of this directory.
 
     Raises:
         StorageError: the storage does not answer.
@@ -50,15 +50,15 @@ def storage_time_us(store: Store, directory: str) -> int:
 
 
 def check_clock_skew(clock: Clock, storage_us: int, max_skew_ms: int) -> None:
-    """Check that this process's clock is near the storage's.
+    """Check that the clock of this process is near the storage's clock.
 
     Args:
-        clock: of this process.
-        storage_us: the storage's time, shown for a file that was written just now.
+        clock: the clock of this process.
+        storage_us: the storage's time, from a file that was written just now.
         max_skew_ms: ``max.clock.skew.ms``.
 
     Raises:
-        ClockSkewError: it is further away; delete and expire nothing.
+        ClockSkewError: the two clocks differ by more; the caller must not delete or expire.
     """
     clock_us = clock.time_us()
     skew_us = clock_us - storage_us
@@ -68,7 +68,7 @@ def check_clock_skew(clock: Clock, storage_us: int, max_skew_ms: int) -> None:
         f"the clock of this process is {timedelta(seconds=abs(skew_us) // 1_000_000)} "
         f"{'ahead of' if skew_us > 0 else 'behind'} the storage's, more than max.clock.skew.ms "
         f"({max_skew_ms} ms) allows: nothing is deleted or expired. Set the clock of this machine, "
-        f"then run it again",
+        f"then run this again",
         clock_us=clock_us,
         storage_us=storage_us,
         max_skew_ms=max_skew_ms,

@@ -1,54 +1,20 @@
-"""The store port: the only operations on storage that the rest of the package may use.
+"""The storage port: the only operations on storage that the rest of the package uses.
 
-Paths are POSIX-style and relative to the store's root (``flights.<id>/flights-0/….log``). Names
-that begin with a dot are the store's own temporary files: they are never listed.
+Paths are POSIX-style and relative to the store's root (``flights.<id>/flights-0/….log``). A name
+that begins with a dot is a temporary file of the store: `Store.list` leaves it out.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from spark_log.errors import (
-    InvalidConfigurationError,
-    NotFoundError,
-    SparkLogError,
-    StorageError,
-    StorageFullError,
-    UnsupportedStoreError,
-)
-
 StorageOptions = Mapping[str, object]
-
-
-PASSING_ERRNOS: Final = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.EINTR,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
-        errno.ENFILE,
-        errno.ENODEV,
-        errno.ENOTCONN,
-        errno.ENXIO,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-    }
-)
-"""What a file system says while its server, its disk or its mount is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +24,7 @@ class FileInfo:
     Attributes:
         path: relative to the store's root.
         size_bytes: its length.
-        modified_us: when it appeared, in microseconds since the epoch, by the storage's clock.
+        modified_us: when the file appeared, microseconds since the epoch, by the storage's clock.
     """
 
     path: str
@@ -74,9 +40,12 @@ class FileInfo:
 class StagedFile(ABC):
     """Bytes on their way into the store: written once, in order, then put under a name.
 
-    It may be put under one name after another, also after a put that succeeded, without being
-    written again. Leaving it as a context manager, or `discard`, ends it; what was put stays. A
-    crash leaves at most a temporary file that no listing shows.
+    A staged file may be put under several names, also after a put that succeeded, without being
+    written again. `discard`, or leaving it as a context manager, ends it; files that were put stay.
+    A crash leaves at most a temporary file that `Store.list` does not show.
+
+    Attributes:
+        sink: the file to write to.
     """
 
     sink: pa.NativeFile
@@ -84,19 +53,19 @@ class StagedFile(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """How much has been written."""
+        """How many bytes were written."""
 
     @abstractmethod
     def seal(self) -> None:
-        """End writing. Putting it does this by itself; doing it twice is harmless."""
+        """End writing. A put does this by itself. Harmless when called twice."""
 
     @abstractmethod
     def read_back(self) -> pa.Buffer:
-        """Return what was written (sealed first), memory-mapped where it is a file."""
+        """Return the written bytes (sealed first), as a memory map if they are in a file."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Give up the bytes. Harmless after a put."""
+        """Delete the staged bytes. Harmless after a put."""
 
     def __enter__(self) -> Self:
         return self
@@ -113,13 +82,13 @@ class StagedFile(ABC):
 class Store(ABC):
     """Files under one root, with put-if-absent.
 
-    Every backend passes ``spark_log.testing.store_suite.StoreSuite``. A store is used by many
-    threads at once, pickles, and holds nothing that needs closing.
+    Every backend passes ``spark_log.testing.store_suite.StoreSuite``. A store is thread-safe, can
+    be pickled, and holds nothing that needs closing.
 
     Attributes:
-        url: the root as users name it; carries no credentials.
-        is_mapped: `open_buffer` copies nothing (a memory map, or memory itself). Where it is
-            false the whole file crosses a network: read the ranges that are wanted instead.
+        url: the root as users name it, without credentials.
+        is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
+            False, `open_buffer` transfers the whole file over a network: read ranges instead.
     """
 
     is_mapped: ClassVar[bool]
@@ -127,31 +96,31 @@ class Store(ABC):
 
     @abstractmethod
     def create_root(self) -> None:
-        """Make the root ready for files, and find out whether put-if-absent holds on it.
+        """Make the root ready for files, and check that put-if-absent works on it.
 
         Harmless on a root that exists.
 
         Raises:
             UnsupportedStoreError: the storage cannot promise put-if-absent.
-            InvalidRootError: something that is not a directory is in the way.
+            InvalidRootError: the root cannot be created, or is not a directory.
         """
 
     def keep_reserve(self) -> bool:
-        """Keep some space for the day on which there is none (`storage.reserve`).
+        """Reserve some space, so that space can be freed on a full disk (`storage.reserve`).
 
         Returns:
-            Whether there is such a reserve now. False where this storage has none.
+            Whether the reserve exists now. False if this storage needs none.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the reserve cannot be written.
         """
         return False
 
     def release_reserve(self) -> bool:
-        """Give up the reserve; return whether that freed something.
+        """Delete the reserve; return whether that freed space.
 
         Raises:
-            StorageError: it cannot be removed.
+            StorageError: the reserve cannot be deleted.
         """
         return False
 
@@ -166,41 +135,41 @@ class Store(ABC):
         """Make ``source`` visible as ``path``, whole or not at all, unless the name is taken.
 
         On return the file is durable (on a local file system only with ``sync``), and its
-        directories exist. A staged file that lost to another may be put under the next name.
+        directories exist. After `AlreadyExistsError` a staged file may be put under another name.
 
         Raises:
-            AlreadyExistsError: another put made the file; it was not touched.
-            UnknownOutcomeError: the answer was lost; the bytes may be there.
+            AlreadyExistsError: the name is taken; that file was not touched.
+            UnknownOutcomeError: the answer was lost; the file may exist.
             StorageFullError: no space; nothing is visible.
             StorageError: the storage failed; nothing is visible.
         """
 
     @abstractmethod
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """Replace the file at ``path`` atomically: for derived files and checkpoints only.
+        """Create or replace a file atomically: for derived files and checkpoints only.
 
         Args:
-            path: of the file.
+            path: the file's path.
             data: its new content.
-            sync: whether the file is durable on return, on a local file system. Without, a power
-                cut may leave the old file, the new one, a damaged one or none: only for what is
-                checked when it is read, and made again.
+            sync: whether the file is durable on return, on a local file system. Without it a power
+                cut may leave the old file, the new one, a damaged one or none: use that only for a
+                file that is checked when it is read and can be made again.
         """
 
     def sync(self, path: str) -> None:  # noqa: B027 - object stores answer when it is durable
-        """Make durable what stands at ``path``: what another process or library put there.
+        """Make a file durable that another process or library wrote.
 
         Args:
-            path: of a file, whose bytes and name become durable; or of a directory, whose names do.
+            path: a file, whose bytes and name become durable; or a directory, whose names do.
 
         Raises:
-            NotFoundError: nothing stands there.
-            StorageError: it may be gone after a power cut.
+            NotFoundError: ``path`` does not exist.
+            StorageError: the sync failed; the file may be lost in a power cut.
         """
 
     @abstractmethod
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """Return up to ``length`` bytes from ``start``; fewer where the file ends.
+        """Return ``length`` bytes from ``start``; fewer if the file ends before.
 
         Raises:
             NotFoundError: no such file.
@@ -215,7 +184,9 @@ class Store(ABC):
         """
 
     def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
-        """Return what `read_tail` returns, and the file's size; None where the answer has none.
+        """Return the last ``length`` bytes, and the file's size.
+
+        The size is None if the storage's answer does not include it.
 
         Raises:
             NotFoundError: no such file.
@@ -225,29 +196,30 @@ class Store(ABC):
 
     @abstractmethod
     def open_buffer(self, path: str) -> pa.Buffer:
-        """Return the whole file: a memory map where it is local, so that nothing is copied.
+        """Return the whole file; a local file as a memory map, without a copy.
 
-        The buffer stays valid when the file is deleted.
+        The buffer stays valid after the file is deleted.
 
         Raises:
             NotFoundError: no such file.
         """
 
-    def forget(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
-        """Give back the memory that holds what was read of a map; it is read again when needed.
+    def release_memory(self, buffer: pa.Buffer) -> None:  # noqa: B027 - most stores keep nothing
+        """Take the pages of a memory map out of the process's memory.
 
-        For who goes through a large file once: what is mapped counts as memory of the process.
+        They are read again when they are used. A caller that reads a large file once calls this,
+        since mapped pages count as memory of the process.
 
         Args:
-            buffer: all of what this store's `open_buffer` returned. It stays valid, and its slices.
+            buffer: the whole buffer that `open_buffer` returned. It and its slices stay valid.
         """
 
     @abstractmethod
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """Yield the files directly in ``directory`` in byte order of their names.
 
-        Everything that was there before the call and still is when it ends is yielded; what
-        comes or goes meanwhile may or may not be. A directory that does not exist is empty.
+        A file that exists before the call and until its end is yielded. A file that appears or is
+        deleted during the call may or may not be. A directory that does not exist has no files.
 
         Args:
             directory: relative to the root; ``""`` is the root itself.
@@ -256,16 +228,16 @@ class Store(ABC):
 
     @abstractmethod
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """Yield what `list` leaves out: the temporary files directly in ``directory``.
+        """Yield the temporary files directly in ``directory``, which `list` leaves out.
 
-        In no particular order. Of writers at work, and of those that have died.
+        In no particular order. They belong to running writers and to writers that crashed.
         """
 
     @abstractmethod
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the names of the directories directly in ``directory``, in no particular order.
 
-        On an object store those that have files in them.
+        On an object store a directory exists only while it has files.
         """
 
     @abstractmethod
@@ -277,147 +249,27 @@ class Store(ABC):
         """
 
     def is_gone(self, path: str) -> bool:
-        """Whether a file that was there is known to be gone, where that costs no request.
+        """Return whether a file that existed is known to be deleted, without sending a request.
 
-        False where it would cost one: on an object store.
+        Always False on an object store, where this would need a request.
         """
         return False
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove the file; harmless when it is not there."""
+        """Delete the file. Harmless if it does not exist."""
 
     @abstractmethod
     def delete_directory(self, directory: str) -> None:
-        """Remove everything below ``directory``, and it; harmless when it is not there.
+        """Delete ``directory`` and everything below it. Harmless if it does not exist.
 
-        Not atomic: readers see files vanish one by one. For the data of deleted topics only.
+        Not atomic: readers see the files vanish one by one. For the data of deleted topics only.
         """
 
     @abstractmethod
     def directory_url(self, directory: str) -> str:
-        """Return ``directory`` as a URL or path that other libraries (deltalake) understand."""
+        """Return ``directory`` as a URL or path for other libraries (deltalake)."""
 
     def delta_options(self) -> dict[str, str]:
-        """Return what deltalake needs besides `directory_url`: may hold credentials."""
+        """Return the storage options that deltalake needs; they may contain credentials."""
         return {}
-
-
-def open_store(
-    root: str | os.PathLike[str] | None,
-    storage_options: StorageOptions | None = None,
-    *,
-    request_timeout_ms: int | None = None,
-) -> Store:
-    """Return the store for ``root``: a local path, or a URL.
-
-    Args:
-        root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
-            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
-        storage_options: of object stores, with the names of s3fs, gcsfs and adlfs; never printed
-            or logged.
-        request_timeout_ms: of object stores: how long a request waits for its answer (a put with
-            data twice as long); None: ``request.timeout.ms``'s default.
-
-    Raises:
-        UnsupportedStoreError: no backend for this scheme can promise put-if-absent, or what it
-            stands on is not installed.
-        InvalidRootError: the URL names no bucket.
-        InvalidConfigurationError: the root is no path, or a storage option is not known.
-    """
-    from spark_log.storage.local import LocalStore
-    from spark_log.storage.memory import MemoryStore
-    from spark_log.storage.object.location import SERVICES
-
-    if not isinstance(root, str | os.PathLike):
-        given = "is missing" if root is None else f"is a {type(root).__name__}"
-        settings = (
-            "; settings are keyword arguments, such as linger_ms=5"
-            if isinstance(root, Mapping)
-            else ""
-        )
-        raise InvalidConfigurationError(
-            f"root {given}; give the path or URL of the storage that holds the log, such as "
-            f"root='/data/log' or root='s3://bucket/log'{settings}",
-            key="root",
-        )
-    url = os.fspath(root)
-    protocol, path = None, url
-    if "://" in url or "::" in url:
-        import fsspec.core  # takes as long to import as a record to be acknowledged
-
-        protocol, path = fsspec.core.split_protocol(url)
-    if protocol in (None, "file", "local"):
-        return LocalStore(path)
-    if protocol == "memory":
-        return MemoryStore(path)
-    if protocol in SERVICES:
-        return _open_object_store(url, storage_options, request_timeout_ms)
-    raise UnsupportedStoreError(
-        f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
-        f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
-        path=f"{protocol}://",
-    )
-
-
-def _open_object_store(
-    url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
-) -> Store:
-    from spark_log.storage.object.location import SERVICES, ObjectLocation
-
-    location = ObjectLocation.parse(url, storage_options)
-    try:
-        from spark_log.storage.object.object_store import ObjectStore
-    except ModuleNotFoundError as error:
-        raise UnsupportedStoreError(
-            f"{location.url} needs {error.name}: pip install "
-            f"'spark-log[{SERVICES[url.partition('://')[0]]}]'",
-            path=location.url,
-        ) from error
-    if request_timeout_ms is None:
-        return ObjectStore(location)
-    return ObjectStore(location, request_timeout_ms=request_timeout_ms)
-
-
-@contextmanager
-def storage_errors(path: str, action: str = "") -> Iterator[None]:
-    """Turn the operating system's errors inside the block into this package's.
-
-    Args:
-        path: for the message.
-        action: what is being done, such as ``writing``; told where it is not allowed.
-    """
-    try:
-        yield
-    except SparkLogError:
-        raise
-    except OSError as error:
-        raise _translated(error, path, action) from error
-
-
-def _translated(error: OSError, path: str, action: str) -> StorageError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno == errno.ENOENT:
-        return NotFoundError(f"{path}: no such file", path=path)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFullError(
-            f"{path}: {reason}; nothing of it is visible, free space and write it again", path=path
-        )
-    if action and error.errno == errno.EROFS:
-        return StorageError(
-            f"{path}: {action} failed ({reason}): the file system is mounted read-only. Reading "
-            f"goes on; to write, mount it for writing (mount -o remount,rw)",
-            path=path,
-        )
-    if action and error.errno in (errno.EACCES, errno.EPERM):
-        return StorageError(
-            f"{path}: {action} failed ({reason}): user {_user()} may not do that here. Change the "
-            f"permissions or the owner of this and of the directories above it (chmod, chown), or "
-            f"run as a user who may",
-            path=path,
-        )
-    return StorageError(f"{path}: {reason}", path=path)
-
-
-def _user() -> str:
-    return str(os.geteuid()) if hasattr(os, "geteuid") else "of this process"

@@ -9,26 +9,27 @@ from typing import IO
 
 import pyarrow as pa
 
-from spark_log.storage.store import StagedFile, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
 
 
 class UnlinkedFile(StagedFile):
-    """Bytes that wait on this machine until they are uploaded; nobody else can read them.
+    """A local temporary file for bytes that are to be uploaded; no other process can read them.
 
-    The file is made with mode 0600 and loses its name before the first byte is written: it goes
-    with the process, however that ends. A crash leaves at most an empty file.
+    The file is created with mode 0600, and its name is deleted before the first byte is written. So
+    the system deletes it when the process ends in any way. A crash leaves at most an empty file.
     """
 
     def __init__(self, prefix: str = "spark-log-upload-") -> None:
-        """Make it in ``tempfile.gettempdir()`` (``TMPDIR``).
+        """Create the file in ``tempfile.gettempdir()`` (``TMPDIR``).
 
         Args:
-            prefix: of the name that it has for a moment.
+            prefix: how the name begins that the file has for a moment.
 
         Raises:
-            StorageFullError: no space there.
-            StorageError: nothing can be made there.
+            StorageFullError: no space is left in that directory.
+            StorageError: no file can be created in that directory.
         """
         self._directory = tempfile.gettempdir()
         with storage_errors(self._directory):
@@ -43,18 +44,18 @@ class UnlinkedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """See `StagedFile.size_bytes`."""
+        """How many bytes were written."""
         if self.sink.closed:
             return os.fstat(self._descriptor).st_size
         return int(self.sink.tell())
 
     def seal(self) -> None:
-        """See `StagedFile.seal`."""
+        """End writing. Harmless when called twice."""
         if not self.sink.closed:
             self.sink.close()
 
     def read_back(self) -> pa.Buffer:
-        """See `StagedFile.read_back`: a memory map, valid after `discard`."""
+        """Return the written bytes (sealed first) as a memory map, which outlives `discard`."""
         with storage_errors(self._directory):
             self.seal()
             if not self.size_bytes:
@@ -62,15 +63,15 @@ class UnlinkedFile(StagedFile):
             return pa.py_buffer(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
 
     def open(self) -> IO[bytes]:
-        """Return a file object over the bytes (sealed first), at their start; one at a time."""
+        """Return a file object over the bytes (sealed first), from their start; one at a time."""
         self.seal()
         file = os.fdopen(os.dup(self._descriptor), "rb", buffering=0)
         file.seek(0)
         return file
 
     def discard(self) -> None:
-        """See `StagedFile.discard`."""
-        # A full disk also fails the close; the file goes either way.
+        """Delete the staged bytes. Harmless when called twice."""
+        # On a full disk the close fails too; the file is deleted in any case.
         with IN_PROCESS.suppress("closing of a temporary file", self._directory, OSError):
             self.seal()
         descriptor, self._descriptor = self._descriptor, -1

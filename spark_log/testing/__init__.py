@@ -1,4 +1,4 @@
-"""What our tests check things with, shipped so that others can check theirs.
+"""Test tools of spark-log, shipped so that others can test their own backends with them.
 
 `store_suite.StoreSuite` and `store_stateful.StoreStateMachine` test a storage backend; they need
 pytest and hypothesis (``pip install 'spark-log[dev]'``).

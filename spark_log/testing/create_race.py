@@ -1,7 +1,7 @@
-"""Processes that race for names in a store: of every name exactly one gets it.
+"""A race of processes for names in a store, of which exactly one must win each name.
 
-The conformance suite runs a short race; this is the long one, for a backend or a server that one
-has doubts about::
+The conformance suite runs a short race; this one can run long, to test a backend or a server whose
+conditional writes are in doubt::
 
     python -m spark_log.testing.create_race s3://bucket/race --storage-option key=…
 """
@@ -24,16 +24,16 @@ _TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """How a race ended.
+    """The result of a race.
 
     Attributes:
-        rounds: names that were raced for.
-        processes: contenders for each.
-        two_winners: names that more than one was told to have got.
-        no_winner: names that nobody was told to have got.
-        wrong_bytes: names under which other bytes than the winner's stand.
-        unknown: answers that left open who won.
-        least_won: names that the slowest process got.
+        rounds: number of names.
+        processes: number of processes that tried to create each name.
+        two_winners: names of which more than one process got the answer that it won.
+        no_winner: names of which no process got the answer that it won.
+        wrong_bytes: names whose file does not have the winner's bytes.
+        unknown: number of answers that left the winner open.
+        least_won: number of names that the least successful process won.
     """
 
     rounds: int
@@ -46,20 +46,20 @@ class RaceResult:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every name has one winner, and its bytes."""
+        """Whether every name has exactly one winner, and the winner's bytes."""
         return not (self.two_winners or self.no_winner or self.wrong_bytes)
 
 
 def create_race(
     store: Store, *, processes: int = 8, rounds: int = 200, staged_bytes: int = 0
 ) -> RaceResult:
-    """Race for ``rounds`` names, one after the other, all processes starting each together.
+    """Let processes race for ``rounds`` names in turn; they start each round together.
 
     Args:
-        store: is pickled into the processes.
-        processes: how many.
-        rounds: how many names.
-        staged_bytes: race with staged files of at least this size instead of bytes.
+        store: the store; it is pickled into the processes.
+        processes: number of processes.
+        rounds: number of names.
+        staged_bytes: minimum size of staged files to put; 0: put bytes instead.
     """
     directory = f"race-{uuid.uuid4().hex[:12]}"
     context = multiprocessing.get_context("spawn")
@@ -124,14 +124,16 @@ def _contend(
 
 
 def _content(name: int, mark: int, size_bytes: int) -> bytes:
-    # Different lengths too, so that a mixture of two would show.
+    # The lengths differ, so that a mixture of two contents is detected.
     line = f"name {name}, contender {mark}\n".encode()
     return line * (size_bytes // len(line) + 10 + mark)
 
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("root", help="a root's URL or path; what is put below it is removed")
+    parser.add_argument(
+        "root", help="a root's URL or path; the files of the race are removed from it"
+    )
     parser.add_argument("--storage-option", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=200)

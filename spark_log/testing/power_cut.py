@@ -1,13 +1,13 @@
-"""What a power cut leaves of a local root: everything that was synced, and of the rest any part.
+"""Simulates power cuts of a local root: synced data survives, and any part of the rest.
 
-POSIX promises little for what was not synced, and file systems use all of the freedom. Of a file
-without ``fsync`` the bytes may be missing, cut short or zero. A name that was made, replaced or
-removed without an ``fsync`` of its directory may be as before or as after, each name by itself, in
-any order. That holds for the name of a new directory, too, which takes along what lies in it.
-A rename replaces a name at one moment: at no time there is none.
+POSIX guarantees little for data that was not synced, and file systems make use of that. Without
+``fsync``, the bytes of a file may be missing, truncated or zero. Without an ``fsync`` of the
+directory, each name that was created, replaced or removed may be in its old or its new state,
+independently of the others. If the name of a new directory is lost, so is its content. A rename
+replaces a name atomically: the name always exists.
 
-`PowerCut` records the calls by which `LocalStore` changes the file system, of all threads of this
-process, and keeps every file. Afterwards it makes, for any moment and seed, a directory as the
+`PowerCut` records the calls by which `LocalStore` changes the file system, in all threads of this
+process, and keeps every file. Afterwards it creates, for any moment and seed, a directory as a
 power cut might have left it::
 
     with PowerCut(tmp_path / "disk", tmp_path / "kept") as disk:
@@ -16,7 +16,7 @@ power cut might have left it::
         moment = disk.moment()
     disk.restore(moment, random.Random(1), tmp_path / "after")
 
-Changes that other libraries make (deltalake) are found by looking: see `PowerCut.look`.
+`PowerCut.scan` finds the changes that other libraries make, such as deltalake.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from typing import Any, Final, Self
 _CALLS: Final = ("link", "replace", "unlink", "mkdir", "rmdir", "fsync")
 
 _ROOT: Final = 0
-"""The number of the directory that is watched."""
+"""The number of the recorded directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file, by the number under which it is kept."""
+    """A file, identified by the number of its kept copy."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory; one that is removed and made again is another one."""
+    """A directory; a directory that is removed and created again is a new one."""
 
     number: int
 
@@ -55,8 +55,8 @@ _Entry = _File | _Directory | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """A name in a directory came to stand for something else, or for nothing."""
+class _NameChanged:
+    """A name in a directory was created, replaced or removed."""
 
     directory: int
     name: str
@@ -65,28 +65,28 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _Synced:
-    """The bytes of a file, or the names of a directory, were synced."""
+    """The bytes of a file, or the names in a directory, were synced."""
 
     entry: _File | _Directory
 
 
 class PowerCut:
-    """Records what is done below a directory, as a context manager; one at a time in a process.
+    """A context manager that records the changes below a directory; one at a time per process.
 
-    Nothing is really synced meanwhile, so it is fast.
+    It replaces `fsync` by recording, so it is fast.
     """
 
     def __init__(self, directory: str | os.PathLike[str], kept: str | os.PathLike[str]) -> None:
-        """Touches nothing yet.
+        """Return a recorder that does not record yet.
 
         Args:
-            directory: what is watched; made. What lies above it counts as durable.
-            kept: another directory on the same file system, where every file is kept.
+            directory: the directory to record; it is created. Its parents count as durable.
+            kept: another directory on the same file system, which keeps a link to every file.
         """
         self._directory = os.path.abspath(directory)
         self._kept = os.path.abspath(kept)
         self._lock = threading.RLock()
-        self._events: list[_Named | _Synced] = []
+        self._events: list[_NameChanged | _Synced] = []
         self._now: dict[int, dict[str, _Entry]] = {_ROOT: {}}
         self._inodes: dict[int, _File] = {}
         self._real: dict[str, Callable[..., Any]] = {}
@@ -106,34 +106,34 @@ class PowerCut:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """End recording; what was recorded stays."""
+        """Stop recording; the recorded changes stay available."""
         for name, call in self._real.items():
             setattr(os, name, call)
 
     def moment(self) -> int:
-        """Return the present moment: how many changes and syncs there were so far."""
+        """Return the current moment: the number of changes and syncs so far."""
         with self._lock:
             return len(self._events)
 
-    def look(self) -> None:
-        """Note what was changed by other means than the calls that are recorded.
+    def scan(self) -> None:
+        """Record changes that were not made by the recorded calls.
 
-        A sync does so for the directory that it is in: what lies there was made before it.
+        A sync of a file does so for its directory, whose files were created before the sync.
         """
         with self._lock:
-            self._look(_ROOT, self._directory, is_deep=True)
+            self._scan(_ROOT, self._directory, is_deep=True)
 
     def restore(self, moment: int, random: Random, target: str | os.PathLike[str]) -> None:
-        """Make a directory as a power cut at a moment might have left it.
+        """Create a directory as a power cut at a moment might have left it.
 
         Args:
-            moment: what `moment` returned, or any number up to that.
-            random: chooses what is lost of what was not synced.
-            target: a directory that does not exist, on the same file system. Files may be hard
-                links to what is kept: replace them, but do not write into them.
+            moment: a result of `moment`, or a smaller number.
+            random: chooses which unsynced changes are lost.
+            target: a directory that does not exist, on the same file system. Its files may be hard
+                links to kept files: replace them, but do not write into them.
         """
         histories, synced = self._history(moment)
-        # How much survives varies: nothing, half, nearly everything, and each by itself.
+        # The share of unsynced changes that survive varies from none to all.
         survival = random.choice((0.0, 0.1, 0.5, 0.9, 1.0))
 
         def choose(history: list[_Entry]) -> _Entry:
@@ -154,11 +154,11 @@ class PowerCut:
         make(_ROOT, os.path.abspath(target))
 
     def _history(self, moment: int) -> tuple[dict[int, dict[str, list[_Entry]]], set[_File]]:
-        """Return what each name may stand for, the durable one first; and which files are whole."""
+        """Return the possible states of each name, the durable one first, and the synced files."""
         histories: dict[int, dict[str, list[_Entry]]] = {}
         synced: set[_File] = set()
         for event in self._events[:moment]:
-            if isinstance(event, _Named):
+            if isinstance(event, _NameChanged):
                 names = histories.setdefault(event.directory, {})
                 names.setdefault(event.name, [None]).append(event.entry)
             elif isinstance(event.entry, _File):
@@ -214,15 +214,15 @@ class PowerCut:
             if stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 number = self._number_of(path)
                 if number is not None:
-                    self._look(number, path, is_deep=False)
+                    self._scan(number, path, is_deep=False)
                     self._events.append(_Synced(_Directory(number)))
             elif self._number_of(os.path.dirname(path)) is not None:
                 self._events.append(_Synced(self._file(path)))
 
-    # --- what stands where -----------------------------------------------------------------------
+    # --- states of names -------------------------------------------------------------------------
 
     def _named(self, path: str | os.PathLike[str]) -> None:
-        """Note what a path stands for now."""
+        """Record the current state of a path."""
         path = os.path.abspath(path)
         directory, name = os.path.split(path)
         number = self._number_of(directory)
@@ -231,7 +231,7 @@ class PowerCut:
 
     def _note(self, number: int, name: str, path: str) -> None:
         if name.startswith("."):
-            return  # a temporary file: nobody looks at what is left of it
+            return  # a temporary file: its remains are not read
         entry: _Entry
         try:
             is_directory = stat.S_ISDIR(os.lstat(path).st_mode)
@@ -246,19 +246,19 @@ class PowerCut:
                 self._now[entry.number] = {}
         if entry != self._now[number].get(name):
             self._now[number][name] = entry
-            self._events.append(_Named(number, name, entry))
+            self._events.append(_NameChanged(number, name, entry))
 
-    def _look(self, number: int, path: str, *, is_deep: bool) -> None:
-        """Note what was made and removed in a directory by calls that are not recorded."""
+    def _scan(self, number: int, path: str, *, is_deep: bool) -> None:
+        """Record the names that unrecorded calls created or removed in a directory."""
         present = set(os.listdir(path))
         for name in sorted(present | self._now[number].keys()):
             self._note(number, name, f"{path}/{name}")
             entry = self._now[number].get(name)
             if is_deep and isinstance(entry, _Directory):
-                self._look(entry.number, f"{path}/{name}", is_deep=True)
+                self._scan(entry.number, f"{path}/{name}", is_deep=True)
 
     def _file(self, path: str) -> _File:
-        """Return the file at a path; it is kept, so that its inode is no other file's later."""
+        """Return the file at a path, and keep a link to it, so that its inode is not reused."""
         inode = os.stat(path).st_ino
         if inode not in self._inodes:
             file = self._inodes[inode] = _File(len(self._inodes))
@@ -266,7 +266,7 @@ class PowerCut:
         return self._inodes[inode]
 
     def _number_of(self, directory: str) -> int | None:
-        """Return the number of a directory, None for one that is not watched or gone."""
+        """Return the number of a directory; None if it is not recorded or was removed."""
         if directory == self._directory:
             return _ROOT
         if not directory.startswith(f"{self._directory}/"):

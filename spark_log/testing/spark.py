@@ -1,4 +1,4 @@
-"""A Spark session for tests: real, local, with Delta, made once per test run.
+"""A local Spark session with Delta for tests, made once per test run.
 
 Use it in a ``conftest.py``::
 
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-"""The jar that fits delta-spark 4.4.0 on pyspark 4.2; 4.4.1 is on PyPI without its jar."""
+"""The jar for delta-spark 4.4.0 on pyspark 4.2; of 4.4.1, PyPI has no jar."""
 
 DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -36,9 +36,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def local_session(directory: Path) -> SparkSession:
-    """Return a quiet ``local[2]`` session whose files lie under ``directory``.
+    """Return a ``local[2]`` session with its files under ``directory``, which logs errors only.
 
-    The first one on a machine fetches Delta's jars with Spark's Ivy.
+    The first session on a machine downloads Delta's jars with Spark's Ivy.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = DELTA_SETTINGS | {

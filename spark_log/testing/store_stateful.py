@@ -1,6 +1,6 @@
-"""Random sequences of store operations against a model that is a dict.
+"""Tests a store with random sequences of operations, against a dict as the model.
 
-A backend's machine says how to make a store, and its ``TestCase`` is what pytest collects::
+Subclass `StoreStateMachine` for a backend; pytest collects its ``TestCase``::
 
     from spark_log.testing.store_stateful import StoreStateMachine
 
@@ -12,7 +12,7 @@ A backend's machine says how to make a store, and its ``TestCase`` is what pytes
 
     TestMyStoreStateful = MyStoreMachine.TestCase
 
-How many sequences are tried, and how long they are, is up to Hypothesis' settings.
+Hypothesis' settings determine the number and the length of the sequences.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from spark_log.storage import StagedFile, Store
 
 _DIRECTORIES = ("", "topic", "topic/partition", "topics")
 _DELETED = "topics"
-"""The directory that is deleted as a whole; what is staged in it may be lost, so nothing is."""
+"""The directory that is deleted as a whole. No file is staged in it, as it could be lost."""
 
 _NAMES = ("0.index", "0.log", "00-01.1.log", "1.log", "Z")
 
 _Staged = tuple[StagedFile, str, bytes]
-"""A staged file, the directory that it was staged for, and what was written to it."""
+"""A staged file, the directory for which it was staged, and its bytes."""
 
 directories = st.sampled_from(_DIRECTORIES)
 names = st.sampled_from(_NAMES)
@@ -53,16 +53,16 @@ contents = st.binary(max_size=64) | st.binary(min_size=64, max_size=64).map(lamb
 
 
 class StoreStateMachine(RuleBasedStateMachine):
-    """One store, used through two handles, does what a dict of path to bytes would do."""
+    """Checks that a store, used through two handles, behaves like a dict of path to bytes."""
 
     staged_files: Bundle[_Staged] = Bundle("staged_files")
 
     def make_store(self) -> Store:
-        """Return a store on an empty root; a subclass must say how."""
+        """Return a store on an empty root; a subclass must implement it."""
         raise NotImplementedError("a store machine needs make_store()")
 
     def close_store(self) -> None:
-        """Clean up after one sequence; nothing by default."""
+        """Clean up after one sequence; does nothing by default."""
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class StoreStateMachine(RuleBasedStateMachine):
         self.staged = ExitStack()
 
     def teardown(self) -> None:
-        """Give up what is still staged."""
+        """Discard the files that are still staged."""
         if hasattr(self, "staged"):
             self.staged.close()
             self.close_store()
@@ -86,7 +86,7 @@ class StoreStateMachine(RuleBasedStateMachine):
 
     @rule(handle=st.integers(0, 1), path=paths, content=contents, as_buffer=st.booleans())
     def put_if_absent(self, handle: int, path: str, content: bytes, as_buffer: bool) -> None:
-        """A name is taken once."""
+        """`put_if_absent` creates a name only once."""
         source = pa.py_buffer(content) if as_buffer else content
         if path in self.model:
             with pytest.raises(AlreadyExistsError):
@@ -102,14 +102,14 @@ class StoreStateMachine(RuleBasedStateMachine):
         content=contents,
     )
     def stage(self, handle: int, directory: str, content: bytes) -> _Staged:
-        """Staging shows nothing."""
+        """A staged file is not listed."""
         staged = self.staged.enter_context(self.handles[handle].stage(directory))
         staged.sink.write(content)
         return staged, directory, content
 
     @rule(target=staged_files, staged=consumes(staged_files), handle=st.integers(0, 1), name=names)
     def put_staged(self, staged: _Staged, handle: int, name: str) -> MultipleResults[_Staged]:
-        """A staged file takes a free name; when it loses, it stays to be tried again."""
+        """A staged file takes a free name; if it is taken, it can be put under another."""
         file, directory, content = staged
         path = f"{directory}/{name}".lstrip("/")
         if path in self.model:
@@ -122,24 +122,24 @@ class StoreStateMachine(RuleBasedStateMachine):
 
     @rule(staged=consumes(staged_files))
     def discard(self, staged: _Staged) -> None:
-        """Discarding shows nothing."""
+        """Discarding a staged file changes no listing."""
         staged[0].discard()
 
     @rule(handle=st.integers(0, 1), path=paths, content=contents)
     def put(self, handle: int, path: str, content: bytes) -> None:
-        """A put makes or replaces."""
+        """`put` creates or replaces a file."""
         self.handles[handle].put(path, content)
         self.model[path] = content
 
     @rule(handle=st.integers(0, 1), path=paths)
     def delete(self, handle: int, path: str) -> None:
-        """A deleted file is gone, and deleting it again is harmless."""
+        """A deleted file does not exist, and deleting it again does nothing."""
         self.handles[handle].delete(path)
         self.model.pop(path, None)
 
     @rule(handle=st.integers(0, 1))
     def delete_directory(self, handle: int) -> None:
-        """All below a directory goes."""
+        """`delete_directory` deletes all files below a directory."""
         self.handles[handle].delete_directory(_DELETED)
         for path in [path for path in self.model if path.startswith(f"{_DELETED}/")]:
             del self.model[path]
@@ -153,7 +153,7 @@ class StoreStateMachine(RuleBasedStateMachine):
         length=st.integers(0, 70_000) | st.integers(0, 70),
     )
     def read(self, handle: int, path: str, start: int, length: int) -> None:
-        """A range, and a tail, are those of the bytes."""
+        """`read` and `read_tail` return the same ranges as slices of the bytes."""
         store, content = self.handles[handle], self.model.get(path)
         if content is None:
             with pytest.raises(NotFoundError):
@@ -167,7 +167,7 @@ class StoreStateMachine(RuleBasedStateMachine):
 
     @rule(handle=st.integers(0, 1), path=paths)
     def open_buffer(self, handle: int, path: str) -> None:
-        """A whole file is its bytes, and `buffers_do_not_change` from then on."""
+        """`open_buffer` returns all bytes; `buffers_do_not_change` checks them from then on."""
         if path in self.model:
             buffer = self.handles[handle].open_buffer(path)
             self.open_buffers.append((buffer, self.model[path]))
@@ -177,7 +177,7 @@ class StoreStateMachine(RuleBasedStateMachine):
 
     @rule(handle=st.integers(0, 1), directory=directories, after=st.none() | names)
     def list_directory(self, handle: int, directory: str, after: str | None) -> None:
-        """A listing is the sorted names, with their sizes."""
+        """`list` yields the names in order, with their sizes."""
         prefix = f"{directory}/" if directory else ""
         expected = [
             (path, len(content))
@@ -189,6 +189,6 @@ class StoreStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def buffers_do_not_change(self) -> None:
-        """Whatever happens to the file."""
+        """An open buffer keeps its bytes after any change of the file."""
         for buffer, content in getattr(self, "open_buffers", []):
             assert buffer.to_pybytes() == content

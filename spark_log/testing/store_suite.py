@@ -1,6 +1,6 @@
-"""The conformance suite of the store port: every promise of `spark_log.storage.Store`, as a test.
+"""The conformance suite of `spark_log.storage.Store`: a test for each of its guarantees.
 
-A backend passes when a class like this one is green::
+A backend conforms if a class like this one passes::
 
     import pytest
     from spark_log.testing.store_suite import StoreSuite
@@ -11,11 +11,11 @@ A backend passes when a class like this one is green::
         def store(self, tmp_path):
             return MyStore(str(tmp_path))
 
-For readable failures put ``pytest.register_assert_rewrite("spark_log.testing")`` into a
+For readable failures, call ``pytest.register_assert_rewrite("spark_log.testing")`` in a
 ``conftest.py``. `store_stateful.StoreStateMachine` tests the same port with random sequences.
 """
 
-# ruff: noqa: D102 - the name of a test says what it tests
+# ruff: noqa: D102 - the names of tests describe them
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _T = TypeVar("_T")
 
 _DAY_US = 86_400_000_000
 _MANY_FILES = 1_100
-"""More than one page of an object store's listing."""
+"""Number of files that exceeds one page of an object store's listing."""
 
 
 class StoreSuite:
-    """Subclass it, give it a `store`, and pytest does the rest.
+    """The tests; subclass it, and define the fixture `store`.
 
-    Every test starts from a new, empty store. Nothing is assumed but the port itself, and that
-    `reopen` leads to the same files.
+    Every test starts with a new, empty store. The tests assume only the port itself, and that
+    `reopen` returns a handle on the same files.
 
     Attributes:
         works_across_processes: whether a handle that was pickled into another process on this
-            machine sees the same files; then the races are run between processes too.
-        contenders: how many threads race for the same names.
+            machine sees the same files; if so, races are run between processes, too.
+        contenders: number of threads that race for the same names.
     """
 
     works_across_processes: ClassVar[bool] = True
@@ -64,11 +64,11 @@ class StoreSuite:
 
     @pytest.fixture
     def store(self) -> Store:
-        """Return a store on an empty root; a subclass must give it."""
+        """Return a store on an empty root; a subclass must define it."""
         raise NotImplementedError("a store suite needs a fixture `store`: a Store, empty")
 
     def reopen(self, store: Store) -> Store:
-        """Return a second handle on the same files, as another process gets it."""
+        """Return a second handle on the same files, as another process has it."""
         other = pickle.loads(pickle.dumps(store))
         assert isinstance(other, Store)
         return other
@@ -372,10 +372,10 @@ class StoreSuite:
         buffer = store.open_buffer("digits")
         part = buffer.slice(len(content) // 3)
         assert buffer.to_pybytes() == content
-        store.forget(buffer)
+        store.release_memory(buffer)
         assert part.to_pybytes() == content[len(content) // 3 :]
         store.delete("digits")
-        store.forget(buffer)
+        store.release_memory(buffer)
         assert buffer.to_pybytes() == content
 
     @pytest.mark.parametrize("path", ["absent", "topic/absent", "no/such/directory/absent"])
@@ -452,7 +452,7 @@ class StoreSuite:
         ]
         times_us = [file.modified_us for file in files]
         assert times_us == sorted(times_us)
-        # The storage's clock need not be ours; the unit has to be.
+        # The storage's clock may differ from ours, but not its unit.
         assert all(abs(moment_us - before_us) < _DAY_US for moment_us in times_us)
 
     def test_a_long_directory_is_listed_whole(self, store: Store) -> None:
@@ -663,7 +663,7 @@ def _listed(store: Store, directory: str) -> list[FileInfo]:
 def _source(
     store: Store, kind: str, directory: str, content: bytes
 ) -> Iterator[bytes | pa.Buffer | StagedFile]:
-    """Yield ``content`` in one of the three forms that a put takes."""
+    """Yield ``content`` in one of the three forms that `put` and `put_if_absent` accept."""
     if kind == "bytes":
         yield content
     elif kind == "buffer":
@@ -675,7 +675,7 @@ def _source(
 
 
 def _race(contend: Callable[[int], _T], contenders: int) -> list[_T]:
-    """Run ``contend(0)``, ``contend(1)``, … at once in threads, and return what they gave."""
+    """Run ``contend(0)``, ``contend(1)``, … in threads at once, and return their results."""
     barrier = threading.Barrier(contenders)
 
     def start(mark: int) -> _T:
@@ -687,10 +687,10 @@ def _race(contend: Callable[[int], _T], contenders: int) -> list[_T]:
 
 
 def _take_names(store: Store, names: Sequence[str], kind: str, mark: int) -> list[str]:
-    """Try to put a file under each name, and return the names that were got."""
+    """Try to create each name, and return the names that were won."""
     won = []
     for name in names:
-        # Different lengths, so that a mixture of two contents would show.
+        # The lengths differ, so that a mixture of two contents is detected.
         with (
             _source(store, kind, "topic", _mark(mark)) as source,
             suppress(AlreadyExistsError),
@@ -715,7 +715,7 @@ _process_barrier: Any = None
 
 
 def _meet_at(barrier: Any) -> None:
-    """Hand a worker process the barrier that its task waits at."""
+    """Set the barrier at which a worker process's tasks wait."""
     global _process_barrier  # noqa: PLW0603 - the only way to hand a barrier to a pool's process
     _process_barrier = barrier
 

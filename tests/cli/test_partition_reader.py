@@ -100,9 +100,9 @@ class TestFollowing:
     def test_looks_less_and_less_often_the_longer_nothing_comes(self, logs):
         clock = SteppingClock()
         assert read(logs, {0: OffsetRange(0)}, clock, 1000) == []
-        assert clock.sleeps_ms[0] == LOCAL_PROBES.least_ms
+        assert clock.sleeps_ms[0] == LOCAL_PROBES.min_ms
         assert sorted(clock.sleeps_ms[:-1]) == clock.sleeps_ms[:-1]
-        assert clock.sleeps_ms[-2] == LOCAL_PROBES.most_ms
+        assert clock.sleeps_ms[-2] == LOCAL_PROBES.max_ms
         assert sum(clock.sleeps_ms) == pytest.approx(1000, abs=1)
 
     def test_looks_at_many_partitions_less_often(self, memory_store):
@@ -112,7 +112,7 @@ class TestFollowing:
         }
         clock = SteppingClock()
         assert read(logs, dict.fromkeys(logs, OffsetRange(0)), clock, 1000) == []
-        assert clock.sleeps_ms[-2] == 3 * LOCAL_PROBES.most_ms
+        assert clock.sleeps_ms[-2] == 3 * LOCAL_PROBES.max_ms
 
     def test_on_an_object_store_looks_at_most_every_100_ms(self, memory_store):
         remote = HookedStore(memory_store, is_mapped=False)
@@ -124,8 +124,8 @@ class TestFollowing:
     def test_wakes_up_early_again_after_a_record_came(self, logs):
         clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))
         assert len(read(logs, {0: OffsetRange(0)}, clock, 400)) == 1
-        assert clock.sleeps_ms[99] == LOCAL_PROBES.most_ms
-        assert clock.sleeps_ms[100] == LOCAL_PROBES.least_ms
+        assert clock.sleeps_ms[99] == LOCAL_PROBES.max_ms
+        assert clock.sleeps_ms[100] == LOCAL_PROBES.min_ms
 
     def test_ends_when_nothing_came_for_the_timeout(self, logs):
         clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))

@@ -18,7 +18,7 @@ LONG_AGO = (1_600_000_000, 1_600_000_000)
 @pytest.fixture(autouse=True)
 def times(monkeypatch):
     """Files are as old as ``os.utime`` says; what a disk says besides cannot be set."""
-    modified_us = "spark_log.storage.local._appeared_us"
+    modified_us = "spark_log.storage.local.appeared_us"
     monkeypatch.setattr(modified_us, lambda status: status.st_mtime_ns // 1000)
 
 
@@ -135,8 +135,8 @@ class TestDamage:
         outcome = shell("verify", "weather")
         assert outcome.status == 1
         assert outcome.lines[0] == (
-            f"error: {path_in(root, before)}: ends at offset 4, and the log goes on at 8: "
-            f"what lies between them is missing. Restore it from a copy"
+            f"error: {path_in(root, before)}: ends at offset 4, but the log continues at 8: "
+            f"the segments between are missing. Restore them from a copy"
         )
         repaired = shell("verify", "weather", "--repair", "--json")
         assert (repaired.status, repaired.document["errors"]) == (1, 1)
@@ -158,7 +158,7 @@ class TestDamage:
         assert outcome.lines[0].startswith("warning: ")
         assert path_in(root, path) in outcome.out
         assert re.fullmatch(r"spark-log verify --repair sets \d files? right.\n", outcome.err)
-        self.check_repair(shell, f"repaired: {path_in(root, path)}: ", ": made anew")
+        self.check_repair(shell, f"repaired: {path_in(root, path)}: ", ": rebuilt")
         assert path.read_bytes() == written
 
     def test_a_stale_snapshot_is_made_anew(self, shell, root, weather):
@@ -167,7 +167,7 @@ class TestDamage:
         (finding,) = shell("verify", "weather", "--json").document["findings"]
         assert (finding["path"], finding["kind"]) == (path_in(root, path), "wrong-snapshot")
         assert "00000000000000000000.log" in finding["message"]
-        self.check_repair(shell, f"repaired: {path_in(root, path)}: ", ": made anew")
+        self.check_repair(shell, f"repaired: {path_in(root, path)}: ", ": rebuilt")
         assert weather(".snapshot") == [path]
 
     def test_an_orphan_is_removed(self, shell, root, weather):
@@ -178,7 +178,7 @@ class TestDamage:
         assert kept.lines[0].startswith("warning: ")
         os.utime(orphan, LONG_AGO)
         assert shell("verify", "weather").lines[0] == (
-            f"warning: {path_in(root, orphan)}: its segment is not there"
+            f"warning: {path_in(root, orphan)}: its segment does not exist"
         )
         self.check_repair(shell, f"repaired: {path_in(root, orphan)}: ", ": removed")
         assert not orphan.exists()
@@ -220,7 +220,7 @@ class TestDamage:
         strange.write_text("mine")
         outcome = shell("verify", "weather", "--repair")
         assert outcome.status == 0
-        assert f"warning: {path_in(root, strange)}: is nothing that belongs here" in outcome.out
+        assert f"warning: {path_in(root, strange)}: does not belong to the log" in outcome.out
         assert strange.read_text() == "mine"
 
     def check_repair(self, shell, *parts):

@@ -1,4 +1,4 @@
-"""A root with topics, and consumers of it that are closed at the end."""
+"""Fixtures: a root with topics, and consumers that are closed at the end of the test."""
 
 import pytest
 
@@ -9,7 +9,7 @@ UNSYNCED = {"flush.on.append": "false", "message.timestamp.after.max.ms": str(2*
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topics ``t``, of one partition, and ``three``."""
+    """A root with the topic ``t``, of one partition, and the topic ``three``, of three."""
     path = str(tmp_path / "root")
     Admin(path).create_topics(
         [
@@ -22,7 +22,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def open_consumer(root):
-    """Makes consumers that begin at the earliest record, unless they are told otherwise."""
+    """Creates consumers that start at the earliest record unless a setting says otherwise."""
     opened = []
 
     def open_consumer(*topics, **settings):

@@ -1,4 +1,4 @@
-"""Appending what tests read, and polling until it is there."""
+"""Appends records for tests, and polls until they arrive."""
 
 import threading
 import time
@@ -12,11 +12,11 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
 PATIENCE_MS = 60_000
-"""Nothing takes so long but what never comes."""
+"""Longer than anything takes that happens at all."""
 
 
 def append(root, values, *, to=T0, keys=None, headers=None, times_us=None):
-    """Append records as one segment; returns the offset of the first."""
+    """Append records as one segment; return the offset of the first."""
     count = len(values)
     now_us = time.time_ns() // 1000
     batch = pa.RecordBatch.from_arrays(
@@ -37,12 +37,12 @@ def log_of(root, partition=T0):
 
 
 def numbered(start, stop):
-    """Values that tell their number."""
+    """Return values that contain their number."""
     return [b"%d" % number for number in range(start, stop)]
 
 
 def poll_until(consumer, count, **options):
-    """Poll until so many records came, by partition; fails when they do not."""
+    """Poll until ``count`` records were returned; return them by partition."""
     found = {}
     while sum(map(len, found.values())) < count:
         records = consumer.poll(timeout_ms=PATIENCE_MS, **options)
@@ -57,12 +57,12 @@ def values_of(found, partition=T0):
 
 
 def read_values(consumer, count, partition=T0, **options):
-    """Poll so many records of one partition, and return their values."""
+    """Poll ``count`` records of one partition, and return their values."""
     return values_of(poll_until(consumer, count, **options), partition)
 
 
 def wait_until(condition):
-    """Return when another thread has made it so."""
+    """Return when another thread has made the condition true."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while not condition():
         assert time.monotonic() < deadline
@@ -70,7 +70,7 @@ def wait_until(condition):
 
 
 class Notes(ConsumerRebalanceListener):
-    """Writes down what it is told, in the hands of a consumer."""
+    """Records the calls of its methods in ``told``."""
 
     def __init__(self):
         self.told = []

@@ -1,4 +1,4 @@
-"""The asyncio faces: the same calls, awaited; cancelling loses nothing."""
+"""The asyncio clients: the same methods as coroutines; a cancelled call loses no record."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What a group has consumed: committed by hand, by itself, and gone on from."""
+"""Committed offsets: explicit commits, automatic commits, and where a consumer continues."""
 
 import threading
 
@@ -30,7 +30,7 @@ from tests.consumer.support import (
 
 
 def committed(root, group="g"):
-    """What the table says, read past the consumer."""
+    """Return the group's offsets, read from the table without a consumer."""
     found = OffsetsTable(Cluster(root)).fetch(group)
     return {partition: each.offset for partition, each in found.items()}
 
@@ -130,7 +130,8 @@ class TestByHand:
             other.commit()
         clock.advance_ms(5000)
         other.poll()
-        wait_until(lambda: "were not committed, trying again: group 'g' has members" in caplog.text)
+        refused = "commit of offsets failed, retrying: group 'g' has members"
+        wait_until(lambda: refused in caplog.text)
         assert committed(root) == {}
         member.close()
         other.commit()
@@ -162,7 +163,7 @@ class TestByHand:
         with pytest.raises(InvalidConfigurationError, match="metadata of an offset"):
             Admin(root).alter_group_offsets("g", offsets)
         assert committed(root) == {}
-        consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # nothing of the refused ones is left
+        consumer.commit({T0: OffsetAndMetadata(1, "ü\0")})  # the refused commits left nothing
         assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(1, "ü\0")
 
     def test_no_metadata_may_be_none_as_in_kafka_python(self, root, open_consumer):
@@ -215,7 +216,7 @@ class TestByItself:
             clock.advance_ms(5000)
             consumer.poll()
         consumer.close()
-        assert consumer._group_metrics.commits.count == 1
+        assert consumer._coordinator._metrics.commits.count == 1
 
     @pytest.mark.parametrize("end", ["close", "unsubscribe", "assign"])
     def test_commits_when_it_ends(self, root, open_consumer, end):
@@ -264,3 +265,49 @@ class TestByItself:
         consumer.seek(T0, 4)
         consumer.close()
         assert committed(root) == {T0: 4}
+
+
+class TestDefaultOffsetCommitCallback:
+    """``default_offset_commit_callback``, as in kafka-python."""
+
+    @pytest.fixture
+    def called(self):
+        return []
+
+    @pytest.fixture
+    def callback(self, called):
+        return lambda offsets, error: called.append((offsets, error))
+
+    def test_is_called_for_an_automatic_commit(self, root, open_consumer, called, callback):
+        append(root, numbered(0, 4))
+        consumer = open_consumer("t", group_id="g", default_offset_commit_callback=callback)
+        read_values(consumer, 4)
+        consumer.close()
+        assert called == [({T0: OffsetAndMetadata(4)}, None)]
+
+    def test_is_given_the_error_of_an_automatic_commit(self, root, open_consumer, called, callback):
+        append(root, numbered(0, 5))
+        member = open_consumer("t", group_id="g", enable_auto_commit=False)
+        read_values(member, 5)
+        other = open_consumer(group_id="g", default_offset_commit_callback=callback)
+        other.assign([T0])
+        read_values(other, 5)
+        other.close()
+        ((offsets, error),) = called
+        assert offsets == {T0: OffsetAndMetadata(5)}
+        assert isinstance(error, CommitFailedError)
+
+    def test_is_called_for_an_asynchronous_commit_without_a_callback_of_its_own(
+        self, root, open_consumer, called, callback
+    ):
+        append(root, numbered(0, 4))
+        consumer = open_consumer(
+            group_id="g", enable_auto_commit=False, default_offset_commit_callback=callback
+        )
+        own = []
+        consumer.commit({T0: OffsetAndMetadata(1)})
+        consumer.commit_async({T0: OffsetAndMetadata(2)})
+        consumer.commit_async({T0: OffsetAndMetadata(3)}, lambda *result: own.append(result))
+        consumer.close()
+        assert called == [({T0: OffsetAndMetadata(2)}, None)]
+        assert own == [({T0: OffsetAndMetadata(3)}, None)]

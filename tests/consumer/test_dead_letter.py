@@ -1,4 +1,4 @@
-"""Dead letters carry where a record was and why it could not be processed."""
+"""Dead letters have the origin of a record, and the reason why it could not be processed."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from spark_log.consumer.dead_letter import DeadLetter, DeadLetters
 
 
 class Outgoing:
-    """Anything with a producer's ``send``."""
+    """A producer that keeps what it is given."""
 
     def __init__(self):
         self.sent = []

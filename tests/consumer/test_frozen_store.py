@@ -1,4 +1,4 @@
-"""A consumer whose object store accepts what is asked of it, and does not answer."""
+"""A consumer whose object store accepts requests and does not answer."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ from spark_log.testing.servers.s3_server import run_s3_server
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SLACK_S = 5.0
-"""More than a loaded machine takes to notice that a time is over, less than any default timeout."""
+"""Longer than a loaded machine needs to notice a timeout, shorter than any default timeout."""
 
 QUICK = {"default_api_timeout_ms": 300}
 
@@ -70,7 +70,7 @@ def takes_at_most(limit_ms):
 
 
 def read(consumer, count, within_s=60):
-    """Poll until so many records came."""
+    """Poll until ``count`` records were returned; return their numbers in order."""
     values, until = [], time.monotonic() + within_s
     while len(values) < count and time.monotonic() < until:
         for records in consumer.poll(500).values():
@@ -106,7 +106,7 @@ class TestPoll:
         assert read(consumer, 10) == list(range(10))
 
     def test_a_join_needs_more_polls_than_one_where_they_are_short(self, open_consumer):
-        """What a poll began is not begun anew by the next one, which would never come to an end."""
+        """The next poll waits for what the last one began; to begin anew would never end."""
         consumer = open_consumer("t", group_id="g")
         for _ in range(20_000):
             if consumer.poll(1):
@@ -155,15 +155,15 @@ class Listener(ConsumerRebalanceListener):
         self.threads.add(threading.get_ident())
         self.told.append(("assigned", sorted(assigned)))
         if self.consumer is not None:
-            for named in assigned:
-                assert self.consumer.position(named) == 0
+            for tp in assigned:
+                assert self.consumer.position(tp) == 0
             assert self.consumer.end_offsets([T0]) == {T0: 5}
 
     def on_partitions_revoked(self, revoked):
         self.threads.add(threading.get_ident())
         self.told.append(("revoked", sorted(revoked)))
         if self.consumer is not None:
-            self.consumer.commit({named: OffsetAndMetadata(3) for named in revoked})
+            self.consumer.commit({tp: OffsetAndMetadata(3) for tp in revoked})
 
 
 class TestListeners:
@@ -212,7 +212,29 @@ CALLS = {
 }
 
 
+TIMED_CALLS = {
+    "beginning_offsets": lambda consumer, **timeout: consumer.beginning_offsets([T0], **timeout),
+    "end_offsets": lambda consumer, **timeout: consumer.end_offsets([T0], **timeout),
+    "offsets_for_times": lambda consumer, **timeout: consumer.offsets_for_times({T0: 0}, **timeout),
+    "position": lambda consumer, **timeout: consumer.position(T1, **timeout),
+    "committed": lambda consumer, **timeout: consumer.committed(T0, **timeout),
+    "topics": lambda consumer, **timeout: consumer.topics(**timeout),
+    "partitions_for_topic": lambda consumer, **timeout: consumer.partitions_for_topic(
+        "t", **timeout
+    ),
+}
+
+
 class TestOtherCalls:
+    @pytest.mark.parametrize("name", TIMED_CALLS)
+    def test_end_by_the_timeout_that_they_are_given(self, server, open_consumer, name):
+        consumer = open_consumer(group_id="g", default_api_timeout_ms=60_000)
+        consumer.assign([T0])
+        read(consumer, 5)
+        consumer.assign([T0, T1])
+        with server.frozen(), takes_at_most(200), pytest.raises(KafkaTimeoutError, match="200"):
+            TIMED_CALLS[name](consumer, timeout_ms=200)
+
     @pytest.mark.parametrize("name", CALLS)
     def test_end_by_default_api_timeout_ms(self, server, open_consumer, name):
         consumer = open_consumer(group_id="g")

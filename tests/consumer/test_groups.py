@@ -1,4 +1,4 @@
-"""Consumers of one group: who reads what, and where the next one goes on."""
+"""Consumers of one group share partitions, and continue at committed offsets."""
 
 import gc
 import threading
@@ -10,6 +10,7 @@ from spark_log import (
     Admin,
     CommitFailedError,
     Consumer,
+    ConsumerGroupMetadata,
     ConsumerRebalanceListener,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -42,7 +43,7 @@ ALL = set(THREE)
 
 @pytest.fixture
 def join(open_consumer):
-    """Makes members of the group ``g`` that read ``three``; range assigns in order of their ids."""
+    """Creates members of group ``g`` that read ``three``; range assigns in order of their ids."""
     names = iter("abcdefgh")
 
     def join(*topics, listener=None, pattern=None, **settings):
@@ -56,7 +57,7 @@ def join(open_consumer):
 
 
 def settle(shares):
-    """Let all poll until each has so many partitions; returns what each has."""
+    """Let all poll until each has its number of partitions; return the partitions of each."""
     consumers = list(shares)
 
     def are_settled():
@@ -76,8 +77,8 @@ def committed(root):
 
 
 def expire(root, consumer):
-    """Let the others take a consumer for dead."""
-    member_id = consumer._assignment._membership._member.poll().member_id
+    """Remove a consumer from its group, as other members expire it."""
+    member_id = consumer.group_metadata().member_id
     GroupCoordinator(Cluster(root), "g").remove([member_id])
 
 
@@ -240,7 +241,7 @@ class TestPositions:
 
     def test_a_commit_before_the_first_poll_fails(self, root, join):
         a = join()
-        with pytest.raises(CommitFailedError, match="poll first"):
+        with pytest.raises(CommitFailedError, match="call poll"):
             a.commit({THREE[0]: OffsetAndMetadata(1)})
         assert committed(root) == {}
 
@@ -248,7 +249,7 @@ class TestPositions:
         a, b = join(), join()
         share = settle({a: 2, b: 1})[1]
         with pytest.raises(CommitFailedError, match="another"):
-            a.commit({named: OffsetAndMetadata(1) for named in share})
+            a.commit({tp: OffsetAndMetadata(1) for tp in share})
         assert committed(root) == {}
 
     def test_a_zombies_commit_fails_and_the_next_one_goes_on_at_the_right_place(self, root, join):
@@ -288,7 +289,7 @@ class TestPositions:
     def test_what_is_taken_away_while_it_begins_does_not_begin_by_policy(
         self, root, join, monkeypatch
     ):
-        """No position of it was found since it is another's, not since there is none."""
+        """Its position is missing because another member has it, not because none is committed."""
         append(root, numbered(0, 5))
         a = join("t")
         a.poll(PATIENCE_MS)
@@ -384,7 +385,7 @@ class TestListener:
         a = join(listener=notes)
         settle({a: 3})
         expire(root, a)
-        wait_until(a._assignment._membership.is_lost)
+        wait_until(a._coordinator._membership.is_lost)
         a.close()
         assert notes.told == [("assigned", ALL), ("lost", ALL)]
 
@@ -404,7 +405,7 @@ class TestMembership:
         a = join("t", listener=notes, clock=clock, max_poll_interval_ms=60_000)
         read_values(a, 5)
         clock.advance_ms(61_000)
-        wait_until(a._assignment._membership._member.is_changed)
+        wait_until(a._coordinator._membership._member.is_changed)
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
             a.commit()
         settle({a: 1})
@@ -412,7 +413,7 @@ class TestMembership:
         assert committed(root) == {}
 
     def test_who_only_waits_keeps_its_place(self, join):
-        """A poll that waits is a sign of life, and so is each that finds nothing."""
+        """A poll that waits, or that finds no records, keeps the member alive."""
         clock, notes = ManualClock(), Notes()
         a = join(listener=notes, clock=clock, max_poll_interval_ms=60_000)
         settle({a: 3})
@@ -536,3 +537,40 @@ class TestMetrics:
         metrics = self.metrics(a)
         assert (metrics["failed-rebalance-total"], metrics["join-total"]) == (1, 2)
         assert metrics["heartbeat-total"] >= 2
+
+
+class TestGroupMetadata:
+    def test_of_a_consumer_without_a_group_is_empty(self, open_consumer):
+        consumer = open_consumer("three")
+        consumer.poll()
+        assert consumer.group_metadata() == ConsumerGroupMetadata(None, -1, "", None)
+
+    def test_has_a_member_id_once_the_consumer_joined_and_until_it_leaves(self, root, join):
+        a = join()
+        assert a.group_metadata() == ConsumerGroupMetadata("g")
+        settle({a: 3})
+        group = GroupCoordinator(Cluster(root), "g").describe()
+        (member_id,) = group.members
+        assert a.group_metadata() == ConsumerGroupMetadata("g", group.generation, member_id)
+        a.unsubscribe()
+        assert a.group_metadata() == ConsumerGroupMetadata("g")
+
+    def test_is_of_the_generation_that_the_last_poll_applied(self, root, join):
+        a = join()
+        settle({a: 3})
+        before = a.group_metadata()
+        b = join()
+        b.poll(PATIENCE_MS / 1000)
+        wait_until(a._coordinator._membership._member.is_changed)
+        assert a.group_metadata() == before, "its commits are to be fenced as of this generation"
+        settle({a: 2, b: 1})
+        after = a.group_metadata()
+        assert after.generation_id > before.generation_id
+        assert after.generation_id == b.group_metadata().generation_id
+        assert after.member_id == before.member_id != b.group_metadata().member_id
+
+    def test_has_a_static_members_instance_id(self, join):
+        a = join(group_instance_id="i")
+        assert a.group_metadata() == ConsumerGroupMetadata("g", group_instance_id="i")
+        settle({a: 3})
+        assert a.group_metadata().group_instance_id == "i"

@@ -1,4 +1,4 @@
-"""What a consumer imports: pandas costs a third of a second, and nothing here needs it."""
+"""A consumer imports no large package: pandas alone takes a third of a second."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ with consumer:
         found += [each for some in consumer.poll(60_000).values() for each in some]
     consumer.commit()
     consumer.poll_table()
-with Consumer("t", root=sys.argv[1], group_id="g") as consumer:  # goes on from what is committed
+with Consumer("t", root=sys.argv[1], group_id="g") as consumer:  # continues at the committed offset
     consumer.poll()
 assert found[0].headers == [("name", b"value")] and found[1].key is None
 print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))

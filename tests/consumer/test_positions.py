@@ -1,4 +1,4 @@
-"""Where a consumer stands: seeking, resetting, pausing, and looking offsets up."""
+"""Positions: seeking, resetting, pausing, and looking up offsets."""
 
 import pytest
 
@@ -30,7 +30,7 @@ HOUR_US = 3_600_000_000
 
 
 def delete_before(root, offset):
-    """What delete-records does first: the log starts at an offset that begins a segment."""
+    """Move the log start offset to the first offset of a segment, as delete-records does first."""
     log = log_of(root)
     log.files.store.put_if_absent(f"{log.directory}/{StartMarker(offset, offset).name}", b"")
 

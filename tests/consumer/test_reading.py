@@ -1,15 +1,18 @@
-"""Records come out as they went in: by poll, as tables, by iterating."""
+"""Records are read as they were written: by poll, as tables, by iteration."""
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pyarrow as pa
 import pytest
 
 from spark_log import (
+    Admin,
     CorruptRecordError,
     IllegalStateError,
+    NewTopic,
     RecordDeserializationError,
     StorageError,
     TopicPartition,
@@ -267,13 +270,13 @@ class TestDeserializers:
         append(root, [b"0", b"1", b"two", b"3"], keys=[b"k"] * 4, headers=headers)
         consumer = open_consumer("t", value_deserializer=int)
         assert read_values(consumer, 2) == [0, 1]
-        for _ in range(2):  # until one seeks
+        for _ in range(2):  # until a seek
             with pytest.raises(RecordDeserializationError, match="seek to offset 3") as caught:
                 consumer.poll(PATIENCE_MS)
             assert consumer.position(T0) == 2
         error = caught.value
-        named = (error.topic, error.partition, error.offset, error.origin, error.key, error.value)
-        assert named == ("t", 0, 2, "VALUE", b"k", b"two")
+        fields = (error.topic, error.partition, error.offset, error.origin, error.key, error.value)
+        assert fields == ("t", 0, 2, "VALUE", b"k", b"two")
         assert error.headers == (("h", b"x"),)
         assert isinstance(error.__cause__, ValueError)
         consumer.seek(T0, error.offset + 1)
@@ -315,7 +318,7 @@ class TestHeaders:
         append(root, [b"0"])
         headers = poll_until(open_consumer("t"), 1)[T0][0].headers
         assert headers == []
-        with pytest.raises(TypeError, match="make your own"):
+        with pytest.raises(TypeError, match="create a new list"):
             headers.append(("a", b"1"))
         assert [*headers, ("a", b"1")] == [("a", b"1")]
 
@@ -324,7 +327,7 @@ class TestInterceptors:
     def test_see_what_is_handed_out_and_may_change_it(self, root, open_consumer):
         class Doubling:
             def on_consume(self, records):
-                return {named: found * 2 for named, found in records.items()}
+                return {tp: found * 2 for tp, found in records.items()}
 
             def on_commit(self, offsets):
                 pass
@@ -344,8 +347,8 @@ class TestInterceptors:
         class OnlyEven:
             def on_consume(self, records):
                 return {
-                    named: [each for each in found if each.offset % 2 == 0]
-                    for named, found in records.items()
+                    tp: [each for each in found if each.offset % 2 == 0]
+                    for tp, found in records.items()
                 }
 
             def on_commit(self, offsets):
@@ -447,3 +450,33 @@ def test_partitions_and_topics_are_told(open_consumer):
     assert consumer.partitions_for_topic("three") == {0, 1, 2}
     assert consumer.partitions_for_topic("nothing") is None
     assert consumer.end_offsets([TopicPartition("three", 2)]) == {TopicPartition("three", 2): 0}
+
+
+class TestRepr:
+    def test_tells_root_group_and_assignment(self, root, open_consumer):
+        consumer = open_consumer("three", group_id="g")
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' assignment=[]>"
+        consumer.poll()
+        assigned = "three-0, three-1, three-2"
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' assignment=[{assigned}]>"
+        consumer.close()
+        assert repr(consumer) == f"<Consumer root={root!r} group_id='g' closed>"
+
+    def test_leaves_out_what_there_is_not_and_stays_short(self, root, open_consumer):
+        Admin(root).create_topics([NewTopic("many", num_partitions=9)])
+        consumer = open_consumer("many")
+        consumer.poll()
+        shown = ", ".join(f"many-{number}" for number in range(5))
+        assert repr(consumer) == f"<Consumer root={root!r} assignment=[{shown} and 4 more]>"
+
+    def test_may_be_asked_for_by_another_thread_while_the_consumer_polls(self, root, open_consumer):
+        consumer = open_consumer("t")
+        consumer.poll()
+        told = []
+        with ThreadPoolExecutor(1) as other:
+            poll = other.submit(consumer.poll, PATIENCE_MS)
+            while not poll.done():
+                told.append(repr(consumer))
+                if len(told) == 100:
+                    append(root, [b"0"])
+        assert set(told) == {f"<Consumer root={root!r} assignment=[t-0]>"}

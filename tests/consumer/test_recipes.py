@@ -1,4 +1,4 @@
-"""docs/recipes.md: every recipe runs, and keeps its promise when it is cut off at any line."""
+"""docs/recipes.md: every recipe runs, and keeps its promise when it crashes at any line."""
 
 import os
 import re
@@ -28,7 +28,7 @@ WITH_GROUPS = {"at_most_once", "at_least_once", "without_repeats", "with_dead_le
 
 @pytest.fixture(autouse=True)
 def polls_that_are_empty_only_at_the_end(monkeypatch):
-    """So that the recipes need not wait long to know that there is nothing more."""
+    """Repeats an empty poll until the lag is 0, so that recipes may use short timeouts."""
 
     def patched(poll, is_empty):
         def patient(consumer, timeout_ms=0, max_records=None):
@@ -46,11 +46,11 @@ def polls_that_are_empty_only_at_the_end(monkeypatch):
 
 
 class Crash(BaseException):
-    """The process ends here."""
+    """Simulates the end of the process."""
 
 
 def load_recipes():
-    """Run the page's code, with the line numbers that it has on the page."""
+    """Run the page's code, with its line numbers on the page."""
     code = ""
     for each in blocks("docs/recipes.md", "python"):
         code += "\n" * (each.line - 1 - code.count("\n")) + each.code
@@ -63,7 +63,7 @@ RECIPES = load_recipes()
 
 
 def run(recipe, *arguments, crash_at=None, **options):
-    """Run a recipe, and crash before the line of it that is executed as the so-many-th.
+    """Run a recipe, and crash before the n-th line that it executes.
 
     Returns:
         The numbers of the lines in the order in which they were executed.
@@ -90,15 +90,15 @@ def run(recipe, *arguments, crash_at=None, **options):
 
 
 def expire_all(root, group):
-    """Take who has crashed for dead, as the next one does after ``session.timeout.ms``."""
+    """Expire the crashed member, as the next one does after ``session.timeout.ms``."""
     coordinator = GroupCoordinator(Cluster(root), group)
     coordinator.remove(list(coordinator.describe().members))
 
 
 def crash_at_every_line(recipe, prepare, check, **options):
-    """Run to the end; then crash at each line once, run again to the end; check each time.
+    """Run to the end; then crash at each line once and run to the end again; check each time.
 
-    Of the times that a line is executed the first is taken for one line, the second for the next.
+    If a line is executed several times, its number decides before which of them to crash.
     """
     arguments, state = prepare()
     lines = run(recipe, *arguments, **options)
@@ -215,7 +215,7 @@ class TestExactlyOnce:
                 env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
             )
             for _ in range(2):
-                assert process.stdout.readline()  # a commit is done, or one is under way
+                assert process.stdout.readline()  # a commit is done or in progress
             process.send_signal(signal.SIGKILL)
             process.wait()
         run("exactly_once", root, table, **NO_WAIT)

@@ -37,7 +37,7 @@ def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
 
 
 def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path) -> None:
-    code = block("README.md", "readStream")
+    code = block("docs/spark.md", "readStream")
     admin = Admin(root)
     admin.create_topics([NewTopic("flights"), NewTopic("copy")])
     rows = spark.sql("SELECT 'k' AS key, 'a' AS value")
@@ -51,17 +51,8 @@ def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path
     assert [(row.key, row.value) for row in copied.collect()] == [(b"k", b"a")]
 
 
-def test_its_clients_work(root: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = block("README.md", "Producer(root)")
-
-    exec(code.replace("/data/log", root), {})
-
-    partition, offset, value = capsys.readouterr().out.split(" ", 2)
-    assert (int(partition) in range(4), offset, value) == (True, "0", "b'2 apples'\n")
-
-
 def test_its_sql_works(spark: SparkSession, root: str) -> None:
-    query = block("README.md", "max_by(offset")
+    query = block("docs/spark.md", "max_by(offset")
     OffsetsTable(Cluster(root)).commit("demo", {TopicPartition("t", 1): OffsetAndMetadata(5)})
 
     rows = spark.sql(query.replace("/data/log", root)).collect()

@@ -149,7 +149,7 @@ def test_spark_refuses_update_mode_for_sinks_in_python(copy: Copy) -> None:
 def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
     copy: Copy, root: str, tmp_path: Path
 ) -> None:
-    code = block("README.md", 'outputMode("update")')
+    code = block("docs/spark.md", 'outputMode("update")')
     code = code.replace("/data/log", root).replace("/data", str(tmp_path))
     Admin(root).create_topics([NewTopic("totals", num_partitions=2)])
     source = copy.spark.readStream.option("maxFilesPerTrigger", 1).text(str(copy.files))

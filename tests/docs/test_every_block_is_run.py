@@ -12,6 +12,7 @@ ACCESSORS = {"block": 2, "blocks": 2, "cells": 1}
 """By which tests get code, and how many arguments say which."""
 
 NOT_RUN = {
+    ("README.md", "root: /data/log"): "a picture",
     ("docs/format.md", "<root>/\n"): "names of files, not code",
 }
 """What is no code: the page, how the block begins, and why no test runs it."""

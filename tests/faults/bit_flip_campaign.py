@@ -1,11 +1,11 @@
-"""One bit of one file of a root is wrong, a file of each kind after another: who is told otherwise?
+"""Flips one bit of a file of each kind in a root, and checks that no wrong result is returned.
 
-A process of its own (``python -m tests.faults.bit_flip_campaign DIRECTORY FLIPS SEED``): a flip may
-kill it. It makes a root with all kinds of files, and of each kind asks everything FLIPS times with
-one bit flipped: all records, offsets by time, topics and their configs, groups and what they have
-committed. Each answer is the one without damage, or an error. Prints, for each kind of file, how
-often which came, and every other answer, as JSON; before each flip it writes which one into
-``DIRECTORY/progress``.
+A process of its own (``python -m tests.faults.bit_flip_campaign DIRECTORY FLIPS SEED``), because a
+flip may kill it. It makes a root with all kinds of files. For each kind, and FLIPS times with one
+bit flipped, it reads all records, offsets by time, topics and their configs, groups and their
+committed offsets. Each result must be the one without damage, or an error. Prints, as JSON and for
+each kind of file, the number of results and errors, and every wrong result. Before each flip it
+writes the flip into ``DIRECTORY/progress``.
 """
 
 import json
@@ -57,7 +57,7 @@ def kind_of(path):
 
 
 def make(root):
-    """A root with every kind of file."""
+    """Make a root with every kind of file."""
     with Admin(root) as admin:
         settings = {"index.interval.bytes": "64"}
         compact = {**settings, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -95,7 +95,7 @@ def make(root):
 
 
 def forget_spent(cluster, root):
-    """Remove what nobody reads any more: a flip there would tell nothing."""
+    """Remove files that are no longer read: a flip in them would prove nothing."""
     for topic in ("plain", "compact"):
         log = cluster.partition_log(cluster.image().topic(topic), 0)
         live = log.observe().live
@@ -120,8 +120,8 @@ def forget_spent(cluster, root):
 
 
 def ask(root):
-    """Everything that a root tells, each by its name: an answer, or an error's class."""
-    offsets_table._shared_tables.forget()  # as another process, which has read nothing
+    """Return all results of reading a root by name: a value, or the class of an error."""
+    offsets_table._shared_tables.forget()  # like a new process
     return {name: _told(question, root) for name, question in QUESTIONS.items()}
 
 
@@ -227,13 +227,13 @@ def main(directory, flips, seed):
             said = {}
             try:
                 said = ask(str(root))
-            except Exception as error:  # any other is what is looked for
+            except Exception as error:  # any other result is a bug
                 found.append(f"{where}: {type(error).__name__}: {error}"[:300])
             others = [each for each in said if said[each] not in (SparkLogError, right[each])]
             found += [f"{where}: {each}: {said[each]}"[:300] for each in others]
             is_told = SparkLogError in said.values()
             counts["wrong" if others or not said else "refused" if is_told else "right"] += 1
-            shutil.rmtree(root)  # indexes and snapshots are made anew by who reads
+            shutil.rmtree(root)  # readers rebuild indexes and snapshots
             shutil.copytree(right_root, root)
         report[kind] = {"counts": counts, "found": found}
     json.dump(report, sys.stdout)

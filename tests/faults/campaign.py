@@ -1,8 +1,8 @@
-"""Real processes on one partition, while some of them are killed and others stopped.
+"""Real processes on one partition, some of which are killed or stopped.
 
-Four writers append, one reader follows, and one process merges and frees names as eagerly as it
-may, while the test comes down on them with SIGKILL and SIGSTOP by a seeded plan. What the machine
-makes of the plan differs from run to run; what has to hold does not.
+Four writers append, one reader follows, and one process merges and deletes files as early as the
+rules allow, while the test sends SIGKILL and SIGSTOP by a seeded plan. The timing differs from run
+to run; the guarantees must hold in every run.
 """
 
 import random
@@ -14,11 +14,11 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from spark_log.storage import Store
-from tests.faults.agenda import Agenda
 from tests.faults.clock_shift import DAYS_OFF, ClockShift
+from tests.faults.managed_process import ManagedProcess
 from tests.faults.reader_process import Reader, read_until_told
 from tests.faults.rewriter import Rewriting, rewrite_until_told
-from tests.faults.running import Running
+from tests.faults.schedule import Schedule
 from tests.faults.writer_process import Writer, append_until_told
 
 WRITERS = 4
@@ -26,16 +26,16 @@ WRITERS = 4
 
 @dataclass
 class Campaign:
-    """What is done to whom, and where they leave their notes.
+    """The plan of one campaign.
 
     Attributes:
-        store: with a root; nothing in it yet.
-        notes: a directory for the processes' files.
-        seed: of the plan.
-        idempotent: whether the writers are.
-        delete_delay_ms: of the topic; whoever is stopped is stopped for longer.
-        without: name of a safety rule that the writers' logs do without.
-        clocks: wall clocks that the processes have in turn; they jump. None: the machine's.
+        store: a store with an empty root.
+        notes: directory for the processes' notes.
+        seed: determines the plan.
+        idempotent: whether the writers are idempotent.
+        delete_delay_ms: the topic's ``file.delete.delay.ms``; stops are longer than that.
+        without: name of a safety rule that the writers' logs leave out.
+        clocks: wall clocks of the processes, which jump. None: the machine's clock.
     """
 
     store: Store
@@ -48,7 +48,7 @@ class Campaign:
     done: Counter = field(default_factory=Counter)
 
     def run(self, duration_s):
-        """Let them work for so long, and return when all have ended."""
+        """Run the processes for a duration, and return when all have ended."""
         self._chance = random.Random(self.seed)
         self._clock_chance = random.Random(f"clocks of {self.seed}")
         self._next_producer = 0
@@ -59,8 +59,8 @@ class Campaign:
             self._start(read_until_told, Reader(self.store, self._notes("reader"), self._config())),
         ]
         try:
-            self._afflict(time.monotonic() + duration_s)
-            # The others last: the reader is to see all.
+            self._inject_faults(time.monotonic() + duration_s)
+            # The reader ends last: it has to see all records.
             for each in self._others:
                 self._everyone.remove(each)
             ended = {each.role.notes: each.end() for each in [*self._everyone, *self._others]}
@@ -70,29 +70,29 @@ class Campaign:
         wrong = {name: code for name, code in ended.items() if code not in (0, -signal.SIGKILL)}
         assert not wrong, f"ended by themselves or were stuck: {wrong}"
 
-    def _afflict(self, until_s):
-        agenda = Agenda()
+    def _inject_faults(self, until_s):
+        schedule = Schedule()
 
         def strike():
             if time.monotonic() < until_s:
                 stopped = self._strike()
                 if stopped is not None:
                     pause_s = self.delete_delay_ms / 1000 * self._chance.uniform(1.2, 4)
-                    agenda.do_later(pause_s, stopped.resume)
-                agenda.do_later(self._chance.uniform(0.02, 0.25), strike)
+                    schedule.do_later(pause_s, stopped.resume)
+                schedule.do_later(self._chance.uniform(0.02, 0.25), strike)
 
-        agenda.do_later(0, strike)
-        agenda.run(self._watch_until)
+        schedule.do_later(0, strike)
+        schedule.run(self._watch_until)
 
     def _watch_until(self, at_s):
-        """Wait; a process that ends although nobody told it to is noticed at once."""
+        """Wait; fail if a process ends by itself."""
         watched = [*self._writers, *self._others]
         ended = wait([each.process.sentinel for each in watched], max(0, at_s - time.monotonic()))
         fallen = [each for each in watched if each.process.sentinel in ended]
         assert not fallen, f"{fallen[0].role} ended by itself: {fallen[0].process.exitcode}"
 
     def _strike(self):
-        """Do one thing to one of them; return whom if it has to be resumed later."""
+        """Kill or stop a process; return it if it has to be resumed later."""
         if self.clocks:
             self.done["clock set"] += 1
             self._clock_chance.choice(self.clocks).jump(days=self._clock_chance.choice(DAYS_OFF))
@@ -110,7 +110,7 @@ class Campaign:
         if "new producer" in blow:
             self._writers[place] = self._new_producer()
         elif "next epoch" in blow:
-            # As a zombie it goes on beside the one that took its place.
+            # It continues as a zombie beside its replacement.
             self._writers[place] = self._new_writer(victim.role.producer, victim.role.epoch + 1)
         return None if "killed" in blow else victim
 
@@ -125,7 +125,7 @@ class Campaign:
             epoch,
             self.idempotent,
             self._notes(f"writer-{producer}.{epoch}"),
-            # Some sync and some do not: the one waits in fsync, the other in link.
+            # Some sync: those are stopped in fsync, the others in link.
             self._config() | {"flush_on_append": bool(producer % 2)},
             self.without,
         )
@@ -138,7 +138,7 @@ class Campaign:
     def _start(self, function, role):
         number = len(self._everyone)
         clock = self.clocks[number % len(self.clocks)] if self.clocks else None
-        running = Running.start(function, role, clock)
+        running = ManagedProcess.start(function, role, clock)
         self._everyone.append(running)
         return running
 

@@ -1,7 +1,7 @@
-"""Two that clean one root at once, beside producers, a consumer and deletions; all are killed.
+"""Two cleaners of one root, beside producers, a consumer and deletions of topics; all are killed.
 
-By a seeded plan of SIGKILLs. What the machine makes of the plan differs from run to run; what has
-to hold does not.
+SIGKILLs follow a seeded plan. The timing differs from run to run; the guarantees must hold in every
+run.
 """
 
 import random
@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from spark_log import Admin, NewTopic
-from tests.faults.clean_cast import (
+from tests.faults.clean_clients import (
     TOPICS,
     Role,
     consume_until_told,
@@ -22,7 +22,7 @@ from tests.faults.clean_cast import (
 )
 from tests.faults.clean_process import CleanRole, clean_until_told
 from tests.faults.clock_shift import DAYS_OFF, ClockShift
-from tests.faults.running import Running
+from tests.faults.managed_process import ManagedProcess
 
 _PLACES = {
     "cleaner": (clean_until_told, 2, 5),
@@ -30,21 +30,21 @@ _PLACES = {
     "consumer": (consume_until_told, 1, 0.5),
     "admin": (create_and_delete_until_told, 1, 1),
 }
-"""What who does, how many of them, and how often one is killed in proportion to others."""
+"""The roles: their work, their number of processes, and their relative rate of kills."""
 
 
 @dataclass
 class CleanCampaign:
-    """What is done to whom, and where they leave their notes.
+    """The plan of one campaign.
 
     Attributes:
-        root, storage_options: a root; nothing in it yet.
-        properties: path of the file that tells both to the command line.
-        notes: a directory for everyone's files.
-        seed: of the plan.
-        clocks: wall clocks by who has them and at which place; they make one more cleaner, whose
-            clock is right. None: the machine's.
-        jumping: those of them that jump.
+        root, storage_options: an empty root.
+        properties: path of the properties file with both, for the command line.
+        notes: directory for the processes' notes.
+        seed: determines the plan.
+        clocks: wall clocks by role and slot; with them runs one more cleaner, whose clock is right.
+            None: the machine's clock.
+        jumping: those of the clocks that jump.
     """
 
     root: str
@@ -57,7 +57,7 @@ class CleanCampaign:
     done: Counter = field(default_factory=Counter)
 
     def run(self, duration_s):
-        """Let them work and die for so long; return when all have come to their end."""
+        """Run and kill the processes for a duration, and return when all have ended."""
         lines = [f"storage.{key}={value}" for key, value in (self.storage_options or {}).items()]
         self.properties.write_text("\n".join([f"root={self.root}", *lines]))
         Admin(self.root, storage_options=self.storage_options).create_topics(
@@ -90,7 +90,7 @@ class CleanCampaign:
                 self.done[f"{place[0]} killed"] += 1
                 lives[place] += 1
                 running[place] = self._start(*place, lives[place])
-            # The consumer last: it is to see all.
+            # The consumer ends last: it has to see all records.
             for what in ("producer", "admin", "consumer", "cleaner"):
                 for place, each in running.items():
                     if place[0] == what:
@@ -105,4 +105,4 @@ class CleanCampaign:
             role = CleanRole(str(self.properties), notes)
         else:
             role = Role(self.root, self.storage_options, notes, slot, life)
-        return Running.start(_PLACES[what][0], role, self.clocks.get((what, slot)))
+        return ManagedProcess.start(_PLACES[what][0], role, self.clocks.get((what, slot)))

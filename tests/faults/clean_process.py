@@ -1,4 +1,4 @@
-"""A process that runs ``spark-log clean`` on a whole root, again and again."""
+"""A process that runs ``spark-log clean`` on a whole root, repeatedly."""
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,7 +13,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class CleanRole:
-    """Who cleans, by which properties file, and where it notes how that ended."""
+    """The role of one cleaner: its name, its properties file, and the path of its notes."""
 
     properties: str
     notes: str
@@ -28,7 +28,7 @@ def clean_until_told(role: CleanRole, told: Connection):
 
 
 def run(*argv):
-    """Run ``spark-log`` in this process; return its exit status and what it printed, and errors."""
+    """Run ``spark-log`` in this process; return its exit status, stdout and stderr."""
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(err):

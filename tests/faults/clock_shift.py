@@ -1,7 +1,7 @@
-"""Wall clocks of processes that are days off and jump, by a library of our own in C.
+"""Shifts the wall clocks of processes by days, with a preloaded library in C.
 
-The library is compiled when it is first needed. It has to be loaded when a process begins: so it is
-in every process of the fault tests (`running`), and does nothing there until it is given a shift.
+The library is compiled at its first use. It must be loaded when a process starts: therefore every
+process of the fault tests (`managed_process`) loads it, and it does nothing until it gets a shift.
 """
 
 import atexit
@@ -17,14 +17,14 @@ from pathlib import Path
 
 DAY_US = 86_400_000_000
 DAYS_OFF = (0, 1 / 1440, 1.05, -1.05, 2, -2, 8, -8)
-"""What a clock may be set to: right, a minute off, a day, a week."""
+"""Possible errors of a clock: none, a minute, days, more than a week."""
 
 _SOURCE = Path(__file__).with_suffix(".c")
 
 
 @cache
 def library():
-    """Return the path of the compiled library, None where there is no C compiler."""
+    """Return the path of the compiled library; None without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if compiler is None or not sys.platform.startswith("linux"):
         return None
@@ -37,7 +37,7 @@ def library():
 
 
 def preloading():
-    """Return what the environment of a process needs so that its clock can be shifted."""
+    """Return the environment variables of a process whose clock can be shifted."""
     made = library()
     if made is None:
         return {}
@@ -46,10 +46,10 @@ def preloading():
 
 
 class ClockShift:
-    """How far the clock of some processes is off; may be changed while they run.
+    """The error of the wall clocks of some processes; may be changed while they run.
 
     Attributes:
-        path: of the file that tells it: what `running` passes to a process.
+        path: the file with the error, which `managed_process` passes to a process.
     """
 
     def __init__(self, path, *, days=0.0):
@@ -58,17 +58,17 @@ class ClockShift:
         self.jump(days=days)
 
     def jump(self, *, days):
-        """Set the clocks to so many days off."""
+        """Set the error of the clocks, in days."""
         with open(self.path, "r+b", buffering=0) as file:
             file.write(struct.pack("=q", int(days * DAY_US)))
 
     def environment(self):
-        """Return what has to be in the environment of a process that is started with it."""
+        """Return the environment variables of a process that starts with this clock."""
         return {**preloading(), "CLOCK_SHIFT_FILE": self.path}
 
 
 def shift_this_process(path):
-    """Let this process's clock be off by what a file says: one of `ClockShift`."""
+    """Shift the clock of this process by the error in a file of a `ClockShift`."""
     failed = ctypes.CDLL(None).clock_shift_by(os.fsencode(path))
     if failed:
         raise OSError(failed, os.strerror(failed), path)

@@ -1,9 +1,9 @@
-"""``jobs/consume.py`` as a driver that dies when it is told to; see `test_consume_job_kills`.
+"""``jobs/consume.py`` as a driver that kills itself at a given batch, for `test_consume_job_kills`.
 
     python consume_job_driver.py ARGUMENTS OF THE JOB…
 
-Environment: ``DIE_AT_COMMIT=n``: SIGKILL to the whole process group when the work of the n-th batch
-is done and its offsets are not committed. ``WITHOUT_POSITIONS=1``: the Delta sink does without its
+Environment: ``DIE_AT_COMMIT=n``: SIGKILL to the whole process group after the n-th batch is written
+and before its offsets are committed. ``WITHOUT_POSITIONS=1``: the Delta sink leaves out its safety
 rule, and keeps no positions in the table.
 """
 
@@ -23,7 +23,7 @@ JOB = Path(__file__).parents[2] / "jobs" / "consume.py"
 
 
 def die_at_commit(number):
-    """Die when the work of so many batches is done, before the last is committed."""
+    """Die after this number of batches is written, before the last one is committed."""
     commit = GroupShare.commit
     done = 0
 
@@ -38,7 +38,7 @@ def die_at_commit(number):
 
 
 class WithoutPositions(delta_sink.DeltaSink):
-    """Every time another application id; as a class of the program it goes to tasks as it is."""
+    """A new application id each time; a class of the main program is pickled by value."""
 
     def app_id(self, topic_id, partition):
         return uuid.uuid4().hex

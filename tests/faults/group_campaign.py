@@ -1,7 +1,8 @@
-"""A consumer group of real processes, while some are killed, stopped, and others come and go.
+"""A consumer group of real processes, which are killed, stopped, and join and leave.
 
-Six members or so share the partitions of two topics that grow while two producers write. The plan
-comes from a seed; what the machine makes of it differs from run to run, what has to hold does not.
+About six members share the partitions of two topics, which get more partitions while two producers
+write. The plan comes from a seed. The timing differs from run to run; the guarantees must hold in
+every run.
 """
 
 import random
@@ -15,20 +16,20 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.changes import subscribed_topics
 from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
-from tests.faults.agenda import Agenda
 from tests.faults.clock_shift import ClockShift
-from tests.faults.group_cast import (
+from tests.faults.group_checks import read_acknowledged, read_told, reckon_group, unbalanced
+from tests.faults.group_history import GroupHistory, committed_rows
+from tests.faults.group_member_process import GROUP
+from tests.faults.group_processes import (
     LOOK_S,
     MAX_POLL_S,
     SESSION_S,
     SETTINGS,
-    GroupCast,
+    GroupProcesses,
     instance_id_of,
 )
-from tests.faults.group_history import GroupHistory, committed_rows
-from tests.faults.group_member_process import GROUP
-from tests.faults.group_reckoning import read_acknowledged, read_told, reckon_group, unbalanced
-from tests.faults.pace import Pace
+from tests.faults.machine_speed import MachineSpeed
+from tests.faults.schedule import Schedule
 
 _MEMBERS = 6
 _STATIC_MEMBERS = 2
@@ -37,32 +38,31 @@ _LEAST_MEMBERS = 3
 _PRODUCERS = 2
 _TOPICS = {"chaos-a": 8, "chaos-b": 4}
 _GROWTH = 3
-"""Of each topic, at most."""
+"""Maximum number of partitions of each topic."""
 
 _ASSIGNORS = (["range"], ["roundrobin"], ["sticky"], ["cooperative-sticky"])
 _BOTH = (("^chaos-",), tuple(_TOPICS))
 _SUBSCRIPTIONS = (("chaos-a",), ("chaos-b",), *_BOTH)
 
 _STEPS_TO_SETTLE = 200
-"""So many steps (`Pace`) may lie between the last change and the handling of the last record, one
-after the other, session timeouts aside; on a machine that is not busy that is little more than a
-second."""
+"""Maximum number of steps (`MachineSpeed`), one after another, without session timeouts, from the
+last change to the handling of the last record; little more than a second on an idle machine."""
 
 
 @dataclass
 class GroupCampaign:
-    """What is done to a group, and where its members leave their notes.
+    """The plan of one campaign, and its results.
 
     Attributes:
-        root: of a cluster with nothing in it yet.
-        storage_options: of it.
-        notes: a directory for the processes' files.
-        seed: of the plan.
-        without: name of a rule that the members do without.
-        clocks: wall clocks that members and producers have in turn; none: the machine's.
-        done: how often what was done.
-        settled_s: how long the group took to settle after the last change.
-        allowed_s: how long it might have: two session timeouts, and what the machine needs.
+        root: an empty root.
+        storage_options: the root's options.
+        notes: directory for the processes' notes.
+        seed: determines the plan.
+        without: name of a safety rule that the members leave out.
+        clocks: wall clocks of members and producers, in turn; empty: the machine's clock.
+        done: number of faults of each kind.
+        settled_s: time that the group took to settle after the last change.
+        allowed_s: the maximum for that: two session timeouts, and time for this machine's speed.
     """
 
     root: str
@@ -86,7 +86,7 @@ class GroupCampaign:
         self._history = GroupHistory(self._cluster.store, GROUP)
         self._assignors = self._chance.choice(_ASSIGNORS)
         settings = {**SETTINGS, "partition_assignment_strategy": self._assignors}
-        self._cast = GroupCast(
+        self._processes = GroupProcesses(
             self.root,
             self.storage_options,
             self.notes,
@@ -95,26 +95,26 @@ class GroupCampaign:
             self.without,
             self.clocks,
         )
-        self._agenda = Agenda()
+        self._schedule = Schedule()
 
     def run(self, duration_s):
-        """Afflict the group for so long, let it settle, and return when all have ended."""
+        """Inject faults for a duration, let the group settle, and return when all have ended."""
         try:
             for number in range(_PRODUCERS):
-                self._cast.start_producer(number, tuple(_TOPICS))
+                self._processes.start_producer(number, tuple(_TOPICS))
             for number in range(_MEMBERS):
                 self._start(f"static-{number}" if number < _STATIC_MEMBERS else None)
-            self._cast.wait_for(self._is_shared, "the group does not come together")
-            self._afflict(time.monotonic() + duration_s)
+            self._processes.wait_for(self._is_shared, "the group does not come together")
+            self._inject_faults(time.monotonic() + duration_s)
             self._settle()
-            self._cast.end()
+            self._processes.end()
         finally:
-            self._cast.kill_all()
+            self._processes.kill_all()
 
-    def reckon(self):
-        """Check what everybody noted, and return what there was, counted."""
+    def check_results(self):
+        """Check the notes of all processes, and return counts."""
         return {
-            "members starved": self._cast.starved,
+            "members starved": self._processes.starved,
             **reckon_group(
                 read_told(self._notes("member-")),
                 read_acknowledged(self._notes("producer-")),
@@ -125,9 +125,9 @@ class GroupCampaign:
         }
 
     def report(self):
-        """Yield lines about what was done, and what came of it."""
+        """Yield lines about the faults and the results."""
         yield f"FAULTS_SEED={self.seed}, {self._assignors}:"
-        yield from self._cast.steps
+        yield from self._processes.steps
         yield f"the group is {self._history.latest}"
         for path in sorted(self.notes.glob("*.stderr")):
             lines = path.read_text(errors="replace").splitlines()
@@ -136,7 +136,7 @@ class GroupCampaign:
 
     # --- the plan ---------------------------------------------------------------------------------
 
-    def _afflict(self, until_s):
+    def _inject_faults(self, until_s):
         def strike():
             if time.monotonic() >= until_s:
                 return
@@ -144,7 +144,7 @@ class GroupCampaign:
             generation = self._history.latest.generation
             if getattr(self, f"_{blow}")() is not False:
                 self.done[blow] += 1
-            # The next one comes in the midst of what this one has caused, or after it.
+            # The next fault comes during the effects of this one, or after them.
             ends = (
                 lambda: True,
                 lambda: self._history.latest.generation > generation,
@@ -153,43 +153,43 @@ class GroupCampaign:
             is_time = self._chance.choice(ends)
             least_s = self._chance.uniform(0, SESSION_S / 4)
             most_s = time.monotonic() + least_s + SESSION_S * self._chance.uniform(0.5, 1.5)
-            self._agenda.do_later(least_s, lambda: strike_when(is_time, most_s))
+            self._schedule.do_later(least_s, lambda: strike_when(is_time, most_s))
 
         def strike_when(is_time, most_s):
             if is_time() or time.monotonic() > most_s:
                 strike()
             else:
-                self._agenda.do_later(LOOK_S, lambda: strike_when(is_time, most_s))
+                self._schedule.do_later(LOOK_S, lambda: strike_when(is_time, most_s))
 
-        self._agenda.do_later(0, strike)
-        self._agenda.run(self._cast.wait_until)
+        self._schedule.do_later(0, strike)
+        self._schedule.run(self._processes.wait_until)
 
     def _kill(self):
-        if len(self._cast.live) < _LEAST_MEMBERS:
+        if len(self._processes.live) < _LEAST_MEMBERS:
             return False
         victim = self._one()
-        self._cast.kill(victim)
+        self._processes.kill(victim)
         self._replace(victim)
         return None
 
     def _leave(self):
-        running = [each for each in self._cast.live if not each.is_stopped]
+        running = [each for each in self._processes.live if not each.is_stopped]
         if len(running) < _LEAST_MEMBERS:
             return False
         victim = self._chance.choice(running)
-        self._cast.let_leave(victim)
+        self._processes.let_leave(victim)
         self._replace(victim)
         return None
 
     def _replace(self, victim):
-        """Start another one at once or later, or, where there are many, none."""
+        """Start a replacement at once or later, or none if there are many members."""
         instance_id = instance_id_of(victim)
-        if instance_id is not None or len(self._cast.live) < _MEMBERS:
+        if instance_id is not None or len(self._processes.live) < _MEMBERS:
             wait_s = self._chance.choice([0, SESSION_S * self._chance.uniform(0, 2)])
-            self._agenda.do_later(wait_s, lambda: self._start(instance_id))
+            self._schedule.do_later(wait_s, lambda: self._start(instance_id))
 
     def _join(self):
-        if len(self._cast.live) >= _MOST_MEMBERS:
+        if len(self._processes.live) >= _MOST_MEMBERS:
             return False
         self._start(None)
         return None
@@ -201,39 +201,39 @@ class GroupCampaign:
         self._stop(self._one(), self._chance.uniform(1.2, 3))
 
     def _stop(self, victim, sessions):
-        self._cast.stop(victim, sessions)
-        self._agenda.do_later(sessions * SESSION_S, lambda: self._cast.resume(victim))
+        self._processes.stop(victim, sessions)
+        self._schedule.do_later(sessions * SESSION_S, lambda: self._processes.resume(victim))
 
     def _stop_before_commit(self):
-        """One stops with records in hand, and as a zombie goes on to commit them."""
-        victim, cast = self._one(), self._cast
+        """Stop a member before its commit; it continues as a zombie, and tries to commit."""
+        victim, processes = self._one(), self._processes
         sessions = self._chance.uniform(1.5, 3)
-        times, most_s = cast.noted(victim, "hesitates"), time.monotonic() + SESSION_S
-        cast.tell(victim, "hesitate")
+        times, most_s = processes.noted(victim, "hesitates"), time.monotonic() + SESSION_S
+        processes.tell(victim, "hesitate")
 
         def stop_when_it_hesitates():
-            if cast.noted(victim, "hesitates") > times:
-                cast.stop(victim, sessions)
-                self._agenda.do_later(sessions * SESSION_S, go_on)
+            if processes.noted(victim, "hesitates") > times:
+                processes.stop(victim, sessions)
+                self._schedule.do_later(sessions * SESSION_S, go_on)
             elif time.monotonic() < most_s:
-                self._agenda.do_later(LOOK_S, stop_when_it_hesitates)
+                self._schedule.do_later(LOOK_S, stop_when_it_hesitates)
             else:
-                cast.tell(victim, "go_on")
+                processes.tell(victim, "go_on")
 
         def go_on():
-            cast.tell(victim, "go_on")
-            cast.resume(victim)
+            processes.tell(victim, "go_on")
+            processes.resume(victim)
 
-        self._agenda.do_later(LOOK_S, stop_when_it_hesitates)
+        self._schedule.do_later(LOOK_S, stop_when_it_hesitates)
 
     def _take_place(self):
-        """A static member stops, and goes on as a zombie after another process took its place."""
-        static = [each for each in self._cast.live if instance_id_of(each) is not None]
+        """Stop a static member; it continues as a zombie after another process took its place."""
+        static = [each for each in self._processes.live if instance_id_of(each) is not None]
         if not static:
             return False
         victim = self._chance.choice(static)
         self._stop(victim, self._chance.uniform(0.5, 2))
-        self._cast.dismiss(victim)
+        self._processes.dismiss(victim)
         self._start(instance_id_of(victim))
         return None
 
@@ -242,51 +242,51 @@ class GroupCampaign:
         if self._sizes[name] >= _TOPICS[name] + _GROWTH:
             return False
         self._sizes[name] += 1
-        self._cast.say(f"{name} grows to {self._sizes[name]}")
+        self._processes.say(f"{name} grows to {self._sizes[name]}")
         self._admin.create_partitions({name: self._sizes[name]})
         return None
 
     def _subscribe(self):
-        self._cast.tell(self._one(), "subscribe", self._chance.choice(_SUBSCRIPTIONS))
+        self._processes.tell(self._one(), "subscribe", self._chance.choice(_SUBSCRIPTIONS))
 
     def _dawdle(self):
-        self._cast.tell(self._one(), "dawdle", MAX_POLL_S * self._chance.uniform(0.9, 1.3))
+        self._processes.tell(self._one(), "dawdle", MAX_POLL_S * self._chance.uniform(0.9, 1.3))
 
     def _one(self):
-        return self._chance.choice(self._cast.live)
+        return self._chance.choice(self._processes.live)
 
     def _start(self, instance_id):
         commits = self._chance.choice(["sync", "async", "auto"])
-        self._cast.start(self._chance.choice(_BOTH), commits, instance_id)
+        self._processes.start(self._chance.choice(_BOTH), commits, instance_id)
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _settle(self):
-        """Let all come to rest, kill one more, and see how long the group needs."""
-        cast = self._cast
-        while len(cast.live) <= _MEMBERS:
+        """Wait until the group is at rest, kill one member, and measure the time to settle."""
+        processes = self._processes
+        while len(processes.live) <= _MEMBERS:
             self._start(None)
-        for each in cast.live:
-            cast.tell(each, "subscribe", _BOTH[1])
-        cast.wait_for(self._is_at_rest, "the group does not come together again")
-        cast.kill(self._one())
-        with Pace(self._cluster.store) as pace:
-            cast.let_producers_end()
-            cast.wait_for(self._is_at_rest, "what the last one had is not shared out")
-            cast.say("everything is shared out again", is_change=False)
-            cast.wait_for(self._is_handled, "not everything is handled")
-            self.settled_s = time.monotonic() - cast.changed_s
-            self.allowed_s = 2 * SESSION_S + _STEPS_TO_SETTLE * pace.step_s()
-        cast.say("everything is handled", is_change=False)
+        for each in processes.live:
+            processes.tell(each, "subscribe", _BOTH[1])
+        processes.wait_for(self._is_at_rest, "the group does not come together again")
+        processes.kill(self._one())
+        with MachineSpeed(self._cluster.store) as speed:
+            processes.let_producers_end()
+            processes.wait_for(self._is_at_rest, "what the last one had is not shared out")
+            processes.say("everything is shared out again", is_change=False)
+            processes.wait_for(self._is_handled, "not everything is handled")
+            self.settled_s = time.monotonic() - processes.changed_s
+            self.allowed_s = 2 * SESSION_S + _STEPS_TO_SETTLE * speed.step_s()
+        processes.say("everything is handled", is_change=False)
         wrong = unbalanced(self._history.latest)
         assert wrong is None, f"the group has settled, but {wrong}"
         took = f"it took {self.settled_s:.1f} s to settle, allowed were {self.allowed_s:.1f} s"
         assert self.settled_s <= self.allowed_s, took
 
     def _is_shared(self):
-        """Whether those who live are members, and nobody else, and have everything."""
+        """Whether exactly the live processes are members, and own all partitions."""
         group = self._history.latest
-        names = sorted(each.role.name for each in self._cast.live)
+        names = sorted(each.role.name for each in self._processes.live)
         return (
             sorted(member.client_id for member in group.members.values()) == names
             and group.state == "Stable"
@@ -295,18 +295,18 @@ class GroupCampaign:
         )
 
     def _is_at_rest(self):
-        """Whether, besides, who was to end has ended, and all subscribe to both topics."""
+        """Whether, in addition, all ending processes have ended, and all have both topics."""
         group = self._history.latest
         return (
             self._is_shared()
-            and not self._cast.going
+            and not self._processes.going
             and {subscribed_topics(member, group.topics) for member in group.members.values()}
             == {tuple(sorted(_TOPICS))}
-            and self._cast.have_obeyed()
+            and self._processes.have_obeyed()
         )
 
     def _is_handled(self):
-        """Whether, besides, the group's positions are the ends of the partitions."""
+        """Whether, in addition, the committed offsets are the partitions' end offsets."""
         ends = {named: log.log_end_offset() for named, log in self._logs().items()}
         committed = self._table.fetch(GROUP)
         stands = {named: committed[named].offset if named in committed else 0 for named in ends}
@@ -343,4 +343,4 @@ _BLOWS = {
     "subscribe": 2,
     "dawdle": 1,
 }
-"""How often what is done, in proportion."""
+"""The relative rates of the faults."""

@@ -1,4 +1,4 @@
-"""All that a group ever was, and all that was ever committed in its name, as it lies on storage."""
+"""Reads all generations and all committed offsets of a group from storage."""
 
 import json
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from spark_log.types import TopicPartition
 class GroupHistory:
     """Every generation of a group.
 
-    The group's log forgets, but no record before ``file.delete.delay.ms`` after the next one: look
-    more often than that.
+    The group's log is trimmed, but it keeps each record for ``file.delete.delay.ms`` after the next
+    one: call `look` more often than that.
     """
 
     def __init__(self, store, group_id):
@@ -31,7 +31,7 @@ class GroupHistory:
         self._records = {}
 
     def look(self):
-        """Take in what is new, and return the new records in their order."""
+        """Read and return the new records, in order."""
         new = {}
         for file in self._store.list(self._directory):
             name = SegmentName.parse(file.name)
@@ -60,7 +60,7 @@ class GroupHistory:
 
     @property
     def latest(self) -> Group:
-        """The group after the newest record that was seen."""
+        """The group after the last record that was read."""
         if not self._records:
             return Group(self._group_id)
         return Group(self._group_id).replay(self._records[max(self._records)][-1])
@@ -71,11 +71,11 @@ class Row:
     """A row of the offsets table.
 
     Attributes:
-        version: of the table, that added it.
-        fence_before: the group's, in the version before.
-        fence: in this one, which may hold several commits of one process.
-        stamp: the date of the commit.
-        name: its metadata.
+        version: the table's version that added it.
+        fence_before: the group's fence in the version before.
+        fence: the group's fence in this version, which may hold several commits of one process.
+        stamp: the time of the commit.
+        name: the commit's id, which is its metadata.
     """
 
     version: int

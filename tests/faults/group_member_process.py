@@ -1,8 +1,8 @@
 """A process that is one consumer of a group, and may be killed or stopped at any moment.
 
-What it does it writes down, a line for each partition of each poll: ``took`` before a record is
-handled and ``handled`` after it, with member and generation; and what came of each commit. A commit
-has an id, which stands in the offsets table too, as its metadata.
+It notes a line for each partition of each poll: ``took`` before its records are handled and
+``handled`` after that, with member and generation; and the outcome of each commit. A commit has an
+id, which is also its metadata in the offsets table.
 """
 
 import faulthandler
@@ -38,17 +38,17 @@ _SLOW_S = 0.02
 
 @dataclass(frozen=True)
 class MemberRole:
-    """Who consumes, and how.
+    """The role of one member.
 
     Attributes:
-        root: the cluster root.
-        storage_options: of it.
-        name: of the process; the member's ``client.id``.
-        notes: path of its notes; what it says to ``stderr`` goes beside them.
-        topics: what it subscribes to, or one pattern (``^…``).
+        root: the cluster's root.
+        storage_options: the root's options.
+        name: the name of the process, and the member's ``client.id``.
+        notes: path of its notes; its ``stderr`` goes to a file beside them.
+        topics: the topics to subscribe to, or one pattern (``^…``).
         commits: ``sync``, ``async`` or ``auto``.
-        settings: of the consumer.
-        without: name from `LEAVE_OUT` of a rule that this member does without.
+        settings: the consumer's configs.
+        without: name in `LEAVE_OUT` of a safety rule that this member leaves out.
     """
 
     root: str
@@ -62,7 +62,7 @@ class MemberRole:
 
 
 def consume_until_told(role: MemberRole, told: Connection):
-    """Consume, do what the other end of the pipe says, and leave the group when it is closed."""
+    """Consume, carry out the orders from the pipe, and leave the group when it is closed."""
     sys.stderr = open(f"{role.notes}.stderr", "w", buffering=1)  # noqa: SIM115 - until it ends
     os.dup2(sys.stderr.fileno(), 2)
     faulthandler.enable()
@@ -82,7 +82,7 @@ def consume_until_told(role: MemberRole, told: Connection):
 
 
 class GroupProcess(ConsumerRebalanceListener):
-    """Polls, handles, commits."""
+    """Polls, handles and commits; its methods for orders have their names."""
 
     def __init__(self, role, notes, told):
         self._role = role
@@ -105,7 +105,7 @@ class GroupProcess(ConsumerRebalanceListener):
         self._subscribe(role.topics)
 
     def obeys(self):
-        """Do what was said, and return whether to go on."""
+        """Carry out orders; return False when the pipe is closed."""
         while self._told.poll():
             if self._obey() is None:
                 return False
@@ -127,7 +127,7 @@ class GroupProcess(ConsumerRebalanceListener):
         self._consumer.close()
 
     def abandon(self):
-        """End after another process has taken the place."""
+        """End after another process has taken over the instance id."""
         self._consumer.close()
 
     # --- the listener -----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class GroupProcess(ConsumerRebalanceListener):
     # --- orders -----------------------------------------------------------------------------------
 
     def _obey(self):
-        """Wait for an order, do it, and return its name; None: the pipe is closed."""
+        """Wait for an order, carry it out, and return its name; None: the pipe is closed."""
         try:
             order, *arguments = self._told.recv()
         except EOFError:
@@ -156,7 +156,7 @@ class GroupProcess(ConsumerRebalanceListener):
         return order
 
     def _dawdle(self, pause_s):
-        """Do not poll."""
+        """Stop polling for a time."""
         time.sleep(pause_s)
 
     def _hesitate(self):
@@ -175,16 +175,16 @@ class GroupProcess(ConsumerRebalanceListener):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _place(self):
-        """Return generation and member id that the poll was made with: what no client is told."""
-        told = self._consumer._assignment._membership._told
-        return (told.generation, told.member_id)
+        """Return generation and member id that the poll was made with."""
+        metadata = self._consumer.group_metadata()
+        return (metadata.generation_id, metadata.member_id)
 
     def _handle(self, records):
         for named, those in records.items():
             line = *self._place(), *named, those[0].offset, those[-1].offset, checksum(those)
             self._notes.write("took", *line)
             if self._chance.random() < 0.05:
-                time.sleep(_SLOW_S)  # the work; so that a signal may come in its midst
+                time.sleep(_SLOW_S)  # the work, during which a signal may arrive
             self._notes.write("handled", *line)
             self._handled[named] = those[-1].offset + 1
 
@@ -211,7 +211,7 @@ class GroupProcess(ConsumerRebalanceListener):
 
 
 def checksum(records):
-    """Return what tells whether the right values were handled."""
+    """Return a checksum of the handled values."""
     return crc32(b"\n".join(record.value for record in records))
 
 
@@ -225,13 +225,13 @@ def _outcome(error):
 
 
 class CommitsWithoutFence(GroupProcess):
-    """Commits whatever it has handled, in whatever generation has begun."""
+    """Commits what it has handled, in the newest generation."""
 
     def __init__(self, role, notes, told):
         super().__init__(role, notes, told)
 
         def commit(commits, offsets, topic_ids):
-            with suppress(UnknownMemberIdError):  # then it goes by what it was told last
+            with suppress(UnknownMemberIdError):  # then it uses the last known generation
                 commits.told = commits._status()
             table, group = commits._table, commits._group_id
             for _ in range(100):
@@ -250,7 +250,7 @@ class CommitsWithoutFence(GroupProcess):
 
 
 class ReadsWhatIsNotItsOwn(GroupProcess):
-    """Handles, now and then, a record of a partition that it did not get."""
+    """Handles at times a record of a partition that it does not own."""
 
     def _handle(self, records):
         super()._handle(records)
@@ -263,10 +263,10 @@ class ReadsWhatIsNotItsOwn(GroupProcess):
 
 
 class NeverRejoins(GroupProcess):
-    """Takes for granted that it is a member for ever."""
+    """Never notices that it is no longer a member."""
 
     def step(self):
-        member = self._consumer._assignment._membership
+        member = self._consumer._coordinator._membership
         try:
             if member._member is not None:
                 member._member.poll()
@@ -277,7 +277,7 @@ class NeverRejoins(GroupProcess):
 
 
 class Skips(GroupProcess):
-    """Commits, now and then, what it has not handled."""
+    """Commits at times records that it has not handled."""
 
     def _handle(self, records):
         if self._chance.random() < 0.05:

@@ -1,4 +1,4 @@
-"""A process with an idempotent producer, which notes what was acknowledged."""
+"""A process with an idempotent producer, which notes its acknowledgements."""
 
 import random
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _PAUSE_S = 0.12
 
 @dataclass(frozen=True)
 class ProducerRole:
-    """Who produces, to which topics, and where it notes what was acknowledged."""
+    """The role of one producer: its name, its topics, and the path of its notes."""
 
     root: str
     storage_options: dict | None
@@ -24,7 +24,7 @@ class ProducerRole:
 
 
 def produce_until_told(role: ProducerRole, told: Connection):
-    """Send records to some partitions, wait until they are there, and again."""
+    """Repeatedly send records to some partitions, and wait for their acknowledgements."""
     chance = random.Random(role.name)
     number = 0
     with (

@@ -1,10 +1,10 @@
-"""What a process writes down for the test to read, though it may be killed at any moment."""
+"""Notes that a process writes for its test, and that survive its SIGKILL."""
 
 import os
 
 
 class Notes:
-    """An append-only file that has a line as soon as it is written: SIGKILL takes nothing back."""
+    """An append-only file of unbuffered lines: a written line survives SIGKILL."""
 
     def __init__(self, path):
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -21,7 +21,7 @@ class Notes:
 
 
 def read_notes(path):
-    """Yield the fields of each line."""
+    """Yield the fields of each line of a file of notes."""
     with open(path) as lines:
         for line in lines:
             yield line.split()

@@ -1,4 +1,4 @@
-"""A process that reads one partition from its start to its tail, and notes all that it saw."""
+"""A process that reads one partition from its start, follows it, and notes all records."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _FETCH_MAX_WAIT_MS = 100
 
 @dataclass(frozen=True)
 class Reader:
-    """Who reads, and where it notes every record: offset and value, one a line."""
+    """The role of one reader: its log, and the path of its notes of offsets and values."""
 
     store: Store
     notes: str
@@ -24,7 +24,7 @@ class Reader:
 
 
 def read_until_told(reader: Reader, stop: Connection):
-    """Read on and on; when the other end of the pipe is closed, up to the log's end, and end."""
+    """Follow the log; when the pipe is closed, read up to the log's end, and end."""
     tail = TailReader(open_log(reader.store, **reader.log_config), 0)
     with Notes(reader.notes) as notes:
         is_told = False
@@ -37,5 +37,7 @@ def read_until_told(reader: Reader, stop: Connection):
 
 def _fetch(tail):
     while True:
-        with suppress(StorageTimeoutError):  # stopped so often that no listing was fast enough
+        with suppress(
+            StorageTimeoutError
+        ):  # it was stopped so often that no listing was fast enough
             return tail.fetch(_FETCH_MAX_BYTES, _FETCH_MAX_WAIT_MS)

@@ -1,7 +1,7 @@
-"""Merges a log that is written to and frees what is spent, as eagerly as the rules allow.
+"""Merges a live log and deletes unused files, as early as the rules allow.
 
-So a name does not outlive ``file.delete.delay.ms`` by much: whoever was stopped for longer meets
-names that are free again.
+So a file name becomes free soon after ``file.delete.delay.ms``, and processes that were stopped for
+longer meet free names.
 """
 
 import random
@@ -22,7 +22,7 @@ _PAUSE_S = 0.03
 
 @dataclass(frozen=True)
 class Rewriting:
-    """What a process is to rewrite, and where it notes what it did."""
+    """The role of one rewriter: its log, and the path of its notes."""
 
     store: Store
     notes: str
@@ -31,7 +31,7 @@ class Rewriting:
 
 
 def rewrite_until_told(role: Rewriting, stop: Connection):
-    """Merge and free, until the other end of the pipe is closed."""
+    """Merge and delete until the pipe is closed."""
     rewriter = Rewriter(role.store, role.delete_delay_ms, random.Random(role.seed))
     while not stop.poll(_PAUSE_S):
         rewriter.step()
@@ -41,11 +41,11 @@ def rewrite_until_told(role: Rewriting, stop: Connection):
 
 
 class Rewriter:
-    """One step merges a run of segments, up to the log's end, and frees names that may be freed.
+    """Each step merges a run of segments at the log's end, and deletes files that may be deleted.
 
     Attributes:
-        merged: how many segments were joined.
-        freed: how many names were freed.
+        merged: number of merged segments.
+        freed: number of deleted files.
     """
 
     def __init__(self, store, delete_delay_ms, chance):
@@ -57,7 +57,9 @@ class Rewriter:
         self._spent_since_s = {}
 
     def step(self):
-        with suppress(StorageTimeoutError, NotFoundError):  # stopped meanwhile: next time
+        with suppress(
+            StorageTimeoutError, NotFoundError
+        ):  # it was stopped meanwhile: the next step retries
             self._merge()
         self._free()
 
@@ -67,7 +69,7 @@ class Rewriter:
         plain = [index for index, each in enumerate(segments) if not each.name.generation]
         if len(plain) < 2:
             return
-        # Mostly what was appended since the last merge, at times with all that was merged before.
+        # Usually the segments since the last merge, at times also the merged ones before.
         first = 0 if self._chance.random() < 0.05 else plain[0]
         merge(self._log.files, view, first, len(segments) - 1, sync=False)
         self.merged += len(segments) - first
@@ -86,7 +88,7 @@ class Rewriter:
 
 
 def _covers(wide, name):
-    """Whether no reader enters the segment ``name`` any more, since ``wide`` is there."""
+    """Whether the merged segment ``wide`` covers ``name``, so that readers do not open it."""
     if not name.generation:
         return wide.base_offset <= name.base_offset <= wide.last_offset
     if (wide.base_offset, wide.last_offset) == (name.base_offset, name.last_offset):

@@ -1,4 +1,4 @@
-"""Spark programs that are killed whole, Java and Python, and the topic that they read."""
+"""Starts and kills Spark programs (Java and Python), and makes the topic that they read."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ from spark_log.metadata import Cluster
 from spark_log.record.schema import RECORD_SCHEMA
 
 START_S = 300
-"""A program that has not done anything by then will not."""
+"""Maximum time to wait for progress of a program."""
 
 
 def fill(root, topic, partitions, count, draw):
-    """Make a topic with records of all kinds, in segments and partitions as they are drawn."""
+    """Create a topic with records of all kinds, in random segments and partitions."""
     config = {"segment.bytes": 1 << 20}
     Admin(root).create_topics([NewTopic(topic, num_partitions=partitions, topic_configs=config)])
     cluster = Cluster(root)
@@ -39,7 +39,7 @@ def fill(root, topic, partitions, count, draw):
 
 
 def records(root, topic):
-    """All records of a topic, by partition, in offset order."""
+    """Return all records of a topic, by partition, in offset order."""
     cluster = Cluster(root)
     image = cluster.topic(topic)
     return [
@@ -53,7 +53,7 @@ def records(root, topic):
 
 
 def start(program, *arguments, **environment):
-    """Start a Python program, in a process group of its own."""
+    """Start a Python program in its own process group."""
     return subprocess.Popen(
         [sys.executable, program, *map(str, arguments)],
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
@@ -62,7 +62,7 @@ def start(program, *arguments, **environment):
 
 
 def kill(running):
-    """Kill a driver and all that it started, and wait until it is gone."""
+    """Kill a driver and its child processes, and wait for their end."""
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     running.wait()

@@ -1,8 +1,8 @@
-"""A streaming copy from topic to topic, killed by `test_streaming_copy` and started again.
+"""A streaming copy from topic to topic, which `test_streaming_copy` kills and restarts.
 
     python streaming_copy_job.py ROOT CHECKPOINT
 
-It ends by itself when all that was there at its start is copied.
+It ends when all records that existed at its start are copied.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""A flipped bit in any file of a root: the right answers, or an error.
+"""With a flipped bit in any file of a root, reads return right results or an error.
 
-Some flips of each kind of file here; ``BIT_FLIPS=1000 pytest -m long`` for more.
+A few flips for each kind of file; ``BIT_FLIPS=1000 pytest -m long`` makes more.
 """
 
 import json
@@ -26,8 +26,8 @@ CHECKED = {
     "meta.properties",
     "other",
 }
-"""Kinds of files of which no flip goes unnoticed. Delta's own, the versions and checkpoints of the
-offsets table, are JSON and Parquet without a checksum."""
+"""Kinds of files in which every flip is detected. Delta's own files, the versions and checkpoints
+of the offsets table, are JSON and Parquet without a checksum."""
 
 UNCHECKED = {"offsets table: version", "offsets table: checkpoint"}
 

@@ -1,7 +1,7 @@
-"""``jobs/clean.py`` twice at once on one root, one of them killed: all is there, the log is whole.
+"""Two ``jobs/clean.py`` run on one root, and one is killed: no record is lost, the log is intact.
 
-A SIGKILL to the whole program, Java and Python, once files are rewritten, merged and compacted.
-``SPARK_LOG_DRIVER_KILLS`` says how often (once, where it is not set).
+SIGKILL hits the whole program, Java and Python, after files are rewritten, merged and compacted.
+``SPARK_LOG_DRIVER_KILLS`` is the number of kills (default: 1).
 """
 
 import os
@@ -26,14 +26,14 @@ KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "1"))
 PARTITIONS, SEGMENTS, ROWS, KEYS = 4, 60, 200, 40
 VALUE = b"x" * 500
 WAITING = ("spent-segment", "spent-start", "unfinished-write")
-"""What a cleaner removes once its time has come."""
+"""Files that a cleaner removes after the delay."""
 
 _SMALL = {"merge.tail.segments": "0", "file.delete.delay.ms": "2000", "flush.on.append": "false"}
 TOPICS = {"t": _SMALL, "table": _SMALL | {"cleanup.policy": "compact"}}
 
 
 def fill(root, first):
-    """Append to all partitions what the next round has to do."""
+    """Append records to all partitions, as work for the next round."""
     cluster = Cluster(root)
     now_us = time.time_ns() // 1000
     for topic in TOPICS:
@@ -52,7 +52,7 @@ def rewritten(root):
 
 
 def clean(root, *options):
-    conf = Path(root).with_name("conf")  # an empty one: no jars to look for
+    conf = Path(root).with_name("conf")  # an empty value: no jars to resolve
     conf.mkdir(exist_ok=True)
     environment = {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable}
     return start(JOB, "t", "table", "--root", root, *options, **environment)

@@ -1,9 +1,9 @@
-"""``jobs/consume.py`` killed between work and commit, and at any other time.
+"""``jobs/consume.py`` is killed between writing and commit, and at random times.
 
-Every kill is a SIGKILL to the whole program, Java and Python: when a batch is written and its
-offsets are not committed yet, or at a drawn moment of some batch. Parquet files have every record
-at least once, a Delta table exactly once. ``SPARK_LOG_DRIVER_KILLS`` says how often (once, where it
-is not set), ``SPARK_LOG_SEED`` repeats one run's draws.
+SIGKILL hits the whole program, Java and Python: after a batch is written and before its offsets are
+committed, or at a random moment of a batch. Parquet files then have every record at least once, a
+Delta table exactly once. ``SPARK_LOG_DRIVER_KILLS`` is the number of kills (default: 1);
+``SPARK_LOG_SEED`` repeats a run's random choices.
 """
 
 import os
@@ -46,14 +46,14 @@ class Destination:
         return ds.dataset(self.path, format="parquet").to_table().to_pylist()
 
     def size(self):
-        """Something that grows with every batch."""
+        """Return a number that grows with every batch."""
         return len(list(self.path.glob("*.parquet")))
 
 
 def run(root, destination, *, is_static=True, **environment):
-    """Start the job: all that there is now, in many small batches."""
+    """Start the job on all existing records, in many small batches."""
     member = "group.instance.id=driver" if is_static else "client.id=driver"
-    conf = destination.path.with_name("conf")  # an empty one: no jars to look for
+    conf = destination.path.with_name("conf")  # an empty value: no jars to resolve
     conf.mkdir(exist_ok=True)
     return start(
         driver.__file__,
@@ -67,7 +67,7 @@ def run(root, destination, *, is_static=True, **environment):
 
 
 def kill_once(root, destination, draw, environment):
-    """Run the job until it dies; return whether that was right before a commit."""
+    """Run the job until it dies; return whether that was just before a commit."""
     is_static = _KILLS == 1 or draw.random() < 0.7
     if _KILLS == 1 or draw.random() < 0.5:
         dying = environment | {"DIE_AT_COMMIT": str(draw.randrange(1, 3))}

@@ -1,4 +1,4 @@
-"""Topics that are deleted, and created again, under producers, consumers and tools: one error."""
+"""Topics are deleted and created again under clients: they get one error, unknown topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S = 60
 
 
 class Load:
-    """Threads that use a topic, and what they were told."""
+    """Threads that use a topic, and the results that they got."""
 
     def __init__(self, root, options):
         self.settings = {"root": root, "storage_options": options}
@@ -44,7 +44,7 @@ class Load:
         try:
             return call()
         except GroupIdNotFoundError:
-            return None  # before it has committed, or when its positions went with the topic
+            return None  # before its first commit, or after its offsets were deleted with the topic
         except Exception as error:
             self.note(name, error)
             return None

@@ -1,5 +1,7 @@
-"""An S3 server that stands still, and is killed and started again, under producers, a group and a
-cleaner: nothing acknowledged is lost or doubled, and every call returns by its deadline."""
+"""An S3 server hangs, is killed and restarted, under producers, a group and a cleaner.
+
+No acknowledged record is lost or duplicated, and every call returns by its deadline.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.testing.servers.s3_server import run_s3_server, versitygw_binary
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
-"""How long each of the tests brings faults. A long run, with what was done and found:
+"""Duration of the faults in each test. A long run, which logs its events and results:
 
 FAULTS_SECONDS=300 pytest tests/faults/test_failing_s3_server.py --log-cli-level=INFO
 """
@@ -30,10 +32,10 @@ FAULTS_SECONDS=300 pytest tests/faults/test_failing_s3_server.py --log-cli-level
 SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
 
 SLACK_MS = 5_000
-"""How much later than its deadline a call may return on a machine that has other things to do."""
+"""Tolerance for deadlines on a busy machine."""
 
 LONG_S = 20
-"""From here on some failures last longer than what any call may take."""
+"""From this duration on, some failures last longer than the deadline of every call."""
 
 DELETE_DELAY_MS = 1_000
 API_MS, BLOCK_MS, POLL_MS = 1_000, 800, 100
@@ -49,8 +51,11 @@ pytestmark = pytest.mark.skipif(
 
 
 def quiet_port():
-    """Return a port that the system gives to no client: one that calls a server which is not there
-    could be given the server's own port, and then be connected to itself."""
+    """Return a port outside of the range of client ports.
+
+    A client that connects to a stopped server could otherwise get the server's port as its own, and
+    connect to itself.
+    """
     for port in random.sample(range(20_000, 32_000), 100):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -58,7 +63,7 @@ def quiet_port():
 
 
 class RestartedServer:
-    """A server that may be killed, and started again where it was."""
+    """A server that can be killed, and restarted on the same port and directory."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -82,7 +87,7 @@ class RestartedServer:
 
 
 class Campaign:
-    """Threads that use a topic while the server fails, and what they were told."""
+    """Threads that use a topic while the server fails, and the results that they got."""
 
     def __init__(self, server, root):
         self.server = server
@@ -97,7 +102,7 @@ class Campaign:
         self._lock = threading.Lock()
 
     def timed(self, name, limit_ms, call):
-        """Call, note how long it took, and return what came of it, None for a retriable error."""
+        """Call a function, note its duration, and return its result; None: retriable error."""
         began = time.monotonic()
         try:
             return call()
@@ -194,13 +199,13 @@ class Campaign:
     # --- what fails ------------------------------------------------------------------------------
 
     def fail(self):
-        """Let the server stand still, or kill it, again and again."""
+        """Repeatedly let the server hang, or kill it."""
         until = time.monotonic() + DURATION_S
         while time.monotonic() < until:
-            # Up to more than half the delay after which the log frees names.
+            # Up to more than half of ``file.delete.delay.ms``.
             pause_s = self.random.choice((0.02, 0.2, 0.5, 1.2)) * DELETE_DELAY_MS / 1000
             if DURATION_S > LONG_S and self.random.random() < 0.1:
-                pause_s = 2 * SLACK_MS / 1000  # long enough to show a call that has no deadline
+                pause_s = 2 * SLACK_MS / 1000  # long enough to detect a call without a deadline
             if self.random.random() < 0.6:
                 with self.server.server.frozen():
                     self.is_over.wait(pause_s)
@@ -247,7 +252,7 @@ def server(tmp_path):
 
 def test_nothing_is_lost_or_doubled_and_every_call_returns(server):
     root = f"{server.server.new_bucket()}/root"
-    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it when the test fails
+    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
     campaign = Campaign(server, root)
     configs = {
         "file.delete.delay.ms": DELETE_DELAY_MS,

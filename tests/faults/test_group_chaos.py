@@ -1,4 +1,4 @@
-"""Consumers of one group that are killed, stopped, and come and go: nothing is lost, or shared."""
+"""Consumers of a group are killed, stopped, join and leave: no record is lost or read by two."""
 
 import logging
 import os
@@ -12,14 +12,14 @@ from tests.faults.group_campaign import GroupCampaign
 pytestmark = pytest.mark.long
 
 DURATION_S = os.environ.get("FAULTS_SECONDS")
-"""How long the group is afflicted in each of the tests. Ten minutes on its members' clock:
+"""Duration of the faults in each test. Ten minutes of the members' clock:
 
 FAULTS_SECONDS=86 pytest tests/faults/test_group_chaos.py --log-cli-level=INFO
 """
 
 SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
 WITHOUT = os.environ.get("FAULTS_WITHOUT")
-"""Name of a rule that the members do without (`LEAVE_OUT`), to see that it is noticed."""
+"""Name in `LEAVE_OUT` of a rule that the members leave out, to see the test fail."""
 
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.DEBUG)
@@ -27,7 +27,7 @@ _LOG.setLevel(logging.DEBUG)
 
 @pytest.fixture
 def afflict(tmp_path):
-    """Lets a group on an empty root run, and checks what it did."""
+    """Return a function that runs a group on an empty root with faults, and checks it."""
 
     def afflict(root, storage_options, duration_s, clocks=()):
         notes = tmp_path / "notes"
@@ -35,8 +35,8 @@ def afflict(tmp_path):
         campaign = GroupCampaign(root, storage_options, notes, SEED, WITHOUT, clocks)
         try:
             campaign.run(float(DURATION_S or duration_s))
-            found = campaign.reckon()
-        finally:  # pytest shows it when the test fails
+            found = campaign.check_results()
+        finally:  # pytest shows it if the test fails
             _LOG.debug("%s", "\n".join(campaign.report()))
         _LOG.info("FAULTS_SEED=%d done: %s", SEED, dict(campaign.done))
         _LOG.info("found: %s", found)

@@ -1,4 +1,4 @@
-"""Cleaners that are killed beside live clients: the logs are whole, and hold what they must."""
+"""Cleaners are killed beside live clients: the logs are intact and complete."""
 
 import json
 import logging
@@ -8,11 +8,11 @@ import random
 import pytest
 
 from tests.faults.clean_campaign import CleanCampaign
+from tests.faults.clean_checks import check_commands, check_results
 from tests.faults.clean_process import run
-from tests.faults.clean_reckoning import reckon, reckon_commands
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "2"))
-"""How long in each of the tests. A long run, with what was done and found:
+"""Duration of the faults in each test. A long run, which logs its events and results:
 
 FAULTS_SECONDS=300 pytest tests/faults/test_killed_cleaners.py --log-cli-level=INFO
 """
@@ -20,7 +20,7 @@ FAULTS_SECONDS=300 pytest tests/faults/test_killed_cleaners.py --log-cli-level=I
 SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
 
 WAITING = ("spent-segment", "spent-start")
-"""What no reader uses any more, and is deleted after ``file.delete.delay.ms``."""
+"""Files that readers no longer use, and that are deleted after ``file.delete.delay.ms``."""
 
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
@@ -28,7 +28,7 @@ _LOG.setLevel(logging.INFO)
 
 @pytest.fixture(params=["local", "S3 server"])
 def root(request, tmp_path):
-    """A root's URL, and its storage options."""
+    """Return a root's URL and its storage options."""
     if request.param == "local":
         return str(tmp_path / "root"), None
     server = request.getfixturevalue("s3_server")
@@ -38,13 +38,13 @@ def root(request, tmp_path):
 def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(root, tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
-    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it when the test fails
+    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
     campaign = CleanCampaign(*root, tmp_path / "root.properties", notes, SEED)
     campaign.run(DURATION_S)
     _LOG.info("done: %s", dict(campaign.done))
-    _LOG.info("commands: %s", dict(reckon_commands(notes)))
-    _LOG.info("found: %s", dict(reckon(*root, notes)))
-    # What killed ones left: the next cleaner removes it, but for what has to wait for its time.
+    _LOG.info("commands: %s", dict(check_commands(notes)))
+    _LOG.info("found: %s", dict(check_results(*root, notes)))
+    # The next cleaner removes the remains of killed ones, except files whose delay has not passed.
     options = ("--json", "--config", str(campaign.properties))
     status, cleaned, error = run("clean", "--all-topics", *options)
     assert status == 0, error
@@ -53,4 +53,4 @@ def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(
     wrong = [each for each in verified.pop("findings") if each["kind"] not in WAITING]
     assert not wrong, json.dumps(wrong, indent=1)
     _LOG.info("verified: %s", verified)
-    reckon(*root, notes)
+    check_results(*root, notes)

@@ -1,4 +1,4 @@
-"""Writers that are killed and stopped: what the log acknowledged is there all the same."""
+"""Writers are killed and stopped: all acknowledged records are in the log."""
 
 import logging
 import os
@@ -8,11 +8,11 @@ import pytest
 
 from spark_log.storage import open_store
 from tests.faults.campaign import Campaign
-from tests.faults.reckoning import reckon
+from tests.faults.log_checks import check_results
 from tests.log.support import DIRECTORY
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "5"))
-"""How long writers are beset in each of the tests. A long run, with what was done and found:
+"""Duration of the faults in each test. A long run, which logs its events and results:
 
 FAULTS_SECONDS=300 pytest tests/faults/test_killed_writers.py --log-cli-level=INFO
 """
@@ -26,7 +26,7 @@ _LOG.setLevel(logging.INFO)
 
 @pytest.fixture(params=["local", "S3 server"])
 def store(request):
-    """An empty store that processes share."""
+    """Return an empty store that processes share."""
     if request.param == "local":
         return request.getfixturevalue("local_store")
     server = request.getfixturevalue("s3_server")
@@ -41,10 +41,10 @@ def test_every_acknowledged_record_is_there_although_writers_are_killed_and_stop
 ):
     notes = tmp_path / "notes"
     notes.mkdir()
-    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it when the test fails
+    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
     campaign = Campaign(store, notes, SEED, idempotent)
     campaign.run(DURATION_S)
     _LOG.info("done: %s", dict(campaign.done))
-    _LOG.info("found: %s", reckon(store, notes, idempotent=idempotent))
+    _LOG.info("found: %s", check_results(store, notes, idempotent=idempotent))
     left = len([*store.list_hidden(DIRECTORY)])
     _LOG.info("hidden files that killed writers left: %d", left)

@@ -1,4 +1,4 @@
-"""A root after a power cut at any moment of a day's work: what was acknowledged is there."""
+"""After a power cut at any moment of typical work, everything acknowledged is in the root."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ GROUPS = ("g", "h")
 
 @dataclass
 class Told:
-    """What was acknowledged, each with the moment when."""
+    """The acknowledgements, each with its moment."""
 
     cluster_id: list = field(default_factory=list)
     topics: list = field(default_factory=list)
@@ -35,7 +35,7 @@ class Told:
 
 
 class Work:
-    """Everything that is acknowledged to users of a root, in an order that a seed chooses."""
+    """All kinds of acknowledged operations on a root, in an order that a seed chooses."""
 
     def __init__(self, disk, root, seed):
         self.disk = disk
@@ -56,7 +56,7 @@ class Work:
             self.random.choice([*works, self.commit, *[self.produce] * 5])()
         self.producer.close()
         self.admin.close()
-        self.disk.look()
+        self.disk.scan()
 
     def tell(self, told, what):
         told.append((self.disk.moment(), what))
@@ -109,7 +109,7 @@ class Work:
 
     def maintain(self):
         OffsetsTable(Cluster(self.root)).maintain()
-        self.disk.look()
+        self.disk.scan()
 
     def commit(self):
         topic = self.live_topic()
@@ -172,7 +172,7 @@ def check(told, moment, root):
             if partition.topic in there:
                 later = [o for _, (g, p, o) in told.commits if (g, p) == (group, partition)]
                 assert positions[partition].offset == offset or positions[partition].offset in later
-    # The data of a topic goes in the end, if the metadata know it no more.
+    # The data of a topic is removed in the end if the topic is not in the metadata.
     list(finish_deletions(Cluster(root)))
     known = {topic.directory for topic in Cluster(root).image().topics()}
     names = {name for name in Cluster(root).store.list_directories("") if name.startswith("t")}
@@ -182,7 +182,7 @@ def check(told, moment, root):
 
 
 def test_the_deletion_of_a_topic_is_finished_after_a_power_cut(tmp_path):
-    """The marker is durable when the topic is gone: without it the data would stay for ever."""
+    """The marker is durable before the topic is removed: otherwise the data would never be."""
     for seed in range(10):
         place = tmp_path / str(seed)
         with PowerCut(place / "disk", place / "kept") as disk:
@@ -207,7 +207,7 @@ LONG = [
 
 @pytest.mark.parametrize(("seed", "steps", "cuts"), [*SHORT, *LONG])
 def test_nothing_that_was_acknowledged_is_lost(tmp_path, monkeypatch, seed, steps, cuts):
-    # The Delta log is cleaned up by what was long ago; here that is everything.
+    # The Delta log is cleaned up by age; here every file counts as old.
     for key, value in {
         "delta.logRetentionDuration": "interval 0 seconds",
         "delta.checkpointInterval": "3",

@@ -1,6 +1,6 @@
-"""Files of a root that somebody removes: what is read is right, or an error, and offsets are new.
+"""Files of a root are removed by hand: reads return right results or an error, no offset is reused.
 
-Each kind of file is taken away under clients that live, and before new ones begin.
+Each kind of file is removed under running clients, and before new clients start.
 """
 
 import shutil
@@ -41,7 +41,7 @@ def root(tmp_path):
 
 
 def produce(root, first, count):
-    """One record a segment: record n has offset n."""
+    """Produce one record per segment: record n has offset n."""
     with Producer(root, linger_ms=0) as producer:
         return [
             producer.send("t", b"%d" % number).result(60).offset
@@ -80,7 +80,7 @@ def expected(*offsets):
 
 
 def remove(root, base):
-    """Take a segment away with its indexes, as ``rm <base>.*`` does."""
+    """Remove a segment with its indexes, as ``rm <base>.*`` does."""
     name = SegmentName(base)
     for each in (name.log, name.index, name.time_index):
         (directory(root) / each).unlink(missing_ok=True)
@@ -262,7 +262,7 @@ class TestMetadata:
     def test_the_whole_log(self, root, has_witness):
         produce(root, 0, 1)
         shutil.rmtree(Path(root, "__cluster_metadata-0"))
-        if not has_witness:  # a root of an older version: the topics' directories tell
+        if not has_witness:  # a root of an older version: the topics' directories show it
             shutil.rmtree(Path(root, "__witnesses"))
         for refused in (
             lambda: Admin(root).create_topics([NewTopic("t")]),

@@ -1,4 +1,4 @@
-"""One writer, stopped at the worst moment for longer than a spent name is kept."""
+"""A writer is stopped at the worst moment, for longer than ``file.delete.delay.ms``."""
 
 import multiprocessing
 import os
@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.faults.reckoning import reckon
+from tests.faults.log_checks import check_results
 from tests.faults.rewriter import Rewriter
 from tests.faults.writer_process import Writer, append_and_stop_once
 from tests.log.support import open_log
@@ -18,14 +18,14 @@ DELETE_DELAY_MS = 200
 
 @pytest.fixture
 def stop_and_go_on(local_store, tmp_path):
-    """Let a writer append, stop, find that its name is spent and free again, and end."""
+    """Let a writer append, stop until its file name was used and freed again, and end."""
 
     def stop_and_go_on(stopped_at, *, idempotent, without=None):
         config = {"file_delete_delay_ms": DELETE_DELAY_MS}
         writer = Writer(
             local_store, 1, 0, idempotent, str(tmp_path / "writer-1.0"), config, without
         )
-        # A child of this very process: it is told when the child stops.
+        # A child of this process, which is notified when the child stops.
         process = multiprocessing.get_context("spawn").Process(
             target=append_and_stop_once, args=(writer, stopped_at), daemon=True
         )
@@ -42,7 +42,7 @@ def stop_and_go_on(local_store, tmp_path):
             os.kill(process.pid, signal.SIGCONT)
         process.join()
         assert process.exitcode == 0
-        return reckon(local_store, tmp_path, idempotent=idempotent)
+        return check_results(local_store, tmp_path, idempotent=idempotent)
 
     return stop_and_go_on
 

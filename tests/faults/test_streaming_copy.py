@@ -1,8 +1,8 @@
-"""A streaming copy from topic to topic whose driver is killed, time and again, copies once.
+"""A streaming copy from topic to topic copies each record once, although its driver is killed.
 
-Every kill is a SIGKILL to the whole program, Java and Python, some drawn while after some drawn
-number of records more has been copied; the seed is printed. ``SPARK_LOG_DRIVER_KILLS`` says how
-often (once, where it is not set), ``SPARK_LOG_SEED`` repeats one run's draws.
+SIGKILL hits the whole program, Java and Python, a random time after a random number of records was
+copied; the seed is printed. ``SPARK_LOG_DRIVER_KILLS`` is the number of kills (default: 1);
+``SPARK_LOG_SEED`` repeats a run's random choices.
 """
 
 import os
@@ -27,14 +27,14 @@ _RECORDS = 6_000 * (_KILLS + 1)
 
 
 def copied(root):
-    """How many records the copy has."""
+    """Return the number of copied records."""
     cluster = Cluster(root)
     image = cluster.topic("copy")
     return sum(cluster.partition_log(image, part).log_end_offset() for part in image.partitions)
 
 
 def await_progress(running, root, least):
-    """Wait until so many records are copied, or the copy has ended."""
+    """Wait until a number of records is copied, or the copy has ended."""
     deadline = time.monotonic() + START_S
     while copied(root) < least and running.poll() is None:
         assert time.monotonic() < deadline, "the copy does not get on"
@@ -78,7 +78,7 @@ def test_the_copy_equals_the_source_record_for_record(tmp_path: Path) -> None:
 
 
 def has_committed_all(checkpoint):
-    """Whether no micro-batch was begun that the checkpoint does not know to be done."""
+    """Whether the checkpoint has a commit for every micro-batch that was begun."""
     begun, done = (
         {path.name for path in Path(checkpoint, name).glob("[0-9]*")}
         for name in ("offsets", "commits")

@@ -1,6 +1,6 @@
-"""Processes whose wall clocks are days apart and jump: nothing is lost, doubled or forgotten.
+"""Wall clocks of processes are days apart and jump: no record is lost, duplicated or expired early.
 
-On a local file system: S3 refuses requests of whose clock is a quarter of an hour off.
+On a local file system only: S3 refuses requests whose clock is 15 minutes off.
 """
 
 import json
@@ -18,14 +18,14 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.types import ConfigResource
 from tests.faults.campaign import Campaign
 from tests.faults.clean_campaign import CleanCampaign
-from tests.faults.clean_cast import TOPICS
+from tests.faults.clean_checks import check_commands, check_results
+from tests.faults.clean_clients import TOPICS
 from tests.faults.clean_process import run
-from tests.faults.clean_reckoning import reckon, reckon_commands
 from tests.faults.clock_shift import ClockShift, library
-from tests.faults.reckoning import reckon as reckon_writers
+from tests.faults.log_checks import check_results as reckon_writers
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "2"))
-"""How long in each of the campaigns. A long run, with what was done and found:
+"""Duration of each campaign. A long run, which logs its events and results:
 
 FAULTS_SECONDS=300 pytest tests/faults/test_wrong_clocks.py --log-cli-level=INFO
 """
@@ -54,7 +54,7 @@ print(json.dumps([time.monotonic() - began, time.time() - wall, wall, time.time_
 def notes(tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
-    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it when the test fails
+    _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
     return notes
 
 
@@ -83,7 +83,7 @@ def test_writers_whose_clocks_are_days_apart_lose_and_double_nothing(local_store
 
 
 def test_cleaners_whose_clocks_are_wrong_refuse_and_others_clean(notes, tmp_path, monkeypatch):
-    """One is eight days ahead, one two days behind; clients' clocks jump."""
+    """One cleaner is eight days ahead, one is two days behind; the clients' clocks jump."""
     monkeypatch.setattr(
         "tests.faults.clean_campaign.TOPICS",
         {
@@ -104,17 +104,17 @@ def test_cleaners_whose_clocks_are_wrong_refuse_and_others_clean(notes, tmp_path
     campaign = CleanCampaign(root, None, tmp_path / "root.properties", notes, SEED, clocks, jumping)
     campaign.run(DURATION_S)
     _LOG.info("done: %s", dict(campaign.done))
-    commands = reckon_commands(notes, refused=(0, 1))
+    commands = check_commands(notes, refused=(0, 1))
     _LOG.info("commands: %s", dict(commands))
-    _LOG.info("found: %s", dict(reckon(root, None, notes)))
+    _LOG.info("found: %s", dict(check_results(root, None, notes)))
     status, _, error = run("clean", "--all-topics", "--config", str(campaign.properties))
     assert status == 0, error
-    reckon(root, None, notes)
+    check_results(root, None, notes)
 
 
 @pytest.mark.parametrize("days", [8, -2])
 def test_one_command_on_a_machine_with_a_wrong_clock(tmp_path, days):
-    """It tells why it does nothing; where the difference is meant it cleans."""
+    """It says why it does nothing; if the skew is allowed, it cleans."""
     root = str(tmp_path / "root")
     admin = Admin(root)
     settings = {"merge.tail.segments": "0", "retention.ms": str(7 * DAY_MS)}

@@ -1,8 +1,7 @@
-"""A process that does nothing but append to one partition, and may be killed at any moment.
+"""A process that appends to one partition, and may be killed at any moment.
 
-Every record tells who wrote it and its number: ``<producer>.<epoch>.<number>``. What the log
-acknowledged is written to a file of the process's own, one line at a time and unbuffered: a line
-that SIGKILL comes before is an append that nobody was told of.
+The value of a record is ``<producer>.<epoch>.<number>``. Acknowledgements are noted in unbuffered
+lines. An append without such a line, because of a SIGKILL, counts as not acknowledged.
 """
 
 import os
@@ -24,20 +23,20 @@ from tests.log.support import HookedStore, open_log
 from tests.record.samples import record_batch, row
 
 MAX_RECORDS = 4
-"""Of one append."""
+"""Maximum number of records of one append."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes, where, and where it notes what was acknowledged.
+    """The role of one writer.
 
     Attributes:
-        producer: its producer id; names its records also where it is not idempotent.
-        epoch: of the producer; the process that takes another's place has the next one.
-        idempotent: whether appends carry sequence numbers.
-        notes: path of its file of acknowledgements.
-        log_config: of the topic.
-        without: name from `LEAVE_OUT` of a safety rule that this writer does without.
+        producer: its producer id, which is part of its records' values.
+        epoch: its producer epoch; a replacement process has the next one.
+        idempotent: whether its appends have sequence numbers.
+        notes: path of its notes of acknowledgements.
+        log_config: the topic's config.
+        without: name in `LEAVE_OUT` of a safety rule that this writer leaves out.
     """
 
     store: Store
@@ -50,7 +49,7 @@ class Writer:
 
     @property
     def mark(self):
-        """What its records begin with."""
+        """The beginning of its records' values."""
         return f"{self.producer}.{self.epoch}"
 
     def open_log(self):
@@ -60,7 +59,7 @@ class Writer:
         return log
 
     def append(self, log, number, count):
-        """Append the records from ``number`` on."""
+        """Append records, beginning with ``number``."""
         rows = [row(f"{self.mark}.{each}".encode()) for each in range(number, number + count)]
         if not self.idempotent:
             return log.append(record_batch(rows))
@@ -69,7 +68,7 @@ class Writer:
 
 
 def append_until_told(writer: Writer, stop: Connection):
-    """Append small batches, one after the other, until the other end of the pipe is closed."""
+    """Append small batches until the pipe is closed."""
     chance = random.Random(writer.mark)
     log = writer.open_log()
     number = 0
@@ -87,11 +86,11 @@ def append_until_told(writer: Writer, stop: Connection):
 
 
 def append_and_stop_once(writer: Writer, stopped_at: str):
-    """Append twice, and stop in the midst of the second time until SIGCONT comes.
+    """Append twice, and stop during the second append until SIGCONT.
 
     Args:
-        writer: who.
-        stopped_at: ``put``, before the put that is to take effect, or ``answer``, behind it.
+        writer: the writer.
+        stopped_at: ``put``: stop before the put takes effect; ``answer``: stop after it.
     """
     store = HookedStore(writer.store)
     log = replace(writer, store=store).open_log()
@@ -111,11 +110,11 @@ def append_and_stop_once(writer: Writer, stopped_at: str):
 
 
 def _append(writer, log, notes, number, count):
-    """Append once, note what came of it, and return whether it is done."""
+    """Append once, note the outcome, and return whether the append is done."""
     try:
         placed = writer.append(log, number, count)
     except StorageTimeoutError:
-        return False  # it was stopped so often that no listing came to its end in time
+        return False  # it was stopped so often that no listing was fast enough
     except UnknownOutcomeError:
         notes.write("unknown", number, count)
         return False
@@ -127,7 +126,7 @@ def _append(writer, log, notes, number, count):
 
 
 class TrustsLateSuccess(Appender):
-    """Takes a put that succeeded for final, however long ago the log's end was looked at."""
+    """Takes a successful put for final, however old its view of the log end is."""
 
     _has_put = False
 

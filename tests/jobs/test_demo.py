@@ -92,12 +92,14 @@ def test_the_commands_to_try_next_work(demo: tuple[Path, str]) -> None:
 
 
 def readme_commands() -> list[str]:
-    text = "".join(each.code for each in blocks("README.md", "sh")).replace("\\\n", " ")
+    shell = [*blocks("README.md", "sh"), *blocks("docs/jobs.md", "sh")]
+    text = "".join(each.code for each in shell if "pip install" not in each.code)
+    text = text.replace("\\\n", " ")
     return [line for line in text.splitlines() if line.strip()]
 
 
 def delayed_flights_of_summer(directory: Path) -> int:
-    """What ``by_carrier`` of the README finds: late by more than an hour, from June to August."""
+    """What ``by_carrier`` of docs/jobs.md finds: late by more than an hour, from June to August."""
     missing = pyarrow.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     flights = pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=missing)
     month = pc.strftime(flights["time_hour"], "%Y-%m")
@@ -162,7 +164,7 @@ def test_the_readmes_commands_work(demo: tuple[Path, str], command: str) -> None
     for name in ("jobs", "conf"):
         if not (directory / name).exists():
             (directory / name).symlink_to(HOME / name)
-    (directory / "delays.py").write_text(block("README.md", "def by_carrier"))
+    (directory / "delays.py").write_text(block("docs/jobs.md", "def by_carrier"))
     pipeline = f"set -o pipefail; {command}"
     done = subprocess.run(
         ["bash", "-c", pipeline],

@@ -1,4 +1,4 @@
-"""A log whose store lets a test come between a call and its effect."""
+"""Fixtures: a log, and a store whose calls a test may hook."""
 
 import pytest
 
@@ -7,17 +7,17 @@ from tests.log.support import HookedStore, open_log
 
 @pytest.fixture
 def inner(memory_store):
-    """Where the files are: what goes here passes no hook."""
+    """The store of the files; its calls are not hooked."""
     return memory_store
 
 
 @pytest.fixture
 def store(inner):
-    """The same files, each call hooked where the test wants it."""
+    """The same files, behind a store whose calls may be hooked."""
     return HookedStore(inner)
 
 
 @pytest.fixture
 def log(store, clock):
-    """A handle on the log of `store`."""
+    """The log of `store`."""
     return open_log(store, clock=clock)

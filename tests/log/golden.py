@@ -1,7 +1,7 @@
-"""Segments of format 1 as they were once written: what every later version must read.
+"""Golden segment files of format 1, which every later version must read.
 
-The files lie in ``data/`` and are never made again for format 1: ``python -m tests.log.golden``
-made them, and exists to tell how.
+The files are in ``data/``. ``python -m tests.log.golden`` wrote them; it is kept to show how, and
+is not run again for format 1.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.record.samples import START_US, record_batch, row
 
 DATA = Path(__file__).parent / "data"
 APPEND_ID = "AAECAwQFBgcICQoLDA0ODw"
-"""Base64url of the bytes 0 to 15, which stand for the random ones."""
+"""Base64url of the bytes 0 to 15, which replace random ones."""
 
 PLAIN = SegmentName(1_000)
 REWRITTEN = SegmentName(2_000, 2_019, 3)

@@ -1,4 +1,4 @@
-"""Logs to test with: opened, written by hand, merged by hand, and on stores that misbehave."""
+"""Helpers for tests of logs: open, write by hand, merge by hand, and stores that fail."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ ANY_TIME = {"message_timestamp_after_max_ms": 2**63 - 1}
 
 
 class ShiftedClock:
-    """The clock of a machine whose date is some days off, and may jump."""
+    """The clock of a machine whose date is some days wrong, and may jump."""
 
     def __init__(self, clock, *, days=0):
         self._clock = clock
@@ -39,7 +39,7 @@ class ShiftedClock:
 
 
 class RetentionAt(PartitionCleaner):
-    """A cleaner for which it is another time where it compares timestamps of records with now."""
+    """A cleaner that compares timestamps of records with a given time instead of the storage's."""
 
     def __init__(self, log, at_us):
         super().__init__(log)
@@ -54,7 +54,7 @@ class RetentionAt(PartitionCleaner):
 
 
 def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, **config):
-    """A handle on the one log of a test's store; not synced to disk unless that is asked for."""
+    """Open the log of a test's store; appends are not synced unless the config says so."""
     settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
     return PartitionLog(
         store,
@@ -76,7 +76,7 @@ def segment_reader(store, name=SegmentName(0)):  # noqa: B008 - frozen
 
 
 def put_segment(store, batches, name=SegmentName(0), *, indexes=True, **settings):  # noqa: B008
-    """Write record batches as the segment of that name, and return a reader of it."""
+    """Write record batches as a segment of this name, and return its reader."""
     writer = segment_writer(store, **settings)
     for batch in batches:
         writer.write(batch)
@@ -88,7 +88,7 @@ def put_segment(store, batches, name=SegmentName(0), *, indexes=True, **settings
     return segment_reader(store, name)
 
 
-# --- what is there -------------------------------------------------------------------------------
+# --- content of a log ----------------------------------------------------------------------------
 
 
 def file_names(store):
@@ -110,21 +110,21 @@ def values_of(batches):
 
 
 def values(log, start=None, end=None):
-    """``[(offset, value), …]`` of a log, from its start where none is given."""
+    """``[(offset, value), …]`` of a log, by default from its start."""
     return values_of(log.scan(log.log_start_offset() if start is None else start, end))
 
 
-# --- what others would do ------------------------------------------------------------------------
+# --- actions of other processes ------------------------------------------------------------------
 
 
 def move_start(store, log_start_offset, segment_base_offset):
-    """What retention and delete-records do first."""
+    """Put a start marker, as retention and delete-records do first."""
     marker = StartMarker(log_start_offset, segment_base_offset)
     store.put_if_absent(f"{DIRECTORY}/{marker.name}", b"", sync=False)
 
 
 def merge(store, base, end, generation=1):
-    """Write the records from ``base`` to before ``end`` into one rewritten segment."""
+    """Merge the records from ``base`` to before ``end`` into one rewritten segment."""
     name = SegmentName(base, end - 1, generation)
     batches = [batch.records for batch in open_log(store).scan(base, end)]
     put_segment(store, batches, name)
@@ -152,8 +152,8 @@ def free_plain(store, before):
 class Part:
     """Rows under one batch header.
 
-    With ``deltas`` the file gets the column that tells them; ``base_delta`` and ``last_delta``
-    only go into the header.
+    ``deltas`` are written as the column ``offset_delta``; ``base_delta`` and ``last_delta`` only
+    into the header.
     """
 
     rows: list
@@ -168,12 +168,12 @@ class Part:
 
 
 def segment_bytes(arrow_batches, *, compression=None, schema=None):
-    """The file of a segment whose Arrow batches carry several headers, or gaps.
+    """Return the file of a segment whose Arrow batches have several headers, or gaps.
 
     Args:
         arrow_batches: a list of `Part` for each Arrow batch.
         compression: Arrow's.
-        schema: instead of the right one.
+        schema: replaces the correct one.
     """
     has_gaps = any(part.deltas is not None for parts in arrow_batches for part in parts)
     right = segment_schema(TOPIC_ID, 0)
@@ -214,24 +214,24 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
 
 
 def put_bytes(store, data, name=SegmentName(0)):  # noqa: B008
-    """Put a file that was made by hand under a segment's name, and return a reader of it."""
+    """Put a file made by hand under a segment's name, and return its reader."""
     store.put(f"{DIRECTORY}/{name.log}", data)
     return segment_reader(store, name)
 
 
-# --- stores that misbehave -----------------------------------------------------------------------
+# --- stores that fail ----------------------------------------------------------------------------
 
 
 class HookedStore(Store):
-    """Another store, between whose calls and their effect a test may come.
+    """A store whose calls a test may hook: to act before or after them, or to replace them.
 
-    A hook is called with the path and a function that does what was asked for; what it returns
-    is the answer. Hooks are kept in ``hooks`` by the name of the operation, ``calls`` has what was
-    called, and ``source`` what the latest put is of.
+    A hook is called with the path and a function that makes the call; its result is the answer.
+    ``hooks`` has the hooks by the name of the operation, ``calls`` the calls so far, and ``source``
+    the source of the latest put.
     """
 
     def __init__(self, inner, *, is_mapped=None):
-        """Args: is_mapped: False makes it one that has to be read in ranges."""
+        """Args: is_mapped: False makes a store that has to be read in ranges."""
         self.inner = inner
         self.url = inner.url
         self.is_mapped = inner.is_mapped if is_mapped is None else is_mapped
@@ -316,7 +316,7 @@ class HookedStore(Store):
 
 
 def failing(error):
-    """A hook that does nothing of what was asked for and raises."""
+    """A hook that raises without making the call."""
 
     def fail(path, call):
         raise error
@@ -325,7 +325,7 @@ def failing(error):
 
 
 def done_but(error):
-    """A hook that does what was asked for and raises all the same: the answer is lost."""
+    """A hook that makes the call and then raises: the answer is lost."""
 
     def do_and_fail(path, call):
         with suppress(Exception):

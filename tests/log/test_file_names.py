@@ -1,4 +1,4 @@
-"""File names: what they say is part of the protocol."""
+"""File names, which are part of the format."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ class TestSegmentName:
         assert name.time_index == "00000000000000000000-00000000000000524287.3.timeindex"
 
     @given(st.builds(SegmentName, offsets) | st.builds(SegmentName, *[offsets] * 2, st.integers(1)))
-    def test_what_a_name_says_is_what_it_was_made_of(self, name):
+    def test_a_name_is_parsed_into_what_it_was_made_of(self, name):
         assert SegmentName.parse(name.log) == name
 
     @given(st.lists(offsets, min_size=2, max_size=9))
@@ -68,7 +68,7 @@ class TestStartMarker:
         assert marker.name == "00000000000000131072-00000000000000100000.start"
 
     @given(st.builds(StartMarker, offsets, offsets))
-    def test_what_a_name_says_is_what_it_was_made_of(self, marker):
+    def test_a_name_is_parsed_into_what_it_was_made_of(self, marker):
         assert StartMarker.parse(marker.name) == marker
 
     @pytest.mark.parametrize(

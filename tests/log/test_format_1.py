@@ -1,4 +1,4 @@
-"""Format 1 stays readable: files that were written once, and are in this repository since."""
+"""Format 1 stays readable: golden files that were written once, and are in this repository."""
 
 import pyarrow as pa
 import pytest
@@ -78,7 +78,7 @@ def test_a_rewritten_segment_is_read_with_its_gaps_and_its_headers(directory):
 
 
 def test_any_arrow_reader_opens_it(directory):
-    """Readers built on arrow-rs refuse metadata that is not UTF-8, in the schema and in batches."""
+    """Readers based on arrow-rs refuse metadata that is not UTF-8, in the schema and in batches."""
     for name in (golden.PLAIN, golden.REWRITTEN):
         with pa.memory_map(str(directory / name.log)) as file, ipc.open_file(file) as reader:
             dictionaries = [reader.schema.metadata]

@@ -1,4 +1,4 @@
-"""Which files are the log: the rule, offset by offset, over every history that may be."""
+"""The live log: which files are part of it, compared with the rule offset by offset."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ class TestPlainSegments:
         assert live() == live_log([])
         assert (live().log_start_offset, live().segments) == (0, ())
 
-    def test_each_ends_where_the_next_begins_and_only_the_last_must_be_asked(self):
+    def test_each_ends_where_the_next_begins_and_only_the_last_has_to_be_opened(self):
         assert chain(plain(0), plain(10), plain(11)) == [
             (plain(0), 0, 10),
             (plain(10), 10, 11),
@@ -48,7 +48,7 @@ class TestPlainSegments:
         files = [FileInfo(f"t/{plain(0)}", 123, 456), FileInfo(f"t/{plain(5)}", 7, 8)]
         assert [segment.file for segment in live_log(files).segments] == files
 
-    def test_files_that_are_no_segments_are_passed_over(self):
+    def test_files_that_are_no_segments_are_ignored(self):
         others = [
             SegmentName(0).index,
             SegmentName(0).time_index,
@@ -66,7 +66,7 @@ class TestPlainSegments:
 
 
 class TestRewrittenSegments:
-    def test_one_that_covers_plain_segments_counts_in_their_place(self):
+    def test_one_that_covers_plain_segments_replaces_them(self):
         assert chain(plain(0), plain(10), plain(20), rewritten(0, 19)) == [
             (rewritten(0, 19), 0, 20),
             (plain(20), 20, None),
@@ -82,7 +82,7 @@ class TestRewrittenSegments:
     def test_one_at_the_end_tells_the_logs_end_by_its_name(self):
         assert chain(plain(0), plain(10), rewritten(0, 14)) == [(rewritten(0, 14), 0, 15)]
 
-    def test_what_it_covers_may_be_gone(self):
+    def test_the_segments_that_it_covers_may_be_deleted(self):
         assert chain(rewritten(0, 19), plain(20)) == [
             (rewritten(0, 19), 0, 20),
             (plain(20), 20, None),
@@ -118,13 +118,13 @@ class TestRewrittenSegments:
 
 
 class TestWhatIsNotLive:
-    def test_a_plain_segment_inside_a_rewritten_one_whoever_put_it_there(self):
+    def test_a_plain_segment_inside_a_rewritten_one(self):
         late = [plain(5), plain(12)]
         names = [rewritten(0, 19), plain(20), plain(30)]
         assert chain(*names, *late) == chain(*names)
 
     def test_a_late_plain_segment_that_would_stick_out_behind_the_one_that_covers_it(self):
-        """It counts only at its exact base; what it holds behind the cover is not looked for."""
+        """It is used only at its exact base, not for the records behind the rewritten segment."""
         assert chain(rewritten(0, 19), plain(15)) == [(rewritten(0, 19), 0, 20)]
 
     def test_a_late_plain_segment_does_not_cut_the_one_behind_the_cover(self):
@@ -164,7 +164,7 @@ class TestStartMarker:
         assert chain(plain(10), start(15, 10)) == [(plain(10), 15, None)]
 
     def test_a_plain_segment_that_the_marker_does_not_name_is_not_entered(self):
-        """A late put below the start might be longer than what stood there."""
+        """A late put below the start might be longer than the segment that was there."""
         assert chain(plain(5), plain(10), plain(20), start(15, 10))[0] == (plain(10), 15, 20)
         assert chain(plain(5), start(15, 10)) == []
 
@@ -208,7 +208,7 @@ class TestIndexOf:
 def histories(draw):
     """Files that appends, merges, retention, a cleaner and late puts may leave.
 
-    Returns the plain segments' true ends by base, the names that are there, and the log's start.
+    Returns the true ends of plain segments by base, the file names, and the log start offset.
     """
     lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=10))
     ends, position = {}, 0
@@ -267,7 +267,7 @@ def _rank(name):
 
 
 def counting_file(offset, names, ends, log_start):
-    """The file that counts at an offset, by the words of DESIGN.md, section 5; names and bases."""
+    """Return the file to read an offset from, by the rule of docs/protocol.md."""
     parsed = [name for name in map(SegmentName.parse, names) if name]
     covering = [
         name
@@ -314,7 +314,7 @@ class TestAnyHistory:
 
 
 def test_ten_thousand_segments_are_no_trouble():
-    """A chain that looked at all files for each of them would take minutes."""
+    """A chain that compared each file with all others would take minutes."""
     count = 10_000
     names = [plain(base) for base in range(0, 10 * count, 10)]
     assert len(live(*names, rewritten(0, 10 * count - 11)).segments) == 2

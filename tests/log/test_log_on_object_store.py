@@ -1,4 +1,4 @@
-"""Reading where a file is not mapped, but fetched in ranges: it may be freed while it is read."""
+"""Reads of files that are not mapped but read in ranges: they may be deleted during a read."""
 
 import threading
 
@@ -27,7 +27,7 @@ BATCHES, ROWS = 6, 50
 
 @pytest.fixture
 def store(inner, monkeypatch):
-    """One whose ranges are so small that each batch is a read of its own."""
+    """A store with ranges so small that each batch is a read of its own."""
     monkeypatch.setattr(segment_file, "TAIL_BYTES", 4_096)
     monkeypatch.setattr(segment_file, "RANGE_BYTES", 1)
     monkeypatch.setattr(segment_file, "_FIRST_RANGE_BYTES", 1)
@@ -37,7 +37,7 @@ def store(inner, monkeypatch):
 
 @pytest.fixture
 def expected(inner):
-    """What two segments of several batches hold."""
+    """The content of two segments of several batches."""
     others = open_log(inner)
     for first in (0, BATCHES * ROWS):
         others.append([numbered(first + at * ROWS, ROWS) for at in range(BATCHES)])
@@ -45,7 +45,7 @@ def expected(inner):
 
 
 def rewrite(inner):
-    """What a merger and a cleaner do, long after each other."""
+    """Merge segments, and long after that delete the merged ones."""
     merge(inner, 0, 2 * BATCHES * ROWS)
     free(inner, SegmentName(0), SegmentName(BATCHES * ROWS))
 
@@ -56,14 +56,14 @@ def taking(batches, count):
 
 class TestFreedWhileItIsRead:
     @pytest.mark.parametrize("count", [1, 3, BATCHES, BATCHES + 2])
-    def test_a_scan_goes_on_in_what_replaces_it(self, inner, log, expected, count):
+    def test_a_scan_continues_in_its_replacement(self, inner, log, expected, count):
         batches = log.scan(0)
         begun = taking(batches, count)
         rewrite(inner)
         assert values_of([*begun, *batches]) == expected
 
-    def test_a_fetch_goes_on_in_what_replaces_it(self, inner, store, log, expected):
-        log.fetch(0, 1)  # so that a view is kept
+    def test_a_fetch_continues_in_its_replacement(self, inner, store, log, expected):
+        log.fetch(0, 1)  # keeps a view
         reads = iter(range(4))
 
         def rewrite_at_the_last(path, call):
@@ -76,7 +76,7 @@ class TestFreedWhileItIsRead:
         assert values_of(log.fetch(0)) == expected
         assert not store.hooks, "it was rewritten meanwhile"
 
-    def test_a_time_is_looked_up_in_what_replaces_it(self, inner, store, log, expected):
+    def test_a_time_is_looked_up_in_its_replacement(self, inner, store, log, expected):
         asked = open_log(inner).fetch(70, 1)[0].records.column("timestamp")[0].value
 
         def rewrite_first(path, call):
@@ -98,7 +98,7 @@ class TestFreedWhileItIsRead:
 
 
 class TestNameTakenAnew:
-    """A put that comes after its name was freed is not the log's, but looks like it."""
+    """A put delivered after its name was freed is not part of the log, but looks like it."""
 
     def take_names(self, inner, clock, log):
         rewrite(inner)
@@ -140,7 +140,7 @@ class TestOpenedAhead:
         return [path.rpartition("/")[2] for path in store.called("read_tail")]
 
     def test_several_at_once(self, store, log, others):
-        """The next ones are asked for while an earlier answer is awaited."""
+        """The next segments are requested before the earlier answer has arrived."""
         together = threading.Barrier(AHEAD)
         view = log.observe()
         hooked = {f"{DIRECTORY}/{SegmentName(at).log}" for at in range(2, 2 + AHEAD)}
@@ -163,13 +163,13 @@ class TestOpenedAhead:
         )
         assert view.log_end_offset == self.COUNT
 
-    def test_nothing_for_those_who_read_one(self, store, log, others):
+    def test_no_segment_for_a_reader_of_one(self, store, log, others):
         view = log.observe()
         store.calls.clear()
         next(log.files.walk(view, 0, self.COUNT))
         assert self.opened(store) == [SegmentName(0).log]
 
-    def test_what_fails_ahead_fails_only_those_who_come_to_it(self, store, log, others):
+    def test_an_error_ahead_fails_only_readers_that_reach_the_segment(self, store, log, others):
         def fail(path, call):
             if path.endswith(SegmentName(10).log):
                 return failing(ValueError("damaged"))(path, call)
@@ -180,7 +180,7 @@ class TestOpenedAhead:
         with pytest.raises(Exception, match="damaged"):
             list(log.scan(0))
 
-    def test_what_is_gone_is_looked_for_in_the_log(self, store, inner, log, others):
+    def test_a_deleted_segment_is_looked_up_in_the_log_again(self, store, inner, log, others):
         view = log.observe()
         walk = log.files.walk(view, 0, self.COUNT)
         first = next(walk)[0]

@@ -1,4 +1,4 @@
-"""Moving a log's start: what is before it is gone, whoever does what beside it."""
+"""Moving the log start offset: records before it are gone, no matter what runs beside it."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def offsets(log):
 
 class TestWhatIsLeft:
     @pytest.mark.parametrize("start", [1, 3, 5, 9, 10])
-    def test_what_is_before_it_cannot_be_read_and_all_else_can(self, log, memory_store, start):
+    def test_records_before_it_cannot_be_read_and_all_others_can(self, log, memory_store, start):
         assert move_log_start(log, start) == start
         other = open_log(memory_store)
         assert offsets(other) == list(range(start, 10))
@@ -66,7 +66,7 @@ class TestWhatIsLeft:
         merge(memory_store, 4, 9)
         assert offsets(open_log(memory_store)) == [4, 5, 6, 7, 8, 9]
 
-    def test_segments_keep_their_files_for_who_reads_them(self, log, memory_store):
+    def test_segments_keep_their_files_for_readers(self, log, memory_store):
         before = {name for name in file_names(memory_store) if name.endswith(".log")}
         reader = log.scan(0)
         next(reader)
@@ -87,7 +87,7 @@ class TestProducers:
 
 
 class TestFaults:
-    def test_an_answer_that_is_lost_is_told_and_doing_it_again_finds_it_done(self, memory_store):
+    def test_a_lost_answer_is_an_error_and_a_retry_finds_the_start_moved(self, memory_store):
         store = HookedStore(memory_store)
         log = open_log(store)
         log.append(numbered(0, 3))
@@ -96,7 +96,7 @@ class TestFaults:
             move_log_start(log, 2)
         assert move_log_start(log, 2) == 2
 
-    def test_where_no_snapshot_can_be_written_nothing_is_deleted(self, memory_store):
+    def test_without_a_snapshot_nothing_is_deleted(self, memory_store):
         store = HookedStore(memory_store)
         log = open_log(store)
         log.append(numbered(0, 3))
@@ -105,7 +105,7 @@ class TestFaults:
             move_log_start(log, 2)
         assert open_log(memory_store).log_start_offset() == 0
 
-    def test_who_comes_second_to_the_same_place_is_done_too(self, memory_store):
+    def test_a_second_process_at_the_same_offset_succeeds_too(self, memory_store):
         store = HookedStore(memory_store)
         log = open_log(store)
         log.append(numbered(0, 3))

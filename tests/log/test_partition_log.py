@@ -1,4 +1,4 @@
-"""One partition's log: appending and reading, alone and among others."""
+"""One partition's log: appends and reads, by one process and by several."""
 
 import multiprocessing
 import signal
@@ -65,7 +65,7 @@ def expected_values(first, last, mark="record"):
     return [(offset, f"{mark}:{offset}".encode()) for offset in range(first, last)]
 
 
-# --- alone ---------------------------------------------------------------------------------------
+# --- one process ---------------------------------------------------------------------------------
 
 
 class TestAppend:
@@ -178,7 +178,7 @@ class TestAppend:
         assert len(store.called("put")) == 1, "the second segment is too small for one"
         assert values(log) == expected_values(0, 3)
 
-    def test_what_fails_behind_an_append_is_counted_and_logged_once(self, memory_store, caplog):
+    def test_an_error_behind_an_append_is_counted_and_logged_once(self, memory_store, caplog):
         store = HookedStore(memory_store)
         client = SuppressedErrors()
         log = open_log(
@@ -209,12 +209,12 @@ class TestAppend:
         assert client.counts() == counts
         logged = [line for line in caplog.messages if line.startswith(DIRECTORY)]
         assert sorted(line.split(":")[1] for line in logged) == [
-            " index failed, and was left out (StorageError",
-            " snapshot failed, and was left out (StorageError",
-            " tail merge failed, and was left out (StorageError",
+            " index failed and was skipped (StorageError",
+            " snapshot failed and was skipped (StorageError",
+            " tail merge failed and was skipped (StorageError",
         ]
 
-    def test_a_damaged_index_or_snapshot_is_told_and_done_without(self, memory_store, caplog):
+    def test_a_damaged_index_or_snapshot_is_counted_and_not_used(self, memory_store, caplog):
         log = open_log(memory_store, index_interval_bytes=0)
         for first in (0, 200):
             log.append([numbered(at, 20) for at in range(first, first + 200, 20)])
@@ -230,7 +230,7 @@ class TestAppend:
         assert len([line for line in caplog.messages if line.startswith(DIRECTORY)]) == 2
 
     @given(st.lists(st.lists(row_lists, min_size=1, max_size=3), min_size=1, max_size=4))
-    def test_what_was_appended_is_what_is_read(self, appends):
+    def test_appended_records_are_read_back(self, appends):
         store = MemoryStore("log-fields")
         store.delete_directory(DIRECTORY)
         log = open_log(store)
@@ -241,13 +241,13 @@ class TestAppend:
 
 
 class TestConditionalAppend:
-    def test_it_appends_at_exactly_the_offset_that_was_named(self, log):
+    def test_it_appends_at_exactly_the_expected_offset(self, log):
         assert log.append(numbered(0, 2), expected_leo=0) == LogAppendInfo(0, 1)
         assert log.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
 
     @pytest.mark.parametrize("expected", [0, 1, 3, 100])
     @pytest.mark.parametrize("fresh", [True, False])
-    def test_elsewhere_it_appends_nothing_and_tells_where_the_end_is(self, store, expected, fresh):
+    def test_elsewhere_it_appends_nothing_and_the_error_has_the_end(self, store, expected, fresh):
         log = open_log(store)
         log.append(numbered(0, 2))
         handle = open_log(store) if fresh else log
@@ -258,13 +258,13 @@ class TestConditionalAppend:
         assert values(log) == expected_values(0, 2)
         assert handle.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
 
-    def test_a_handle_that_saw_an_older_end_looks_again_before_it_refuses(self, store):
+    def test_a_log_that_knows_an_older_end_lists_again_before_it_refuses(self, store):
         behind, ahead = open_log(store), open_log(store)
         behind.append(numbered(0, 1))
         ahead.append(numbered(1, 1))
         assert behind.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
 
-    def test_when_another_comes_first_nothing_is_appended(self, memory_store):
+    def test_when_another_writer_is_first_nothing_is_appended(self, memory_store):
         store = HookedStore(memory_store)
 
         def come_first(path, call):
@@ -277,7 +277,7 @@ class TestConditionalAppend:
         assert (caught.value.expected, caught.value.actual) == (0, 5)
         assert values(open_log(memory_store)) == expected_values(0, 5, "other")
 
-    def test_of_many_at_once_exactly_one_gets_through(self, store):
+    def test_of_many_at_once_exactly_one_succeeds(self, store):
         barrier = threading.Barrier(8)
 
         def append(mark):
@@ -398,7 +398,7 @@ class TestStartOfTheLog:
             assert caught.value.log_start_offset == start
         assert log.append(numbered(15, 1)).base_offset == 15
 
-    def test_what_lies_below_may_be_deleted(self, store, log):
+    def test_segments_below_it_may_be_deleted(self, store, log):
         move_start(store, 12, 10)
         free(store, SegmentName(0), SegmentName(5))
         assert values(log) == expected_values(12, 15)
@@ -453,12 +453,12 @@ class TestOffsetForTime:
             assert log.offset_for_time(asked) == expected
 
 
-# --- among others --------------------------------------------------------------------------------
+# --- several processes ---------------------------------------------------------------------------
 
 
 class TestManyWriters:
     def check(self, store, acknowledged):
-        """Offsets are dense, and every record lies once, at the offset that was acknowledged."""
+        """Offsets are dense, and each record is in the log once, at its acknowledged offset."""
         found = values(open_log(store))
         assert [offset for offset, _ in found] == list(range(len(found)))
         expected = {
@@ -525,7 +525,9 @@ class TestManyWriters:
             writing.result()
             assert [reader.result() for reader in reading] == [60, 60]
 
-    def test_a_killed_writer_leaves_what_it_was_told_and_perhaps_one_append_more(self, local_store):
+    def test_a_killed_writer_leaves_its_acknowledged_appends_and_at_most_one_more(
+        self, local_store
+    ):
         process = subprocess.Popen(
             [sys.executable, "-c", WRITE_FOREVER, local_store.url],
             cwd=PROJECT,
@@ -572,7 +574,7 @@ for number in itertools.count():
 """
 
 
-# --- files that come and go ----------------------------------------------------------------------
+# --- files that appear and disappear -------------------------------------------------------------
 
 
 class TestRewrittenMeanwhile:
@@ -621,7 +623,7 @@ class TestRewrittenMeanwhile:
         opened = iter(range(3))
 
         def trim(path, call):
-            if next(opened, None) == 1:  # the end is known, and the search begins
+            if next(opened, None) == 1:  # the end is known; the search begins
                 move_start(memory_store, 7, 5)
                 free(memory_store, SegmentName(0))
             return call()
@@ -629,7 +631,7 @@ class TestRewrittenMeanwhile:
         store.on("open_buffer", trim)
         assert open_log(store).offset_for_time(START_US + 1_000) == (7, START_US + 7_000)
 
-    def test_a_scan_that_the_logs_start_overtook_says_so(self, store, log):
+    def test_a_scan_that_the_logs_start_overtook_raises(self, store, log):
         scan = log.scan(0)
         next(scan)
         move_start(store, 16, 15)
@@ -660,7 +662,7 @@ class TestRewrittenMeanwhile:
 
 
 class TestMissingSegment:
-    """A file that is lost is an error to everyone, never a gap and never a shorter log."""
+    """A lost file is an error for every reader, never a gap and never a shorter log."""
 
     @pytest.fixture
     def log(self, store):
@@ -669,14 +671,14 @@ class TestMissingSegment:
             log.append(numbered(first, 5))
         return log
 
-    def test_in_the_middle_is_told_to_who_reads_over_it(self, store, log):
+    def test_in_the_middle_is_an_error_for_a_read_over_it(self, store, log):
         free(store, SegmentName(5))
         with pytest.raises(CorruptRecordError, match="missing") as caught:
             values(log)
         assert caught.value.path == f"{DIRECTORY}/{SegmentName(0).log}"
         assert values(log, 10) == expected_values(10, 20)
 
-    def test_in_the_middle_is_told_to_who_asks_for_a_time(self, store, log):
+    def test_in_the_middle_is_an_error_for_a_lookup_by_time(self, store, log):
         free(store, SegmentName(5))
         with pytest.raises(CorruptRecordError):
             log.offset_for_time(START_US + 6_000)
@@ -702,7 +704,7 @@ class TestMissingSegment:
 
     @pytest.mark.parametrize("left_out", [SegmentName(0), SegmentName(5), SegmentName(0, 4, 1)])
     def test_a_file_that_only_the_listing_left_out_is_not_missing(self, memory_store, left_out):
-        """What appears during a listing may be left out of it, though what came later is not."""
+        """A listing may lack a file that appeared during it, and show a later one."""
         first = open_log(memory_store)
         for base in (0, 5, 10):
             first.append(numbered(base, 5))
@@ -723,12 +725,12 @@ class TestMissingSegment:
             assert use(open_log(store)) == expected
 
 
-# --- large ones, and full disks ------------------------------------------------------------------
+# --- large appends and full disks ----------------------------------------------------------------
 
 
 class TestConstantMemory:
     def test_appending_and_scanning_hold_a_batch_and_not_the_segment(self, local_store):
-        """200 MB through a log whose parts are of 1 MB."""
+        """200 MB through a log with batches of 1 MB."""
         log = open_log(local_store)
         batch = numbered(0, 1_000, value_bytes=1_000)
         arrow_before, arrow_most = pa.total_allocated_bytes(), 0
@@ -780,7 +782,7 @@ class TestFullDisk:
         assert self.files(disk) == [SegmentName(base).log for base in (0, 3, 4)]
 
     def test_wherever_the_space_runs_out_nothing_is_visible(self, tmp_path):
-        """In the schema, in a batch, in the footer: the limit moves through the whole file."""
+        """The limit moves through the whole file: schema, batches, footer."""
         store = LocalStore(str(tmp_path))
         segment = put_segment(store, [numbered(0, 9), numbered(9, 9)])
         size = segment.size_bytes
@@ -805,7 +807,7 @@ class TestFullDisk:
         assert log.append([numbered(0, 1), numbered(1, 1)]) == LogAppendInfo(0, 1)
 
     def files(self, disk):
-        """All but the indexes: temporary files too."""
+        """All files but the indexes, temporary ones included."""
         found = (disk.path / DIRECTORY).iterdir()
         return sorted(path.name for path in found if not path.name.endswith("index"))
 

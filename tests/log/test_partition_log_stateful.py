@@ -1,4 +1,4 @@
-"""Any sequence of appends, merges, retention, deletions, lost answers and reads, against a list."""
+"""Random appends, merges, retention, deletions, lost answers and reads, compared with a list."""
 
 import uuid
 from dataclasses import replace
@@ -44,7 +44,7 @@ appends = st.lists(seconds, min_size=1, max_size=3)
 
 
 class PartitionLogMachine(RuleBasedStateMachine):
-    """Three handles on one log; the model is a list of rows, the start, and the segments' bases."""
+    """Three clients of one log; the model is a list of rows, the start, and the segments' bases."""
 
     @initialize()
     def open(self):
@@ -70,7 +70,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
             memory._ROOTS.pop(self.inner.name)
 
     def batches(self, append):
-        """Batches of these timestamps; every value is unlike any other."""
+        """Batches of these timestamps; all values are distinct."""
         made = []
         for batch in append:
             made.append([])
@@ -112,7 +112,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.accept(batches, self.logs[handle].append(map(record_batch, batches)))
 
     def look_anew(self, handle):
-        """A lost answer under a name that was merged is unknown: have the handle know the end."""
+        """Let a log list its end: an answer lost under a merged name would stay unknown."""
         with pytest.raises(LogEndOffsetMismatchError):
             self.logs[handle].append(record_batch([row()]), expected_leo=-1)
 
@@ -120,7 +120,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     def wait(self, ms):
         self.clock.advance_ms(ms)
 
-    # --- what others do --------------------------------------------------------------------------
+    # --- other processes -------------------------------------------------------------------------
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), generation=st.integers(1, 3))
@@ -142,7 +142,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     @rule()
     def free_what_is_spent(self):
-        """Past the delay: a handle may hold a name that is free again."""
+        """Delete covered files after the delay: a client may still know their names."""
         self.clock.advance_ms(120_000)
         live = {segment.file.name for segment in self.logs[0].observe().live.segments}
         for file_name in file_names(self.inner):
@@ -150,12 +150,12 @@ class PartitionLogMachine(RuleBasedStateMachine):
             if name and file_name not in live:
                 free(self.inner, name)
 
-    # --- what keeps the log small ----------------------------------------------------------------
+    # --- rewriting -------------------------------------------------------------------------------
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(handle=handles, data=st.data())
     def rewrite(self, handle, data):
-        """Merge neighbours as they are, whoever made them."""
+        """Merge neighbouring segments of any kind."""
         view = self.logs[handle].observe()
         count = len(view.live.segments)
         first = data.draw(st.integers(0, count - 1))
@@ -176,7 +176,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data(), later_us=st.integers(0, 1))
     def expire(self, fan_in, data, later_us):
-        """Retention by time, where it is now that of a record: what is older goes."""
+        """Retention by time at a record's timestamp: older segments are deleted."""
         times_us = [row["timestamp"] for row in self.rows[self.start :]]
         now_us = data.draw(st.sampled_from(times_us)) + later_us
         for base, end, _ in self.segments():
@@ -189,7 +189,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data())
     def shrink(self, fan_in, data):
-        """Retention by size: as long as no less is left, segment by segment."""
+        """Retention by size: segments are deleted as long as enough bytes are left."""
         sizes = [size for _, _, size in self.segments()]
         edges = [sum(sizes[number:]) for number in range(len(sizes) + 1)]
         kept = max(0, data.draw(st.sampled_from(edges)) + data.draw(st.integers(-1, 1)))

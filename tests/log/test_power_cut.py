@@ -1,4 +1,4 @@
-"""A log after a power cut at any moment of its life: what was acknowledged is there."""
+"""A log after a power cut at any moment: all acknowledged records are in it."""
 
 import itertools
 import os
@@ -23,18 +23,18 @@ from tests.record.samples import record_batch, row
 
 PRODUCER_ID = 7
 TEN_MINUTES_US = 600_000_000
-"""Longer than ``file.delete.delay.ms``, and shorter than producers are remembered."""
+"""Longer than ``file.delete.delay.ms``, and shorter than ``producer.id.expiration.ms``."""
 
 
 def numbered(first, count):
-    """Records whose keys differ, so that a compaction keeps them all."""
+    """Records with distinct keys, so that a compaction keeps all of them."""
     names = [f"{number}".encode() for number in range(first, first + count)]
     return record_batch([row(name, key=name) for name in names])
 
 
 @dataclass
 class Told:
-    """What was acknowledged, each with the moment when; and what had been asked for."""
+    """Acknowledged appends, each with its moment, and requested ones."""
 
     batches: list[tuple[int, int, int, int]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Told:
 
 
 class Life:
-    """A log that is appended to, cut at its start, rewritten and cleaned, by a seed."""
+    """A log with random appends, start moves, rewrites and cleaning, by a seed."""
 
     def __init__(self, disk, store, seed, **config):
         self.disk = disk
@@ -63,7 +63,7 @@ class Life:
             if self.random.random() < 0.1:
                 self.log = open_log(self.store, **self.config)  # another process
             step()
-        self.disk.look()
+        self.disk.scan()
 
     def append(self):
         count = self.random.randint(1, 4)
@@ -90,13 +90,13 @@ class Life:
             merge(self.log.files, view, first, self.random.randrange(first + 1, len(segments)))
 
     def free(self):
-        """What a cleaner frees later: the delay has passed for all there is."""
+        """Delete all files that a cleaner may delete after the delay."""
         delete_found(self.store, find_deletable(self.log.files, delete_delay_ms=-2_000))
 
 
 @pytest.fixture
 def lives(tmp_path):
-    """Return a function that lets a log live, and yields it with what power cuts left of it."""
+    """Return a function that runs a log, and yields it with the state after each power cut."""
     numbers = itertools.count()
 
     def cuts(seed, *, steps, count, **config):
@@ -119,7 +119,7 @@ def lives(tmp_path):
 
 
 def last(told, moment):
-    """The last of what was told by a moment."""
+    """The last entry up to a moment."""
     return max((what for at, what in told if at <= moment), default=0)
 
 
@@ -142,7 +142,7 @@ def check_nothing_is_lost(told, moment, store, **config):
         read.update(zip(batch.offsets().tolist(), values, strict=True))
     assert sorted(read) == list(range(start, view.log_end_offset))
     assert all(expected.get(offset, value) == value for offset, value in read.items())
-    if known:  # the last ones are still recognised, wherever the log begins now
+    if known:  # the last appends are recognised, wherever the log begins now
         _, offset, count, sequence = known[-1]
         again = log.append(
             numbered(sequence, count), producer=ProducerAppend(PRODUCER_ID, 0, sequence)
@@ -161,7 +161,7 @@ LONG = [
 
 @pytest.mark.parametrize(("seed", "steps", "cuts"), [*SHORT, *LONG])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_nothing_that_was_acknowledged_is_lost(lives, policy, seed, steps, cuts):
+def test_no_acknowledged_record_is_lost(lives, policy, seed, steps, cuts):
     config = {"cleanup_policy": policy, "min_cleanable_dirty_ratio": 0}
     synced = config | {"flush_on_append": True}
     for told, moment, store in lives(seed, steps=steps, count=cuts, **synced):
@@ -169,7 +169,7 @@ def test_nothing_that_was_acknowledged_is_lost(lives, policy, seed, steps, cuts)
 
 
 def check_what_is_left_is_right(told, moment, store, **config):
-    """Without syncs any record may be lost, but none is wrong, and what was rewritten stays."""
+    """Without syncs any record may be lost, but none is wrong, and rewritten records stay."""
     log = open_log(store, index_interval_bytes=0, **config)
     expected = {
         offset + at: f"{sequence + at}".encode()
@@ -193,7 +193,7 @@ def check_what_is_left_is_right(told, moment, store, **config):
 
 
 @pytest.mark.parametrize(("seed", "steps", "cuts"), [*SHORT, *LONG])
-def test_without_syncs_what_is_left_is_right_or_told_as_damage(lives, seed, steps, cuts):
+def test_without_syncs_the_rest_is_correct_or_damage_is_reported(lives, seed, steps, cuts):
     sound = [
         check_what_is_left_is_right(told, moment, store)
         for told, moment, store in lives(seed, steps=steps, count=cuts, flush_on_append=False)

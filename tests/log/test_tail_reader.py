@@ -1,4 +1,4 @@
-"""Following a log: nothing missed, nothing twice, and no hot spin."""
+"""Following a log: no record is missed or read twice, and waiting is no busy loop."""
 
 import multiprocessing
 import threading
@@ -47,7 +47,7 @@ def fetched(reader, **options):
 
 
 class TestFetch:
-    def test_goes_on_where_it_stopped(self, reader, others):
+    def test_continues_where_it_stopped(self, reader, others):
         assert fetched(reader) == []
         append(others, "a", 2)
         assert fetched(reader) == ["a:0", "a:1"]
@@ -57,7 +57,7 @@ class TestFetch:
         assert fetched(reader) == ["b:0", "c:0"]
         assert reader.position == 4
 
-    def test_at_the_tail_costs_one_look_at_a_name_and_no_listing(self, store, reader, others):
+    def test_at_the_tail_costs_one_probe_and_no_listing(self, store, reader, others):
         append(others, "a")
         reader.fetch()
         store.calls.clear()
@@ -66,7 +66,7 @@ class TestFetch:
         assert set(store.calls) == {("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")}
         assert len(store.calls) == 5
 
-    def test_takes_what_fits_and_the_rest_later(self, reader, others):
+    def test_returns_the_batches_that_fit_and_the_rest_later(self, reader, others):
         for mark in "abcd":
             append(others, mark)
         size = reader.fetch(max_bytes=1)[0].stored_bytes
@@ -123,7 +123,7 @@ class TestLogThatIsRewritten:
         assert fetched(reader) == ["d:0"]
 
     def test_is_listed_again_before_names_can_have_been_freed(self, inner, clock, reader, others):
-        """The next name came and went while the reader slept: nothing stands there, or a void."""
+        """The next segment was appended and deleted while the reader slept; its name is free."""
         append(others, "a")
         assert fetched(reader) == ["a:0"]
         for mark in "bc":
@@ -160,7 +160,7 @@ class TestLogThatIsRewritten:
 
 
 class SteppingClock(ManualClock):
-    """A clock on which sleeping is moving on; it keeps what was slept, and may do something."""
+    """A clock that advances by sleeping; it keeps the sleeps, and may call a function."""
 
     def __init__(self, at_ms=None, do=None):
         super().__init__()
@@ -183,18 +183,18 @@ class TestWaiting:
         assert fetched(reader, timeout_ms=10_000) == ["a:0"]
         assert 40 <= clock.monotonic_ms() < 45
 
-    def test_ends_with_the_time_that_was_given(self, store):
+    def test_ends_with_the_timeout(self, store):
         clock = SteppingClock()
         reader = TailReader(open_log(store, clock=clock), 0)
         assert fetched(reader, timeout_ms=100) == []
         assert clock.monotonic_ms() == pytest.approx(100, abs=0.01)
 
-    def test_looks_often_at_first_and_then_seldom(self, store):
+    def test_probes_often_at_first_and_then_seldom(self, store):
         clock = SteppingClock()
         reader = TailReader(open_log(store, clock=clock), 0)
         reader.fetch(timeout_ms=1_000)
-        assert clock.slept_ms[0] == LOCAL_PROBES.least_ms
-        assert max(clock.slept_ms) == LOCAL_PROBES.most_ms
+        assert clock.slept_ms[0] == LOCAL_PROBES.min_ms
+        assert max(clock.slept_ms) == LOCAL_PROBES.max_ms
         assert len(clock.slept_ms) < 450, "no hot spin"
         late_by_ms = [
             slept_ms / waited_ms
@@ -205,13 +205,13 @@ class TestWaiting:
         ]
         assert max(late_by_ms) <= 0.11, "a tenth of the time that the record took to come"
 
-    def test_on_an_object_store_asks_ten_times_a_second_at_most(self, inner):
+    def test_on_an_object_store_probes_ten_times_a_second_at_most(self, inner):
         clock = SteppingClock()
         reader = TailReader(open_log(HookedStore(inner, is_mapped=False), clock=clock), 0)
         reader.fetch(timeout_ms=10_000)
         assert len(clock.slept_ms) < 150
 
-    def test_may_be_told_how_often_to_look(self, store):
+    def test_takes_a_probe_interval(self, store):
         clock = SteppingClock()
         probes = ProbeInterval(50, 50)
         TailReader(open_log(store, clock=clock), 0, probes=probes).fetch(timeout_ms=1_000)
@@ -227,7 +227,7 @@ def cumulative(durations):
 
 class TestOtherProcesses:
     def test_appends_of_four_are_all_seen_in_order(self, local_store):
-        """Real processes, a real directory: every record once, each process's in its order."""
+        """Real processes and a real directory: each record once, in the order of its process."""
         context = multiprocessing.get_context("spawn")
         processes = [
             context.Process(target=append_many, args=(local_store, f"p{number}", 50))

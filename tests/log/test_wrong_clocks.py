@@ -1,4 +1,4 @@
-"""Cleaning by a machine whose date is days off: it deletes nothing, or only what is old."""
+"""Cleaning by a machine whose date is days wrong: it deletes nothing, or only old records."""
 
 import pickle
 
@@ -26,12 +26,12 @@ def clock():
 
 
 def opened(store, clock, days, **settings):
-    """The log as a machine sees it whose clock is so many days ahead."""
+    """The log of a machine whose clock is some days ahead."""
     return open_log(store, clock=ShiftedClock(clock, days=days), merge_tail_segments=0, **settings)
 
 
 def fill(store, clock, *keys, **settings):
-    """Append one segment for each key, a day apart."""
+    """Append one segment per key, a day apart."""
     log = open_log(store, clock=clock, merge_tail_segments=0, **settings)
     for key in keys:
         log.append(record_batch([row(b"value", key=key, timestamp=clock.time_us())]))
@@ -56,7 +56,7 @@ class TestRefusal:
         again = pickle.loads(pickle.dumps(caught.value))
         assert again.clock_us - again.storage_us == days * DAY_MS * 1000
 
-    def test_a_plan_tells_it_too(self, memory_store, clock, days):
+    def test_a_dry_run_reports_it_too(self, memory_store, clock, days):
         fill(memory_store, clock, b"a")
         with pytest.raises(ClockSkewError):
             cleaner(memory_store, clock, days, limit_ms=600_000).plan()
@@ -82,22 +82,22 @@ class TestRefusal:
 
 
 class TestStoragesTime:
-    """Where the difference is meant, what is old is old by the storage's clock."""
+    """If the limit is raised, age is measured by the storage's clock."""
 
-    def test_is_what_retention_goes_by(self, memory_store, clock, days):
+    def test_decides_retention(self, memory_store, clock, days):
         fill(memory_store, clock, *[b"a"] * 10, retention_ms=5 * DAY_MS)
         planned = cleaner(memory_store, clock, days, retention_ms=5 * DAY_MS).plan()
         done = cleaner(memory_store, clock, days, retention_ms=5 * DAY_MS).clean()
         assert [each.log_start_offset for each in (planned, done)] == [5, 5]
 
-    def test_is_what_names_are_freed_by(self, memory_store, clock, days):
+    def test_decides_deletion_of_covered_segments(self, memory_store, clock, days):
         log = fill(memory_store, clock, b"a", b"b", retention_ms=-1)
         merge(log.files, log.observe(), 0, 1, sync=False)
         assert cleaner(memory_store, clock, days, retention_ms=-1).clean().deleted_files == 0
         clock.advance_ms(DELAY_MS)
         assert cleaner(memory_store, clock, days, retention_ms=-1).clean().deleted_files == 2
 
-    def test_is_what_tombstones_go_by(self, memory_store, clock, days):
+    def test_decides_removal_of_tombstones(self, memory_store, clock, days):
         settings = {"cleanup_policy": "compact", "delete_retention_ms": DAY_MS}
         log = fill(memory_store, clock, b"a", **settings)
         log.append(record_batch([row(None, key=b"a", timestamp=clock.time_us())]))
@@ -116,7 +116,7 @@ class TestStoragesTime:
         log.append(record_batch([row(b"value", key=b"x", timestamp=clock.time_us())]))
         assert compact() == [2, 3, 4]
 
-    def test_is_what_a_compaction_lag_goes_by(self, memory_store, clock, days):
+    def test_decides_the_compaction_lag(self, memory_store, clock, days):
         settings = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
         fill(memory_store, clock, b"a", b"a", b"a", **settings)
         lagging = {**settings, "min_compaction_lag_ms": int(2.5 * DAY_MS)}
@@ -126,7 +126,7 @@ class TestStoragesTime:
         cleaner(memory_store, clock, days, **lagging).clean()
         assert [offset for offset, _ in values(open_log(memory_store))] == [0, 1, 2]
 
-    def test_is_what_a_verification_goes_by(self, memory_store, clock, days):
+    def test_decides_the_findings_of_a_verification(self, memory_store, clock, days):
         log = fill(memory_store, clock, b"a", b"b")
         merge(log.files, log.observe(), 0, 1, sync=False)
         clock.advance_ms(DELAY_MS)
@@ -141,13 +141,13 @@ class TestStoragesTime:
 
 
 def test_an_appender_keeps_segments_apart_by_the_storages_time(memory_store, clock, days):
-    """What it put after it looked, and what the listing showed, are told by one clock."""
+    """Its own puts and the segments of the listing are dated by one clock."""
     shifted = ShiftedClock(clock, days=days)
     log = open_log(memory_store, clock=shifted, merge_tail_segments=3, segment_ms=3_600_000)
     large = [record_batch([row(b"x" * 600_000)])]
     for _ in range(2):
         log.append(large)
-        clock.advance_ms(40_000)  # so that the next one begins with a listing
+        clock.advance_ms(40_000)  # the next append begins with a listing
     log.append(large)
     log.append(large)
     assert SegmentName(0, 2, 1) in [each.name for each in log.observe().live.segments]

@@ -22,8 +22,8 @@ from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.metadata.records import ConfigRecord
 from spark_log.storage.local import LocalStore
+from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import RESERVE_NAME
-from spark_log.storage.store import storage_errors
 from tests.record.samples import numbered
 
 

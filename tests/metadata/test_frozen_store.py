@@ -76,7 +76,7 @@ def test_of_a_change_that_was_sent_the_outcome_is_unknown(server, root, monkeypa
 
     monkeypatch.setattr(store, "put_if_absent", freeze_first)
     try:
-        with takes_at_most(1000), pytest.raises(UnknownOutcomeError, match="look before"):
+        with takes_at_most(1000), pytest.raises(UnknownOutcomeError, match="check before"):
             admin.create_topics([NewTopic("u")])
     finally:
         frozen.__exit__(None, None, None)

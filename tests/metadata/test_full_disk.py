@@ -12,7 +12,7 @@ from spark_log.errors import StorageFullError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.storage import local, reserve
-from spark_log.storage.local import LocalStagedFile
+from spark_log.storage.local_staged_file import LocalStagedFile
 from tests.record.samples import numbered
 from tests.storage.full_disk import SmallDisk
 
@@ -74,7 +74,7 @@ def disk(request, tmp_path, monkeypatch):
 @pytest.fixture
 def root(disk, monkeypatch):
     """A topic of a few segments, whose files are as old as ``os.utime`` says."""
-    monkeypatch.setattr(local, "_appeared_us", lambda status: status.st_mtime_ns // 1000)
+    monkeypatch.setattr(local, "appeared_us", lambda status: status.st_mtime_ns // 1000)
     monkeypatch.setattr(reserve, "RESERVE_BYTES", 2 << 20)
     root = disk.path / "root"
     settings = {"retention.ms": -1, "merge.tail.segments": 0, "index.interval.bytes": 0}
@@ -143,7 +143,7 @@ def test_what_is_spent_is_deleted_although_nothing_can_be_merged(disk, root):
         assert segments(root)[0].name.startswith("0" * 18 + "20")
         if isinstance(disk, PretendedDisk):
             assert isinstance(cleaned.error, StorageFullError)
-            assert "no space is left to merge or compact in" in cleaned.error.message
+            assert "no space is left to merge or compact" in cleaned.error.message
             assert re.search(r"\. \d+ files \(\d+ bytes\) were deleted", cleaned.error.message)
         else:  # the freed space is enough to merge the others
             assert cleaned.error is None
@@ -187,7 +187,7 @@ def test_without_a_reserve_the_error_says_what_to_do(disk, root):
             disk.monkeypatch.setattr(local, "release_reserve", lambda _: False)
         else:
             (disk.path / "more ballast").write_bytes(bytes(_free_bytes(disk)))
-        with pytest.raises(StorageFullError, match="nothing is in reserve") as caught:
+        with pytest.raises(StorageFullError, match="no space is reserved") as caught:
             Admin(root).delete_records({T0: 20})
     assert "a few MiB are enough" in caught.value.message
     assert log_of(root).log_start_offset() == 0

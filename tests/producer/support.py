@@ -1,4 +1,4 @@
-"""Producers to test with: on stores that misbehave, on a clock that stands, without threads."""
+"""Producers for tests: on stores with faults, on a manual clock, without threads."""
 
 import itertools
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
 from spark_log.producer import Producer
+from spark_log.producer.producer_runtime import ProducerRuntime
 from tests.log.support import HookedStore
 
 ANY_TIME = {"flush.on.append": False, "message.timestamp.after.max.ms": 2**63 - 1}
@@ -13,7 +14,7 @@ _names = itertools.count()
 
 
 def new_root(tmp_path, *topics, **configs):
-    """A root with topics; each is a name, or a name and how many partitions it has."""
+    """Return a new root with topics; each is a name, or a pair of name and partition count."""
     root = Path(tmp_path) / f"root-{next(_names)}"
     made = [topic if isinstance(topic, tuple) else (topic, 1) for topic in topics]
     Admin(root).create_topics(
@@ -23,19 +24,45 @@ def new_root(tmp_path, *topics, **configs):
 
 
 def hooked(producer):
-    """The store that a producer appends to, with hooks between calls and their effect."""
+    """Return a producer's store, with hooks between calls and their effect."""
     cluster = producer._cluster
     cluster.store = HookedStore(cluster.store)
     return cluster.store
 
 
+class SteppedProducer(Producer):
+    """A producer without threads: it appends when its test calls `run_once`.
+
+    `identity` is its producer id and epoch, as of a producer that has replaced another one.
+    """
+
+    def __init__(self, root, *, identity=None, **settings):
+        self._identity = identity
+        super().__init__(root, **settings)
+        self.run_once = self._runtime.run_once
+        self.next_due_ms = self._runtime.next_due_ms
+
+    def _new_runtime(self, cluster, new_partitioner):
+        return ProducerRuntime(
+            cluster,
+            self.config,
+            self.client_id,
+            self._clock,
+            new_partitioner=new_partitioner,
+            interceptors=self._interceptors,
+            on_fork=self._on_fork,
+            identity=self._identity,
+            starts_threads=False,
+        )
+
+
 def by_hand(root, clock, **config):
-    """A producer without threads, on a clock that stands; see `run`."""
-    return Producer(root, clock=clock, starts_threads=False, **config)
+    """A producer without threads, on a manual clock; `run` makes it append."""
+    return SteppedProducer(root, clock=clock, **config)
 
 
 def run(producer, clock, *, until_ms=600_000):
-    """Serve a producer without threads until nothing is due, moving the clock where it has to."""
+    """Run a producer without threads until nothing is due; advance the clock as needed."""
     end_ms = clock.monotonic_ms() + until_ms
     while True:
         while producer.run_once():
@@ -47,7 +74,7 @@ def run(producer, clock, *, until_ms=600_000):
 
 
 def rows(root, topic):
-    """``{partition: [row, …]}`` of all that is in a topic's log, by offset."""
+    """Return all rows of a topic as ``{partition: [row, …]}``, by offset."""
     cluster = Cluster(root)
     found = {}
     image = cluster.topic(topic)
@@ -60,7 +87,7 @@ def rows(root, topic):
 
 
 def values(root, topic):
-    """``{partition: [value, …]}``."""
+    """Return all values of a topic as ``{partition: [value, …]}``, by offset."""
     return {
         partition: [row["value"] for row in found] for partition, found in rows(root, topic).items()
     }

@@ -1,4 +1,4 @@
-"""A producer that runs goes by a topic's settings as they are when it has looked at them again."""
+"""A running producer uses changed topic configs after its next metadata refresh."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from spark_log import (
 from spark_log.config.config import TopicConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
-from spark_log.producer.partition_appender import DelayLoweredError
+from spark_log.producer.partition_appender import DeleteDelayLoweredError
 from tests.producer.support import by_hand, hooked, new_root, run, values
 
 MAX_AGE_MS = 1_000
@@ -26,11 +26,11 @@ OF_THE_CLEANER = {
     "retention.bytes",
     "retention.ms",
 }
-"""Keys that no producer goes by: see tests/metadata/test_cluster_cleaner.py."""
+"""Configs that producers do not use; tests/metadata/test_cluster_cleaner.py tests them."""
 
 
 class Running:
-    """A producer that has sent, and goes on sending while the topic is changed."""
+    """A producer that sends before and after its topic's configs are changed."""
 
     def __init__(self, tmp_path, clock, **configs):
         self.clock = clock
@@ -39,7 +39,7 @@ class Running:
         self.send(b"before")
 
     def send(self, value=b"x", **more):
-        """Send a record; returns its future."""
+        """Send a record, and return its future."""
         sent = self.producer.send("t", value, **more)
         run(self.producer, self.clock, until_ms=100)
         return sent
@@ -48,7 +48,7 @@ class Running:
         return self.send(value, **more).exception(0)
 
     def change(self, key, value):
-        """Change a setting; what was looked at lately does not tell yet."""
+        """Change a config; the producer's metadata are not refreshed yet."""
         topic = ConfigResource(ConfigResourceType.TOPIC, "t", {key: value})
         Admin(self.root, clock=self.clock).alter_configs([topic])
 
@@ -63,7 +63,7 @@ class Running:
         return cluster.partition_log(cluster.topic("t"), 0)
 
     def handle(self):
-        """The log as the producer has it open."""
+        """The log that the producer has open."""
         return self.producer._routes["t"].queues[0].log
 
     def now_ms(self):
@@ -128,7 +128,7 @@ def is_synced(running):
 
 
 def is_handle(key):
-    """Of what only some rule inside of the log goes by: that the log was opened with it."""
+    """Of a config that is used only inside the log: the log was opened with it."""
 
     def effect(running):
         running.send()
@@ -185,7 +185,7 @@ def test_a_change_counts_once_the_metadata_are_old_without_a_restart(tmp_path, c
 
 
 def test_an_append_during_which_the_delay_is_lowered_is_looked_up(tmp_path, clock):
-    """Its name may have been freed by who goes by the new one, before it was put."""
+    """A cleaner with the new config may have freed the name before the put."""
     root = new_root(tmp_path, "t")
     producer = by_hand(root, clock, linger_ms=0)
     store = hooked(producer)
@@ -205,4 +205,4 @@ def test_an_append_during_which_the_delay_is_lowered_is_looked_up(tmp_path, cloc
     assert producer.metrics()["producer-metrics"]["record-retry-total"] == 1
     assert producer._routes["t"].queues[0].log.config.file_delete_delay_ms == 1_000
     assert values(root, "t") == {0: [b"x"]}
-    assert issubclass(DelayLoweredError, SparkLogError)
+    assert issubclass(DeleteDelayLoweredError, SparkLogError)

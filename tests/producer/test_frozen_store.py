@@ -1,4 +1,4 @@
-"""A producer whose object store accepts what is asked of it, and does not answer."""
+"""A producer whose object store accepts requests and does not answer."""
 
 import asyncio
 import time

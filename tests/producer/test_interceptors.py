@@ -1,4 +1,4 @@
-"""Interceptors: see and change what is sent, see what became of it."""
+"""Interceptors see and change records before they are sent, and see their outcome."""
 
 import pytest
 

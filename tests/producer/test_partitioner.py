@@ -1,4 +1,4 @@
-"""Partitioners: where Kafka's clients would have put a record, and what users ask for instead."""
+"""Partitioners choose the same partitions as Kafka's clients, or those that users want."""
 
 from collections import Counter
 from itertools import pairwise
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log import InvalidConfigurationError, InvalidPartitionsError
-from spark_log.producer.partitioner import murmur2_of
-from spark_log.record.murmur2 import murmur2, partition_for_keys
+from spark_log.record.murmur2 import murmur2, murmur2_of_key, partition_for_keys
 from tests.producer.support import by_hand, new_root, run, values
 
 KEYS = [b"%d" % number for number in range(40)]
@@ -22,7 +21,7 @@ def root(tmp_path):
 
 
 def sent(root, clock, records, **config):
-    """``{partition: [value, …]}`` after sending (value, key) pairs."""
+    """Return ``{partition: [value, …]}`` after sending (value, key) pairs."""
     producer = by_hand(root, clock, **config)
     for value, key in records:
         producer.send("flights", value, key)
@@ -32,7 +31,7 @@ def sent(root, clock, records, **config):
 
 @given(st.lists(st.binary(max_size=80), max_size=20))
 def test_hash_of_one_key_is_that_of_a_vector(keys):
-    assert [murmur2_of(key) for key in keys] == murmur2(pa.array(keys, pa.binary())).tolist()
+    assert [murmur2_of_key(key) for key in keys] == murmur2(pa.array(keys, pa.binary())).tolist()
 
 
 def test_keys_go_where_kafkas_clients_put_them(root, clock):

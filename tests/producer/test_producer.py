@@ -1,4 +1,4 @@
-"""`Producer`: what a user calls, and what is then in the log."""
+"""`Producer`: its public methods, and the resulting log."""
 
 import threading
 import time
@@ -24,14 +24,14 @@ from spark_log import (
 )
 from spark_log.metadata import Cluster
 from tests.log.support import failing
-from tests.producer.support import by_hand, hooked, new_root, rows, run, values
+from tests.producer.support import SteppedProducer, by_hand, hooked, new_root, rows, run, values
 
 START_MS = 1_700_000_000_000
 
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with topics ``flights`` (2 partitions) and ``weather`` (1)."""
+    """A root with the topics ``flights`` (2 partitions) and ``weather`` (1)."""
     return new_root(tmp_path, ("flights", 2), "weather")
 
 
@@ -307,9 +307,7 @@ class TestFuture:
 
 class TestBuffer:
     def test_full_buffer_blocks_and_then_says_so(self, root):
-        producer = Producer(
-            root, buffer_memory=1_000, batch_size=100, max_block_ms=30, starts_threads=False
-        )
+        producer = SteppedProducer(root, buffer_memory=1_000, batch_size=100, max_block_ms=30)
         for _ in range(10):
             producer.send("weather", b"x" * 60)
         with pytest.raises(BufferExhaustedError, match=r"buffer\.memory") as caught:
@@ -343,7 +341,7 @@ class TestFlushAndClose:
             assert sent.done()
 
     def test_flush_that_takes_too_long_says_what_is_left(self, root):
-        producer = Producer(root, starts_threads=False)
+        producer = SteppedProducer(root)
         producer.send("weather", b"x")
         with pytest.raises(KafkaTimeoutError, match="1 records"):
             producer.flush(0.001)
@@ -373,6 +371,10 @@ class TestFlushAndClose:
         for call in (lambda: producer.send("weather", b"x"), lambda: producer.partitions_for("x")):
             with pytest.raises(IllegalStateError, match="closed"):
                 call()
+
+    def test_repr_tells_root_and_client_id(self, root):
+        with Producer(root, client_id="loader") as producer:
+            assert repr(producer) == f"<Producer root='{root}' client_id='loader'>"
 
     def test_close_ends_its_threads(self, root):
         with Producer(root, client_id="ending", linger_ms=0) as producer:

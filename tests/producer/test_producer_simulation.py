@@ -1,8 +1,8 @@
-"""Producers on a storage that fails, loses answers and comes back, by plans that are drawn.
+"""Producers on a storage that fails and loses answers, by random plans.
 
-Whatever the plan: each acknowledged record is in the log once, where its future says; the records
-of a partition are in the order in which they were sent; none that failed for certain is there; and
-none is there twice.
+With every plan: each acknowledged record is in the log once, at its future's offset; the records of
+a partition are in the order in which they were sent; no record that failed for certain is in the
+log; and no record is in it twice.
 """
 
 import uuid
@@ -42,7 +42,7 @@ plans = st.fixed_dictionaries(
 
 
 class Faulty:
-    """Answers as the plan says; when that is used up, as the storage does."""
+    """Answers by a plan, and like the storage after the plan's end."""
 
     def __init__(self, plan, errors):
         self.plan = list(plan)

@@ -1,4 +1,4 @@
-"""A producer whose client id has a quota: it pauses, and loses and reorders nothing."""
+"""A producer whose client id has a quota pauses, and neither loses nor reorders records."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ def limit(root, bytes_per_second, client_id="loader"):
 
 
 def sized(root, clock, records=100, **config):
-    """Bytes of one append of so many records, as the log stores them."""
+    """Return the size of the segment of one append of this many records."""
     producer = by_hand(root, clock, **config)
     send(producer, records)
     run(producer, clock)
@@ -32,11 +32,11 @@ def send(producer, records=100, topic="weather", **more):
 
 
 def wait_until_asleep(producer):
-    """Return when the thread that waits for what is due sleeps until the pause is over."""
+    """Wait until the leader thread sleeps until the end of the pause."""
     accumulator = producer._accumulator
     for _ in range(30_000):
         with accumulator.lock:
-            if accumulator.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
+            if accumulator.due.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
                 return
         threading.Event().wait(0.001)
     raise AssertionError("it never slept")
@@ -49,7 +49,7 @@ def throttle_ms(producer):
 
 class TestPauses:
     def test_after_too_much_was_appended_all_that_follows_waits(self, root, clock):
-        """Of other partitions and topics too, however full a batch is."""
+        """Also records of other partitions and topics, and full batches."""
         limit(root, 100)
         producer = by_hand(root, clock, client_id="loader", linger_ms=0)
         first = send(producer)
@@ -116,9 +116,9 @@ class TestPauses:
         send(producer)
         assert producer.run_once()
         accumulator = producer._accumulator
-        accumulator.leader_wakes_ms = accumulator.held_until_ms
+        accumulator.due.leader_wakes_ms = accumulator.due.muted_until_ms
         send(producer, topic="flights")
-        assert accumulator.leader_wakes_ms == accumulator.held_until_ms
+        assert accumulator.due.leader_wakes_ms == accumulator.due.muted_until_ms
 
     def test_who_has_none_does_not_wait(self, root, clock):
         limit(root, 1, client_id="another")
@@ -171,7 +171,7 @@ class TestTimeouts:
             producer.flush(0.01)
         producer.close(0.01)
         assert waiting.exception(0) is not None
-        assert all(not thread.is_alive() for thread in producer._threads._threads)
+        assert all(not thread.is_alive() for thread in producer._runtime._threads._threads)
 
 
 class TestChanges:
@@ -202,7 +202,7 @@ class TestChanges:
     def test_it_goes_on_waiting_where_the_metadata_cannot_be_read(
         self, root, clock, caplog, metadata_max_age_ms
     ):
-        """And looks once a second, at most."""
+        """And reads the quota at most once a second."""
         limit(root, 1)
         config = {"client_id": "loader", "metadata_max_age_ms": metadata_max_age_ms}
         producer = by_hand(root, clock, **config)
@@ -220,7 +220,7 @@ class TestChanges:
             run(producer, clock, until_ms=5_000)
         assert not waiting.done()
         assert len(looks) == 5
-        assert "the quota cannot be looked at just now: away" in caplog.text
+        assert "the quota cannot be read just now: away" in caplog.text
 
     def test_who_sleeps_is_woken_when_another_thread_has_looked(self, root):
         limit(root, 1)
@@ -275,4 +275,4 @@ def test_a_quota_costs_no_further_look_at_the_metadata(root, clock):
     producer._cluster.image = lambda: (looks.append(1), image())[1]
     send(producer, 1)
     run(producer, clock)
-    assert len(looks) == 1  # whether the topic is still there, as ever
+    assert len(looks) == 1  # the check that the topic still exists, as after every append

@@ -1,4 +1,4 @@
-"""The producer's threads: partitions at once, and one that watches while all others hang."""
+"""The producer's threads append to partitions in parallel, and expire batches while they hang."""
 
 import threading
 

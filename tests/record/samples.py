@@ -1,4 +1,4 @@
-"""Records to test with: written down by hand, numbered, and drawn by Hypothesis."""
+"""Records for tests: written by hand, numbered, or drawn by Hypothesis."""
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def row(value=b"value", key=None, headers=None, timestamp=START_US):
 
 
 def record_batch(rows):
-    """Rows, as `row` or the strategy makes them, as the record batch that the log takes."""
+    """Return rows of `row` or the strategy as a record batch."""
     columns = [
         pa.array([row["key"] for row in rows], pa.binary()),
         pa.array([row["value"] for row in rows], pa.binary()),
@@ -44,7 +44,7 @@ def record_batch(rows):
 
 
 def rows_of(records):
-    """The rows of a record batch, as `row` makes them."""
+    """Return the rows of a record batch in the form of `row`."""
     columns = [
         records.column("key").to_pylist(),
         records.column("value").to_pylist(),
@@ -56,7 +56,7 @@ def rows_of(records):
 
 
 def numbered(first, count, *, mark="record", value_bytes=0):
-    """A batch of records that tell themselves apart: value ``mark:number``, one ms between them."""
+    """Return a batch of distinct records: value ``mark:number``, timestamps one ms apart."""
     return record_batch(
         [
             row(f"{mark}:{number}".encode().ljust(value_bytes), timestamp=START_US + number * 1_000)
@@ -66,7 +66,7 @@ def numbered(first, count, *, mark="record", value_bytes=0):
 
 
 def header_of(rows, **fields):
-    """A header that describes exactly these rows."""
+    """Return the header of a batch with exactly these rows."""
     times_us = [row["timestamp"] for row in rows]
     described = {
         "base_offset_delta": 0,

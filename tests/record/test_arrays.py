@@ -1,4 +1,4 @@
-"""Arrow arrays made and read by their buffers: as pyarrow would."""
+"""Arrow arrays made and read through their buffers equal those of pyarrow."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +15,23 @@ from spark_log.record.arrays import (
 
 
 @pytest.mark.parametrize("values", [[], [b""], [b"a", None, b"bc"], [None, None]])
-def test_byte_strings(values):
+def test_byte_strings_become_a_binary_array(values):
     assert binary_array(values).equals(pa.array(values, pa.binary()))
 
 
 @pytest.mark.parametrize("values", [[], [""], ["a", "größe", "\U0001f600"]])
-def test_texts(values):
+def test_strings_become_a_string_array(values):
     made = text_array(values)
     made.validate(full=True)
     assert made.equals(pa.array(values, pa.string()))
 
 
-def test_a_text_as_a_scalar():
+def test_a_string_becomes_a_scalar():
     assert text_scalar("größe").equals(pa.scalar("größe"))
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
-def test_integers_of_both_widths(kind):
+def test_integers_become_arrays_of_both_widths(kind):
     for values in ([], [1, -2, 3], np.arange(5)):
         assert int_array(values, kind).equals(pa.array(list(values), kind))
     assert int_array([2**31 - 1], kind)[0].as_py() == 2**31 - 1

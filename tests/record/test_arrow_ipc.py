@@ -1,4 +1,4 @@
-"""Reading an Arrow file's footer and messages by hand: pyarrow agrees, damage is an error."""
+"""Footer and messages of an Arrow file: the results equal pyarrow's, damage is an error."""
 
 import itertools
 
@@ -85,7 +85,7 @@ class TestAgreesWithPyarrow:
             message = memoryview(data)[block.position : block.position + block.metadata_bytes]
             assert arrow_ipc.custom_metadata(message).get(WANTED) == found.get(WANTED)
 
-    def test_a_long_value_and_an_empty_one(self):
+    def test_long_and_empty_metadata_values_are_read(self):
         long = b"0123456789abcdef" * 10_000
         data = arrow_file([numbered(0, 1)] * 2, metadata=[{WANTED: long}, {WANTED: b""}])
         found = [
@@ -125,7 +125,7 @@ class TestDamage:
         "tail",
         [b"\x01\0\0\0ARROW2", b"\0\0\0\0ARROW1", b"\xff\xff\xff\xffARROW1", b"0123456789" * 2],
     )
-    def test_an_end_that_is_no_trailer_is_refused(self, tail):
+    def test_a_tail_without_a_trailer_is_refused(self, tail):
         with pytest.raises(ValueError, match="does not end as an Arrow file does"):
             arrow_ipc.footer_bytes(memoryview(tail))
 
@@ -151,7 +151,7 @@ class TestDamage:
         assert told in ("none", "lz4", "zstd")
 
     @given(st.binary(max_size=200))
-    def test_noise_is_an_error_or_nothing(self, noise):
+    def test_random_bytes_are_an_error_or_give_nothing(self, noise):
         for read in (
             lambda view: arrow_ipc.read_blocks(view[: arrow_ipc.footer_bytes(view)]),
             arrow_ipc.read_blocks,
@@ -163,7 +163,7 @@ class TestDamage:
             except ValueError:
                 continue
 
-    def test_every_single_bit_of_footer_and_message_may_be_wrong(self):
+    def test_any_flipped_bit_of_footer_and_message_is_survived(self):
         for original, read in [
             (FOOTER, arrow_ipc.read_blocks),
             (MESSAGES[1], arrow_ipc.custom_metadata),
@@ -178,7 +178,7 @@ class TestDamage:
                     continue
 
     def test_a_footer_never_gives_fewer_blocks_than_it_claims(self):
-        """The vector of blocks lies last but for the schema's: cut, it must not just look short."""
+        """The vector of blocks is near the end: a cut footer must not give fewer blocks."""
         claimed = len(blocks_of(FILE))
         for length in range(len(FOOTER)):
             try:

@@ -1,4 +1,4 @@
-"""The check beside batch headers: pinned down, and true of what is read."""
+"""The header check of an Arrow batch: its bytes never change, and damage is found."""
 
 import base64
 import struct
@@ -26,7 +26,7 @@ def test_the_bytes_are_those_that_the_document_describes():
     assert encode_check(ID, HEADERS, WITH_OFFSETS) == base64.b64encode(whole)
 
 
-def test_columns_have_sums_where_that_is_worth_it_and_where_there_are_offsets():
+def test_columns_have_sums_in_large_batches_and_in_batches_with_offsets():
     assert decode_check(encode_check(ID, HEADERS, SMALL), ID, HEADERS, 4) == ()
     assert LARGE.nbytes > COLUMN_SUMS_BYTES
     sums = decode_check(encode_check(ID, HEADERS, LARGE), ID, HEADERS, 4)
@@ -38,13 +38,13 @@ def test_columns_have_sums_where_that_is_worth_it_and_where_there_are_offsets():
     ("append_id", "headers", "columns"),
     [(b"another file's", HEADERS, 5), (ID, HEADERS + b"x", 5), (ID, HEADERS, 4)],
 )
-def test_another_files_or_another_batchs_is_refused(append_id, headers, columns):
+def test_the_check_of_another_file_or_batch_is_refused(append_id, headers, columns):
     check = encode_check(ID, HEADERS, WITH_OFFSETS)
-    with pytest.raises(ValueError, match=r"checksum of the batch headers|no check of"):
+    with pytest.raises(ValueError, match=r"checksum of the batch headers|not a header check"):
         decode_check(check, append_id, headers, columns)
 
 
-def test_with_any_bit_wrong_it_is_refused_or_says_the_same():
+def test_a_check_with_a_flipped_bit_is_refused_or_gives_the_same_sums():
     for records, columns in ((SMALL, 4), (WITH_OFFSETS, 5)):
         check = encode_check(ID, HEADERS, records)
         told = decode_check(check, ID, HEADERS, columns)
@@ -60,6 +60,6 @@ def test_with_any_bit_wrong_it_is_refused_or_says_the_same():
 
 
 @pytest.mark.parametrize("value", [b"", b"AA==", b"AAAA", b"no base64!", b"AAAAAAAA"])
-def test_what_is_no_check_is_refused(value):
+def test_bytes_that_are_not_a_check_are_refused(value):
     with pytest.raises(ValueError, match=r"check|whole|padding|base64"):
         decode_check(value, ID, HEADERS, 4)

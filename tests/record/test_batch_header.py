@@ -1,4 +1,4 @@
-"""The batch header at rest: 53 bytes whose meaning may never change."""
+"""The batch header on storage: 53 bytes whose meaning must never change."""
 
 import base64
 import struct
@@ -31,7 +31,7 @@ headers = st.builds(
     magic=st.just(2),
 )
 
-# Every field has bytes of its own, so that two that changed places would show.
+# Every field has different bytes, so that two exchanged fields are noticed.
 KNOWN = BatchHeader(
     base_offset_delta=0x01020304,
     last_offset_delta=0x05060708,
@@ -57,7 +57,7 @@ def header(**changed):
 
 
 class TestAtRest:
-    def test_it_takes_53_bytes_in_this_order(self):
+    def test_a_header_has_53_bytes_in_this_order(self):
         assert BatchHeader.SIZE_BYTES == 53
         assert KNOWN.pack() == KNOWN_BYTES
 
@@ -67,7 +67,7 @@ class TestAtRest:
         assert b"\n" not in encode_headers([KNOWN] * 50)
 
     @given(st.lists(headers, min_size=1, max_size=5))
-    def test_what_was_encoded_is_what_is_decoded(self, many):
+    def test_encoded_headers_are_decoded_unchanged(self, many):
         assert decode_headers(encode_headers(many)) == tuple(many)
 
     @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ class TestDamage:
             decode_headers(value)
 
     @given(st.binary(max_size=160))
-    def test_bytes_that_are_no_headers_are_refused_and_nothing_else(self, value):
+    def test_bytes_that_are_not_headers_raise_a_value_error(self, value):
         try:
             decoded = decode_headers(value)
         except ValueError:
@@ -112,7 +112,7 @@ class TestDamage:
 
 
 class TestChecksummedBytes:
-    def test_cover_every_field_but_the_checksum_and_where_the_range_begins(self):
+    def test_checksummed_bytes_cover_all_fields_but_the_checksum_and_the_base_offset(self):
         same = {"crc32c": 1}
         moved = {"base_offset_delta": 0, "last_offset_delta": 0x05060708 - 0x01020304}
         assert header(**same).checksummed_bytes() == KNOWN.checksummed_bytes()
@@ -123,7 +123,7 @@ class TestChecksummedBytes:
                 changed = header(**{field.name: value}).checksummed_bytes()
                 assert changed != KNOWN.checksummed_bytes(), field.name
 
-    def test_are_these_bytes(self):
+    def test_checksummed_bytes_are_as_documented(self):
         assert KNOWN.checksummed_bytes() == bytes.fromhex(
             "04040404 0c0b0a09 02 0e0d 1a19181716151413 2221201f1e1d1c1b"
             "2a29282726252423 2c2b 302f2e2d 34333231"

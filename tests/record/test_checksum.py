@@ -1,4 +1,4 @@
-"""The checksum: what it sees and what it does not, and that its definition stays what it is."""
+"""The checksum of a batch: what it covers, and that its definition does not change."""
 
 import struct
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.record.samples import START_US, header_of, record_batch, row, row_lis
 
 
 def defined_bytes(header, rows, offset_deltas=None):
-    """What the checksum runs over, built from Python values by the words of `record.checksum`."""
+    """Return the bytes that the checksum covers, built from Python values."""
     data = header.checksummed_bytes()
     for name, kind in (("key", "text"), ("value", "text"), ("headers", "headers")):
         data += column_bytes([row[name] for row in rows], kind)
@@ -53,7 +53,7 @@ def column_bytes(values, kind):
 
 
 @given(row_lists)
-def test_it_is_crc32c_over_the_bytes_that_are_written_down(many):
+def test_the_checksum_is_crc32c_over_the_documented_bytes(many):
     header = header_of(many)
     assert batch_crc32c(header, record_batch(many)) == crc32c(defined_bytes(header, many))
 
@@ -85,8 +85,8 @@ KNOWN_ROWS = [
 ]
 
 
-def test_known_batches_have_known_sums():
-    """Never change these numbers: logs that were written have them."""
+def test_known_batches_have_known_checksums():
+    """Never change these numbers: existing logs have them."""
     plain = header_of(KNOWN_ROWS)
     assert batch_crc32c(plain, record_batch(KNOWN_ROWS)) == 0x5539F665
     full = replace(
@@ -118,14 +118,14 @@ def written_and_read(records, compression):
 
 
 def with_a_bitmap(array):
-    """The same values, with a validity bitmap although there may be no null."""
+    """Return the same values with a validity bitmap, also without nulls."""
     bitmap = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
     buffers = [pa.py_buffer(bitmap.tobytes()), *array.buffers()[1:3]]
     return pa.Array.from_buffers(array.type, len(array), buffers)
 
 
 def hiding(values, junk, kind):
-    """A text array in which every null owns the bytes ``junk``."""
+    """Return a string array in which every null has the bytes ``junk``."""
     owned = [junk if value is None else value for value in values]
     offsets = np.cumsum([0, *map(len, owned)]).astype("<i4")
     bitmap = np.packbits([value is not None for value in values], bitorder="little")
@@ -133,8 +133,8 @@ def hiding(values, junk, kind):
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
-class TestBlindFor:
-    """How Arrow holds a batch changes nothing."""
+class TestIgnores:
+    """The checksum does not depend on how Arrow stores the batch."""
 
     @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
     @given(many=row_lists)
@@ -226,7 +226,7 @@ class TestBlindFor:
 ROW = row(b"value", b"key", [("one", b"1"), ("two", None)], START_US)
 
 
-class TestSees:
+class TestDetects:
     @pytest.mark.parametrize(
         "changed",
         [

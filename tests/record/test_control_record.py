@@ -1,4 +1,4 @@
-"""Control records: the two that end a transaction, by Kafka's keys."""
+"""Control records: the two markers of a transaction, with Kafka's keys."""
 
 import pytest
 
@@ -12,10 +12,10 @@ def test_keys_are_kafkas():
 
 @pytest.mark.parametrize("kind", ControlRecordType)
 @pytest.mark.parametrize("version", [b"\0\0", b"\0\1"])
-def test_are_told_by_their_type_whatever_their_version(kind, version):
+def test_markers_are_recognised_by_their_type_in_any_version(kind, version):
     assert ControlRecordType.of_key(version + kind.key[2:] + b"more") is kind
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\0\0\0\2", b"\xff\xff\0\1", b"text"])
-def test_what_is_no_marker_is_none(key):
+def test_a_key_that_is_not_a_marker_gives_none(key):
     assert ControlRecordType.of_key(key) is None

@@ -1,4 +1,4 @@
-"""Murmur2: what ends on partition p with Kafka's clients ends on partition p here."""
+"""Murmur2: a key has the same partition as with Kafka's clients."""
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +95,7 @@ class TestMurmur2:
 
 class TestPartitionForKeys:
     @given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 2**31 - 1))
-    def test_is_the_positive_hash_modulo_the_number_of_partitions(self, column, num_partitions):
+    def test_the_partition_is_the_positive_hash_modulo_their_number(self, column, num_partitions):
         partitions = partition_for_keys(pa.array(column, pa.binary()), num_partitions)
         assert partitions.dtype == np.int32
         expected = [(scalar_murmur2(key) & 0x7FFFFFFF) % num_partitions for key in column]

@@ -19,7 +19,7 @@ def test_the_columns_are_what_the_format_says():
     assert OFFSET_DELTA_FIELD.equals(pa.field("offset_delta", pa.int32(), nullable=False))
 
 
-def test_the_metadata_says_where_a_segment_belongs(monkeypatch):
+def test_the_metadata_identifies_the_segment(monkeypatch):
     monkeypatch.setattr(os, "urandom", lambda count: bytes(range(count)))
     schema = segment_schema("a-topic-id", 17)
     assert schema.equals(RECORD_SCHEMA)

@@ -1,4 +1,4 @@
-"""Disks that are full when a test wants them to be."""
+"""Disks that a test can fill."""
 
 import os
 import resource
@@ -10,7 +10,7 @@ import pytest
 
 
 class LimitedDisk:
-    """A directory in which no file can grow past a limit: any user can have that of the kernel.
+    """A directory in which files cannot grow past a limit, which any user may set (RLIMIT_FSIZE).
 
     Writing past it fails with EFBIG (Python ignores the signal), as a quota does.
     """
@@ -38,7 +38,7 @@ class LimitedDisk:
 
 
 class SmallDisk:
-    """A file system of four megabytes in memory, with a file that fills it; root can mount it."""
+    """A tmpfs of four megabytes, with a file that fills it; only root can mount it."""
 
     ballast = (".ballast",)
     size_bytes = 4 << 20
@@ -57,7 +57,7 @@ class SmallDisk:
         return self
 
     def __exit__(self, *_):
-        # Lazily: a buffer that a test still holds keeps its file mapped.
+        # Lazily, since a buffer that a test still holds keeps its file mapped.
         subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=30)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Hints of what appears in directories; and doing without them."""
+"""Hints about files that appear in directories, and waiting without hints."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ def make(path):
 
 @linux
 class TestInotify:
-    def test_hints_at_the_directory_in_which_a_file_appears(self, watch, tmp_path):
+    def test_a_file_that_appears_gives_a_hint_for_its_directory(self, watch, tmp_path):
         make(tmp_path / "a/0")
         make(tmp_path / "b/0")
         assert watch.add("a")
@@ -47,7 +47,7 @@ class TestInotify:
         assert watch.wait(LONG_MS) == {"a", "b"}
         assert watch.wait(0) == set()
 
-    def test_hints_at_a_link_and_at_a_file_that_is_renamed_into_it(self, watch, tmp_path):
+    def test_a_link_and_a_renamed_file_give_a_hint(self, watch, tmp_path):
         make(tmp_path / "a/.staged")
         make(tmp_path / "other")
         watch.add("a")
@@ -56,15 +56,13 @@ class TestInotify:
         os.rename(tmp_path / "other", tmp_path / "a/moved")
         assert watch.wait(LONG_MS) == {"a"}
 
-    def test_staged_files_are_no_news(self, watch, tmp_path):
+    def test_a_staged_file_gives_no_hint(self, watch, tmp_path):
         make(tmp_path / "a/0")
         watch.add("a")
         make(tmp_path / "a/.staged.tmp")
         assert watch.wait(0) == set()
 
-    def test_a_directory_that_does_not_exist_yet_is_watched_from_when_it_does(
-        self, watch, tmp_path
-    ):
+    def test_a_directory_that_does_not_exist_yet_is_watched_once_it_exists(self, watch, tmp_path):
         assert watch.add("topic/partition")
         (tmp_path / "topic").mkdir()
         assert watch.wait(LONG_MS) == {"topic/partition"}
@@ -75,7 +73,7 @@ class TestInotify:
         make(tmp_path / "elsewhere")
         assert watch.wait(0) == set()
 
-    def test_a_directory_that_is_deleted_and_made_again_is_watched_again(self, watch, tmp_path):
+    def test_a_directory_that_is_deleted_and_created_again_is_watched_again(self, watch, tmp_path):
         (tmp_path / "a").mkdir()
         watch.add("a")
         (tmp_path / "a").rmdir()
@@ -85,7 +83,7 @@ class TestInotify:
         make(tmp_path / "a/0")
         assert watch.wait(LONG_MS) == {"a"}
 
-    def test_a_full_queue_hints_at_all(self, watch, tmp_path, monkeypatch):
+    def test_a_full_queue_gives_hints_for_all_directories(self, watch, tmp_path, monkeypatch):
         for name in ("a", "b"):
             make(tmp_path / name / "0")
             watch.add(name)
@@ -94,7 +92,7 @@ class TestInotify:
         monkeypatch.setattr(directory_watch.os, "read", lambda *_: overflow)
         assert watch.wait(LONG_MS) == {"a", "b"}
 
-    def test_what_is_removed_hints_no_more(self, watch, tmp_path):
+    def test_a_removed_directory_gives_no_hints(self, watch, tmp_path):
         make(tmp_path / "a/0")
         watch.add("a")
         watch.remove("a")
@@ -102,7 +100,7 @@ class TestInotify:
         make(tmp_path / "a/1")
         assert watch.wait(0) == set()
 
-    def test_leaves_no_descriptor_open(self, tmp_path):
+    def test_a_closed_watch_leaves_no_descriptor_open(self, tmp_path):
         before = len(os.listdir("/proc/self/fd"))
         watch = InotifyWatch(str(tmp_path))
         watch.add("a")
@@ -113,19 +111,19 @@ class TestInotify:
 
 
 class TestEveryWatch:
-    def test_is_woken_by_another_thread(self, any_watch):
+    def test_a_wait_is_woken_by_another_thread(self, any_watch):
         threading.Timer(0.02, any_watch.wake).start()
         assert any_watch.wait(LONG_MS) == set()
 
-    def test_is_woken_ahead(self, any_watch):
+    def test_a_wake_before_the_wait_ends_it(self, any_watch):
         any_watch.wake()
         any_watch.wake()
         assert any_watch.wait(LONG_MS) == set()
 
-    def test_returns_when_the_time_is_up(self, any_watch):
+    def test_a_wait_returns_when_its_timeout_has_passed(self, any_watch):
         assert any_watch.wait(1) == set()
 
-    def test_may_be_woken_after_it_was_closed(self, any_watch):
+    def test_a_closed_watch_may_be_woken(self, any_watch):
         any_watch.close()
         any_watch.wake()
 
@@ -135,7 +133,7 @@ class TestChoosing:
         assert isinstance(watch_directories(memory_store), SilentWatch)
 
     @linux
-    def test_a_file_system_that_others_write_to_has_none(self, local_store, monkeypatch):
+    def test_a_shared_file_system_has_no_hints(self, local_store, monkeypatch):
         monkeypatch.setattr(directory_watch, "file_system_type", lambda path: "nfs4")
         assert isinstance(watch_directories(local_store), SilentWatch)
         monkeypatch.setattr(directory_watch, "file_system_type", lambda path: "ext4")
@@ -144,7 +142,7 @@ class TestChoosing:
         watch.close()
 
     @linux
-    def test_when_the_system_has_no_watch_left_there_are_none(self, local_store, monkeypatch):
+    def test_without_an_inotify_instance_there_are_no_hints(self, local_store, monkeypatch):
         def none_left(root):
             raise OSError(24, "too many")
 

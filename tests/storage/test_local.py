@@ -1,4 +1,4 @@
-"""The local directory: the conformance suite, what reaches the disk when, and what goes wrong."""
+"""The local store: the conformance suite, the order of disk operations, and errors."""
 
 import errno
 import os
@@ -57,7 +57,7 @@ def store(local_store):
 
 
 def everything_below(store):
-    """Every file below the root, temporary ones too, relative to it."""
+    """Return all files below the root, also temporary ones, relative to it."""
     root = Path(store.url)
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir())
 
@@ -67,7 +67,7 @@ def everything_below(store):
 
 @pytest.fixture
 def disk_calls(monkeypatch):
-    """The calls that change the disk, in order; a file that is synced goes by its inode."""
+    """Record the calls that change the disk, in order; a synced file is named by its inode."""
     calls = []
     real = {name: getattr(os, name) for name in ("fsync", "link", "mkdir", "unlink")}
 
@@ -262,8 +262,8 @@ class TestLinkAnswers:
         assert everything_below(store) == []
 
     @pytest.mark.parametrize("staged", [True, False])
-    def test_exists_for_ones_own_link_is_success(self, store, monkeypatch, staged):
-        """NFS sends a request again when its answer was lost, and then meets its own work."""
+    def test_a_link_that_exists_already_by_this_put_is_success(self, store, monkeypatch, staged):
+        """NFS repeats a request whose answer was lost, and then finds its own link."""
         real = os.link
 
         def link_and_lose_the_answer(source, target):
@@ -282,7 +282,7 @@ class TestLinkAnswers:
         with pytest.raises(AlreadyExistsError):
             store.put_if_absent("topic/0.log", b"another's")
 
-    def test_exists_for_a_file_that_is_deleted_meanwhile_is_still_exists(self, store, monkeypatch):
+    def test_a_taken_name_whose_file_is_deleted_meanwhile_is_still_taken(self, store, monkeypatch):
         store.put_if_absent("topic/0.log", b"the winner")
         real = os.link
 
@@ -299,7 +299,7 @@ class TestLinkAnswers:
         assert everything_below(store) == []
 
     @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
-    def test_a_link_that_took_effect_and_failed_is_not_called_a_failure(
+    def test_a_link_that_failed_but_took_effect_is_not_a_failure(
         self, store, monkeypatch, disk_calls, number
     ):
         real = os.link
@@ -317,9 +317,7 @@ class TestLinkAnswers:
             return
         assert disk_calls[-1] == ("fsync", "topic"), "success is durable, or it is none"
 
-    def test_a_put_that_is_done_is_not_undone_by_a_temporary_file_that_stays(
-        self, store, monkeypatch
-    ):
+    def test_a_temporary_file_that_cannot_be_deleted_does_not_fail_a_put(self, store, monkeypatch):
         monkeypatch.setattr(os, "unlink", failing_with(errno.EACCES))
         store.put_if_absent("topic/0.log", b"content")
         assert [file.name for file in store.list("topic")] == ["0.log"]
@@ -329,7 +327,7 @@ class TestLinkAnswers:
 
 
 class TestTemporaryFiles:
-    def test_none_is_left_once_a_put_is_done_or_given_up(self, store):
+    def test_no_temporary_file_is_left_after_a_put_or_a_discard(self, store):
         put, lost, unused = (store.stage("topic") for _ in range(3))
         assert len(everything_below(store)) == 3
         for file in (put, lost):
@@ -341,7 +339,7 @@ class TestTemporaryFiles:
             file.discard()
         assert everything_below(store) == ["topic/0.log"]
 
-    def test_they_lie_where_a_link_can_reach_them_and_no_listing_shows_them(self, store):
+    def test_temporary_files_are_in_the_target_directory_and_not_listed(self, store):
         with store.stage("topic/partition") as file:
             (name,) = everything_below(store)
             assert name.startswith("topic/partition/.")
@@ -351,7 +349,7 @@ class TestTemporaryFiles:
 
 class TestTimes:
     def test_a_file_that_was_written_long_before_it_got_its_name_is_new(self, store):
-        """Names are freed some time after what covers them appeared, however slow its writer."""
+        """Cleaners free names by the time at which a covering file appeared, not by its writing."""
         with store.stage("a") as staged:
             staged.sink.write(b"x")
             staged.seal()
@@ -364,7 +362,7 @@ class TestTimes:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="tells what is in memory")
-def test_of_what_is_forgotten_nothing_is_in_memory(tmp_path):
+def test_released_memory_is_not_resident(tmp_path):
     store = LocalStore(str(tmp_path))
     store.put("large", bytes(4_194_304))
     buffer = store.open_buffer("large")
@@ -379,7 +377,7 @@ def test_of_what_is_forgotten_nothing_is_in_memory(tmp_path):
 
     assert buffer.to_pybytes() == bytes(4_194_304)
     assert resident_kib() == 4096
-    store.forget(buffer)
+    store.release_memory(buffer)
     assert resident_kib() == 0
 
 
@@ -437,7 +435,7 @@ class TestRoots:
 
 
 class TestOwnErrors:
-    """Whatever the operating system says reaches the caller as an error of this package."""
+    """Errors of the operating system reach the caller as errors of this package."""
 
     @pytest.mark.parametrize(
         "operation",
@@ -453,17 +451,17 @@ class TestOwnErrors:
         ],
         ids=["put_if_absent", "put", "stage", "read", "tail", "open", "head", "list"],
     )
-    def test_where_a_file_stands_in_the_place_of_a_directory(self, store, operation):
+    def test_a_file_in_the_place_of_a_directory_is_a_storage_error(self, store, operation):
         store.put_if_absent("file", b"")
         with pytest.raises(SparkLogError):
             operation(store)
 
-    def test_where_a_directory_cannot_be_read(self, store, monkeypatch):
+    def test_a_directory_that_cannot_be_read_is_a_storage_error(self, store, monkeypatch):
         monkeypatch.setattr(os, "scandir", failing_with(errno.EACCES))
         with pytest.raises(StorageError):
             list(store.list("topic"))
 
-    def test_where_the_directory_went_while_a_file_was_staged(self, store):
+    def test_a_directory_deleted_while_a_file_is_staged_is_a_storage_error(self, store):
         with store.stage("topic") as file:
             file.sink.write(b"content")
             store.delete_directory("topic")
@@ -506,7 +504,7 @@ class TestFullDisk:
 
 
 class TestSuppressedErrors:
-    def test_nothing_is_counted_where_nothing_fails(self, local_store):
+    def test_without_failures_nothing_is_counted(self, local_store):
         before = IN_PROCESS.counts()
         local_store.put("a/b", b"x")
         local_store.put("a/b", b"y")
@@ -518,7 +516,7 @@ class TestSuppressedErrors:
         local_store.delete_directory("a")
         assert IN_PROCESS.counts() == before
 
-    def test_a_temporary_file_that_stays_is_told(self, local_store, monkeypatch):
+    def test_a_temporary_file_that_cannot_be_deleted_is_counted(self, local_store, monkeypatch):
         def refuse(path):
             raise PermissionError(errno.EACCES, "no")
 
@@ -528,7 +526,7 @@ class TestSuppressedErrors:
             local_store.put_if_absent("a/c", b"x")
         assert IN_PROCESS.counts()["deletion of a temporary file"] == before + 1
 
-    def test_a_directory_of_which_something_stays_is_told(self, local_store, monkeypatch):
+    def test_a_directory_that_cannot_be_deleted_is_counted(self, local_store, monkeypatch):
         def refuse(*_, **__):
             raise PermissionError(errno.EACCES, "no")
 

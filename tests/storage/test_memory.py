@@ -1,4 +1,4 @@
-"""The store in memory: the conformance suite, and what is its own."""
+"""The memory store: the conformance suite, and its own features."""
 
 import uuid
 
@@ -65,6 +65,6 @@ def test_files_carry_the_time_of_the_clock_that_the_store_was_given():
     assert store.head("first").modified_us == 6_501_000
 
 
-def test_no_other_library_can_read_it():
+def test_a_memory_store_has_no_url_for_delta():
     with pytest.raises(UnsupportedStoreError, match="use a directory as the root"):
         MemoryStore(new_name()).directory_url("__consumer_offsets")

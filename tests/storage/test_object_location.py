@@ -1,4 +1,4 @@
-"""From fsspec's URLs and options to obstore's and deltalake's."""
+"""Translation of fsspec's URLs and options into those of obstore and deltalake."""
 
 import json
 
@@ -110,7 +110,7 @@ class TestS3Options:
         assert allows({})
         assert not allows({"endpoint_url": "https://host"})
 
-    def test_the_rest_of_what_s3fs_takes_and_object_stores_need(self):
+    def test_other_options_of_s3fs_are_translated(self):
         location = ObjectLocation.parse(
             "s3://bucket",
             {
@@ -182,7 +182,7 @@ class TestAzureOptions:
         }
         assert location.allow_http
 
-    def test_other_credentials(self):
+    def test_other_credentials_are_translated(self):
         names = ["account_name", "tenant_id", "client_id", "client_secret"]
         options = {name: name.upper() for name in names} | {"sas_token": "?sig=1", "anon": "true"}
         assert ObjectLocation.parse("az://container", options).config == {
@@ -193,7 +193,7 @@ class TestAzureOptions:
 
 
 class TestDelta:
-    def test_deltalake_is_told_the_same_place_and_the_same_credentials(self):
+    def test_deltalake_gets_the_same_location_and_credentials(self):
         options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1", "anon": True}
         location = ObjectLocation.parse("s3a://bucket/root", options)
         assert location.delta_url("offsets") == "s3://bucket/root/offsets"
@@ -206,7 +206,7 @@ class TestDelta:
             "allow_http": "true",
         }
 
-    def test_its_schemes_are_its_own(self):
+    def test_deltalake_gets_its_own_url_schemes(self):
         assert ObjectLocation.parse("gcs://bucket").delta_url("d") == "gs://bucket/d"
         abfs = ObjectLocation.parse("abfs://c@acc.dfs.core.windows.net/root", {"account_key": "k"})
         assert abfs.delta_url("d") == "az://c/root/d"
@@ -215,7 +215,7 @@ class TestDelta:
             "azure_storage_account_key": "k",
         }
 
-    def test_the_options_are_not_shown(self):
+    def test_a_repr_does_not_show_the_options(self):
         location = ObjectLocation.parse("s3://bucket", {"secret": "pa55word"})
         assert "pa55word" not in repr(location)
 
@@ -233,13 +233,13 @@ def test_without_obstore_the_extra_is_named(monkeypatch):
 OPTIONS = {"key": "a-key", "secret": "a-secret", "token": "a-token", "region": "us-east-1"}
 
 
-class TestWhatNoRequestCanCarry:
+class TestForbiddenCharacters:
     @pytest.mark.parametrize("name", OPTIONS)
     @pytest.mark.parametrize(
         ("end", "what"),
         [("\n", "a newline at its end"), ("\r\n", "a carriage return"), ("é", "not ASCII")],
     )
-    def test_is_refused_by_the_option_s_name_and_never_shown(self, name, end, what):
+    def test_the_error_names_the_option_and_hides_the_value(self, name, end, what):
         options = {**OPTIONS, name: OPTIONS[name] + end}
         with pytest.raises(InvalidConfigurationError, match=what) as told:
             ObjectLocation.parse("s3://bucket", options)
@@ -256,12 +256,12 @@ class TestWhatNoRequestCanCarry:
             ("az://b", {"connection_string": "AccountKey=a\n"}, "connection_string.AccountKey"),
         ],
     )
-    def test_wherever_it_is_given(self, url, options, key):
+    def test_every_option_is_checked(self, url, options, key):
         with pytest.raises(InvalidConfigurationError, match="newline") as told:
             ObjectLocation.parse(url, options)
         assert told.value.key == key
 
-    def test_also_in_the_environment(self, monkeypatch):
+    def test_environment_variables_are_checked(self, monkeypatch):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key\n")
         with pytest.raises(InvalidConfigurationError, match="AWS_ACCESS_KEY_ID") as told:
             ObjectLocation.parse("s3://bucket")

@@ -1,4 +1,4 @@
-"""Object stores on a real S3 server: the conformance suite, and what is their own."""
+"""Object stores on a real S3 server: the conformance suite, and their own features."""
 
 import multiprocessing
 import pickle
@@ -52,14 +52,14 @@ def proxy(s3_server):
 
 @pytest.fixture
 def unused_tcp_port():
-    """A port where nobody listens."""
+    """Return a port on which no server listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
 @pytest.fixture
 def unsure(root, s3_server, proxy):
-    """The same store over a network that does what the proxy's rule says."""
+    """The same store behind a proxy, whose rule injects faults."""
     return open_store(root, {**s3_server.storage_options, "endpoint_url": proxy.url})
 
 
@@ -77,7 +77,7 @@ def names(store, directory=""):
 
 
 class Sometimes:
-    """A rule: a fault for the first of the requests that count, and so many in all."""
+    """Return a rule with a fault for the first matching requests."""
 
     def __init__(self, fault, times=1, counts=lambda request: request.is_conditional):
         self.fault = fault
@@ -152,9 +152,7 @@ class TestLostAnswers:
         put(unsure, "topic/0.log")
         assert content(store, "topic/0.log") == b"ours"
 
-    def test_a_put_that_somebody_delivered_twice_does_not_lose_to_itself(
-        self, put, store, unsure, proxy
-    ):
+    def test_a_put_delivered_twice_does_not_lose_to_itself(self, put, store, unsure, proxy):
         proxy.rule = always("deliver twice")
         put(unsure, "topic/0.log")
         assert content(store, "topic/0.log") == b"ours"
@@ -172,7 +170,7 @@ class TestLostAnswers:
         assert caught.value.path == "topic/0.log"
         assert content(store, "topic/0.log") == b"another's"
 
-    def test_a_put_whose_answers_stay_out_is_unknown(self, put, store, unsure, proxy):
+    def test_a_put_without_any_answer_has_an_unknown_outcome(self, put, store, unsure, proxy):
         proxy.rule = always("lose request")
         with pytest.raises(UnknownOutcomeError) as caught:
             put(unsure, "topic/0.log")
@@ -195,7 +193,7 @@ class TestLostAnswers:
         proxy.deliver_late()
         assert content(store, "topic/1.log") == b"another's"
 
-    def test_what_became_of_a_put_may_be_impossible_to_see(self, put, store, unsure, proxy):
+    def test_an_outcome_that_cannot_be_checked_is_unknown(self, put, store, unsure, proxy):
         def rule(request):
             if request.is_conditional:
                 return "lose answer"
@@ -207,7 +205,7 @@ class TestLostAnswers:
         assert content(store, "topic/0.log") == b"ours"
 
     @pytest.mark.parametrize("status", [409, 429, 500, 502, 503, 504])
-    def test_a_server_that_is_busy_is_asked_again(self, put, status, store, unsure, proxy):
+    def test_a_request_to_a_busy_server_is_repeated(self, put, status, store, unsure, proxy):
         proxy.rule = Sometimes(status, times=2)
         put(unsure, "topic/0.log")
         assert content(store, "topic/0.log") == b"ours"
@@ -223,13 +221,13 @@ class TestLostAnswers:
         proxy.rule = Sometimes("lose request")
         put(unsure, "topic/0.log")
 
-    def test_a_refusal_after_a_lost_answer_leaves_it_unknown(self, put, unsure, proxy):
+    def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(self, put, unsure, proxy):
         faults = iter(["deliver late", 403])
         proxy.rule = lambda request: next(faults) if request.is_conditional else "pass"
         with pytest.raises(UnknownOutcomeError):
             put(unsure, "topic/0.log")
 
-    def test_no_hidden_object_stays(self, put, store, unsure, proxy):
+    def test_no_hidden_object_is_left(self, put, store, unsure, proxy):
         proxy.rule = Sometimes("lose answer")
         put(unsure, "topic/0.log")
         assert [info.path for info in store._objects("", None)] == ["topic/0.log"]
@@ -286,7 +284,7 @@ def test_an_upload_in_parts_is_made_once_however_many_names_it_tries(unsure, sto
     assert sum(len(request.body) >= 2_000_000 for request in proxy.requests) == 3
 
 
-def test_reads_go_on_when_answers_are_lost(unsure, store, proxy):
+def test_reads_are_repeated_when_answers_are_lost(unsure, store, proxy):
     store.put_if_absent("topic/0.log", b"0123456789")
     for way in (
         lambda: unsure.read("topic/0.log", 2, 3).to_pybytes() == b"234",
@@ -306,13 +304,13 @@ def test_reads_go_on_when_answers_are_lost(unsure, store, proxy):
 
 @pytest.fixture(scope="module")
 def unsigned_server():
-    """A server that checks no signatures, so that a proxy may change requests."""
+    """A server that does not check signatures, so that a proxy may change requests."""
     with run_s3_server(moto=True) as server:
         yield server
 
 
 class TestCreateRoot:
-    def test_leaves_nothing_behind(self, store):
+    def test_create_root_leaves_no_objects(self, store):
         store.create_root()
         assert list(store._objects("", None)) == []
 
@@ -320,10 +318,10 @@ class TestCreateRoot:
         ("method", "reason"),
         [
             ("PUT", "ignores the condition of a PUT"),
-            ("POST", "ignores the condition of a multipart upload's completion"),
+            ("POST", "ignores the condition when it completes a multipart upload"),
         ],
     )
-    def test_refuses_a_server_that_ignores_conditions(self, method, reason, unsigned_server):
+    def test_a_server_that_ignores_conditions_is_refused(self, method, reason, unsigned_server):
         root = unsigned_server.new_bucket()
         with FaultyProxy(unsigned_server.endpoint_url) as proxy:
             options = {**unsigned_server.storage_options, "endpoint_url": proxy.url}
@@ -335,12 +333,14 @@ class TestCreateRoot:
             assert caught.value.message.startswith(f"{root} cannot be a root")
             assert list(store._objects("", None)) == []
 
-    def test_refuses_a_server_where_two_at_once_may_win(self, unsigned_server):
-        # A server that looks before it writes: who comes before anybody has written wins.
+    def test_a_server_where_two_concurrent_writers_succeed_is_refused(self, unsigned_server):
+        # A server that checks before it writes: all concurrent writers succeed.
         with FaultyProxy(unsigned_server.endpoint_url) as proxy:
             options = {**unsigned_server.storage_options, "endpoint_url": proxy.url}
             store = open_store(unsigned_server.new_bucket(), options)
-            came = Counter()  # the first name is tried alone, the next one by several at once
+            came = (
+                Counter()
+            )  # the first name is tried by one writer, the next one by several at once
             written, came_twice = defaultdict(threading.Event), threading.Event()
 
             def rule(request):
@@ -362,20 +362,22 @@ class TestCreateRoot:
                 return answer
 
             proxy.rule, proxy._forward = rule, forward
-            with pytest.raises(UnsupportedStoreError, match="of 8 writers at once created one"):
+            with pytest.raises(
+                UnsupportedStoreError, match="of 8 concurrent writers created the same"
+            ):
                 store.create_root()
             assert max(came.values()) > 2
 
     @pytest.mark.parametrize("method", ["PUT", "POST"])
     @pytest.mark.parametrize("status", [400, 501])
-    def test_refuses_a_server_that_does_not_know_conditions(self, method, status, unsure, proxy):
+    def test_a_server_without_conditions_is_refused(self, method, status, unsure, proxy):
         proxy.rule = lambda request: (
             status if request.is_conditional and request.method == method else "pass"
         )
         with pytest.raises(UnsupportedStoreError, match=f"HTTP {status}"):
             unsure.create_root()
 
-    def test_refuses_a_server_that_loses_metadata(self, unsure, proxy):
+    def test_a_server_that_loses_metadata_is_refused(self, unsure, proxy):
         real = proxy._forward
 
         def without_metadata(request, without=()):
@@ -383,15 +385,17 @@ class TestCreateRoot:
             return status, [pair for pair in fields if "sparklog" not in pair[0].lower()], body
 
         proxy._forward = without_metadata
-        with pytest.raises(UnsupportedStoreError, match="does not keep the metadata"):
+        with pytest.raises(UnsupportedStoreError, match="does not keep the object metadata"):
             unsure.create_root()
 
-    def test_names_a_bucket_that_is_not_there(self, s3_server):
+    def test_a_missing_bucket_is_named(self, s3_server):
         store = open_store("s3://no-such-bucket/root", s3_server.storage_options)
-        with pytest.raises(InvalidRootError, match="no bucket 'no-such-bucket'; create it"):
+        with pytest.raises(
+            InvalidRootError, match="bucket 'no-such-bucket' does not exist; create it"
+        ):
             store.create_root()
 
-    def test_a_server_that_is_away_is_no_reason_to_refuse(self, unsure, proxy):
+    def test_an_unavailable_server_is_a_retriable_error(self, unsure, proxy):
         proxy.rule = lambda request: 503
         with pytest.raises(StorageError) as caught:
             unsure.create_root()
@@ -402,7 +406,7 @@ class TestCreateRoot:
 
 
 class TestCredentials:
-    def test_no_error_and_no_text_of_a_store_shows_them(self, root, s3_server):
+    def test_credentials_are_never_shown(self, root, s3_server):
         store = open_store(root, {**s3_server.storage_options, "secret": "pa55word"})
         shown = [repr(store), store.url, repr(store._location), str(vars(store))]
         for way in (
@@ -421,11 +425,11 @@ class TestCredentials:
         assert "pa55" not in "".join(shown)
         assert s3_server.endpoint_url not in "".join(shown)  # nor anything else of the request
 
-    def test_they_travel_with_a_pickled_store(self, store):
+    def test_credentials_are_pickled_with_the_store(self, store):
         store.put_if_absent("a", b"here")
         assert content(pickle.loads(pickle.dumps(store)), "a") == b"here"
 
-    def test_a_session_token_of_the_environment_belongs_to_another_key(
+    def test_given_keys_are_used_without_the_session_token_of_the_environment(
         self, root, s3_server, monkeypatch
     ):
         monkeypatch.setenv("AWS_SESSION_TOKEN", "another's")
@@ -433,7 +437,7 @@ class TestCredentials:
         store.put_if_absent("a", b"here")
         assert content(store, "a") == b"here"
 
-    def test_without_options_those_of_the_environment_count(self, root, s3_server, monkeypatch):
+    def test_credentials_may_come_from_the_environment(self, root, s3_server, monkeypatch):
         options = s3_server.storage_options
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
@@ -466,7 +470,7 @@ def test_a_listing_takes_its_pages_as_they_are_needed(unsure, store, proxy, monk
     assert len(proxy.requests) == 3
 
 
-def test_a_time_is_never_before_that_of_the_writing(store):
+def test_a_modification_time_is_never_before_the_write(store):
     before_us = time.time_ns() // 1_000
     store.put_if_absent("a", b"")
     assert 0 <= store.head("a").modified_us - before_us < 5_000_000
@@ -511,7 +515,7 @@ def _try_in_child(store, results):
         results.put(error.message)
 
 
-def test_a_forked_process_is_told_and_does_not_wait_for_ever(store):
+def test_a_forked_process_gets_an_error_instead_of_hanging(store):
     store.put_if_absent("a", b"")
     context = multiprocessing.get_context("fork")
     results = context.Queue()
@@ -526,13 +530,13 @@ OPTIONS = {"key": "a-key", "secret": "a-secret", "region": "us-east-1"}
 
 
 class TestWithoutAServer:
-    """What is told where nothing answers, or no request can be made."""
+    """Errors without an answer, and without a request."""
 
     def test_a_store_that_cannot_be_reached_is_unavailable_and_says_where(self, unused_tcp_port):
         endpoint = f"127.0.0.1:{unused_tcp_port}"
         options = {**OPTIONS, "endpoint_url": f"http://{endpoint}"}
         store = open_store("s3://bucket/root", options, request_timeout_ms=200)
-        for ask in (
+        for request in (
             lambda: store.head("x"),
             lambda: store.read("x", 0, 1),
             lambda: store.read_tail("x", 1),
@@ -543,18 +547,18 @@ class TestWithoutAServer:
             lambda: store.put_if_absent("x", b""),
         ):
             with pytest.raises(StorageUnavailableError, match=endpoint) as told:
-                ask()
+                request()
             assert told.value.retriable
             assert "endpoint_url" in str(told.value)
 
     def test_a_panic_of_the_client_is_an_error_like_others(self, monkeypatch):
-        """obstore's is a BaseException, which ends threads, tasks and programs."""
+        """A panic of obstore is a BaseException, which would end threads, tasks and programs."""
         location = ObjectLocation.parse(
             "s3://bucket", {**OPTIONS, "endpoint_url": "http://127.0.0.1:9"}
         )
-        location.config["access_key_id"] = "a-key\n"  # as what reads credentials may say
+        location.config["access_key_id"] = "a-key\n"  # as a credentials file may contain
         store = ObjectStore(location)
-        for ask in (
+        for request in (
             lambda: store.head("x"),
             lambda: store.read("x", 0, 1),
             lambda: store.read_tail("x", 1),
@@ -566,5 +570,5 @@ class TestWithoutAServer:
             store.create_root,
         ):
             with pytest.raises(StorageError, match=r"newline|lost") as told:
-                ask()
+                request()
             assert "a-key" not in "".join(traceback.format_exception(told.value))

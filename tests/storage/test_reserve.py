@@ -1,4 +1,4 @@
-"""The space that a local root keeps for the day on which its disk is full."""
+"""The disk space that a local root reserves."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def allocated_bytes(path):
     return path.stat().st_blocks * 512
 
 
-def test_it_takes_up_space_until_it_is_released(root):
+def test_the_reserve_takes_up_space_until_it_is_released(root):
     assert keep_reserve(str(root))
     assert allocated_bytes(root / RESERVE_NAME) >= reserve.RESERVE_BYTES
     assert keep_reserve(str(root))
@@ -35,19 +35,19 @@ def test_it_takes_up_space_until_it_is_released(root):
     assert not release_reserve(str(root))
 
 
-def test_no_listing_shows_it_as_a_file_of_the_root(root):
+def test_a_listing_does_not_show_the_reserve(root):
     store = LocalStore(str(root))
     assert store.keep_reserve()
     assert list(store.list("")) == []
 
 
-def test_one_that_was_left_half_done_is_finished(root):
+def test_a_partial_reserve_is_completed(root):
     (root / RESERVE_NAME).write_bytes(b"x")
     assert keep_reserve(str(root))
     assert allocated_bytes(root / RESERVE_NAME) >= reserve.RESERVE_BYTES
 
 
-def test_several_at_once_do_no_harm(root):
+def test_concurrent_processes_may_keep_the_reserve(root):
     begin = threading.Barrier(8)
     failed = []
 
@@ -68,7 +68,7 @@ def test_several_at_once_do_no_harm(root):
     assert keep_reserve(str(root))
 
 
-def test_a_file_system_that_cannot_allocate_is_written(root, monkeypatch):
+def test_without_fallocate_the_reserve_is_written(root, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
@@ -80,7 +80,7 @@ def test_a_file_system_that_cannot_allocate_is_written(root, monkeypatch):
 @pytest.mark.parametrize(
     ("blocks", "free", "is_kept"), [(100, 100, False), (10**6, 3, False), (10**6, 10**5, True)]
 )
-def test_a_disk_that_is_tiny_or_nearly_full_keeps_none(root, monkeypatch, blocks, free, is_kept):
+def test_a_tiny_or_nearly_full_disk_has_no_reserve(root, monkeypatch, blocks, free, is_kept):
     status = SimpleNamespace(f_blocks=blocks, f_frsize=512, f_bavail=free)
     monkeypatch.setattr(os, "statvfs", lambda _: status)
     assert keep_reserve(str(root)) is is_kept
@@ -93,7 +93,7 @@ def test_a_root_that_cannot_be_written_is_an_error(root):
 
 
 class FullStore(MemoryStore):
-    """Says that it has a reserve, or not."""
+    """A store that reports a reserve, or none."""
 
     def __init__(self, name, clock, reserves):
         super().__init__(name, clock)
@@ -108,13 +108,13 @@ def full():
     raise StorageFullError("a/b: No space left on device", path="a/b")
 
 
-def test_nothing_is_released_where_there_is_space(clock):
+def test_with_free_space_the_reserve_is_not_released(clock):
     store = FullStore("reserve-a", clock, 1)
     assert with_reserve(store, lambda: 5) == 5
     assert store.reserves == 1
 
 
-def test_what_finds_no_space_is_done_on_the_reserve(clock):
+def test_on_a_full_disk_the_reserve_is_used(clock):
     attempts = []
 
     def act():
@@ -125,16 +125,16 @@ def test_what_finds_no_space_is_done_on_the_reserve(clock):
     assert attempts == [0, 1]
 
 
-@pytest.mark.parametrize(("reserves", "said"), [(1, "is used up"), (0, "nothing is in reserve")])
-def test_without_any_the_error_says_what_to_do(clock, reserves, said):
+@pytest.mark.parametrize(("reserves", "said"), [(1, "is used up"), (0, "no space is reserved")])
+def test_without_a_reserve_the_error_says_what_to_do(clock, reserves, said):
     with pytest.raises(StorageFullError, match=said) as caught:
         with_reserve(FullStore("reserve-c", clock, reserves), full)
     assert caught.value.message.startswith("a/b: No space left on device")
-    assert "delete or move some other file away" in caught.value.message
+    assert "delete or move another file" in caught.value.message
     assert caught.value.path == "a/b"
 
 
-def test_on_a_real_disk_what_was_full_has_room_again(tmp_path, monkeypatch):
+def test_releasing_the_reserve_makes_room_on_a_real_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(reserve, "RESERVE_BYTES", 2 << 20)
     with SmallDisk(tmp_path / "disk") as disk:
         root = disk.path / "root"

@@ -1,4 +1,4 @@
-"""The S3 server of the tests: built with Go where there is Go, moto otherwise, gone when we are."""
+"""The S3 server of the tests: built with Go if Go is installed, else moto; ends with the tests."""
 
 import os
 import re
@@ -43,14 +43,12 @@ def path(tmp_path):
 
 
 class TestBuilding:
-    def test_without_go_it_says_so_in_one_line_and_does_not_fail(self, path, tmp_path):
+    def test_without_go_the_script_says_so_in_one_line_and_succeeds(self, path, tmp_path):
         status, lines = build("s3", path=path, cache=tmp_path)
         assert status == 0
         assert lines == ["versitygw 1.8.0 is not built: there is no go on the PATH"]
 
-    def test_without_go_or_npm_there_are_no_other_stores_and_that_is_a_failure(
-        self, path, tmp_path
-    ):
+    def test_without_go_or_npm_building_the_other_stores_fails(self, path, tmp_path):
         status, lines = build("gcs", "azure", path=path, cache=tmp_path)
         assert status == 1
         assert [line.partition(": ")[2] for line in lines] == [
@@ -58,7 +56,7 @@ class TestBuilding:
             "there is no npm on the PATH",
         ]
 
-    def test_it_builds_once_where_the_tests_look_for_it(self, path, tmp_path, monkeypatch):
+    def test_the_server_is_built_once_where_tests_look_for_it(self, path, tmp_path, monkeypatch):
         go = path / "go"
         go.write_text('#!/bin/sh\necho "$@" > "$GOBIN/versitygw"\n')
         go.chmod(0o755)
@@ -72,7 +70,7 @@ class TestBuilding:
             [f"versitygw {module.VERSITYGW_VERSION} is built: {built.parent}"],
         )
 
-    def test_a_build_that_fails_leaves_nothing_that_looks_built(self, path, tmp_path):
+    def test_a_failed_build_leaves_no_binary(self, path, tmp_path):
         go = path / "go"
         go.write_text("#!/bin/sh\nexit 1\n")
         go.chmod(0o755)
@@ -83,7 +81,7 @@ class TestBuilding:
 
 
 class TestMoto:
-    def test_it_takes_the_place_of_versitygw_where_that_is_not_there(self, tmp_path, monkeypatch):
+    def test_moto_replaces_a_missing_versitygw(self, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert re.match(r"moto [\d.]+ behind a lock", server_name())
         with run_s3_server() as server:
@@ -96,13 +94,13 @@ class TestMoto:
 
 
 class TestEnding:
-    def test_it_ends_with_its_block(self):
+    def test_the_server_ends_with_its_block(self):
         with run_s3_server() as server:
             os.killpg(server.pid, 0)
         with pytest.raises(ProcessLookupError):
             os.killpg(server.pid, 0)
 
-    def test_it_ends_with_a_process_that_is_killed(self):
+    def test_the_server_ends_with_a_killed_process(self):
         code = (
             "from spark_log.testing.servers.s3_server import run_s3_server\n"
             "with run_s3_server() as server:\n"

@@ -1,4 +1,4 @@
-"""The storage's own time, and how far a process's clock may be from it."""
+"""The storage's time, and how much the clock of a process may differ from it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from spark_log.storage.memory import MemoryStore
 MINUTE_US = 60_000_000
 
 
-def test_the_newest_file_of_a_listing_tells_the_time():
+def test_the_newest_file_of_a_listing_gives_the_time():
     files = [FileInfo("a", 1, 5), FileInfo("b", 1, 9), FileInfo("c", 1, 7)]
     assert newest_modified_us(files) == 9
 
@@ -34,7 +34,7 @@ def test_a_probe_shows_the_storages_time_and_leaves_nothing():
 
 
 @pytest.mark.parametrize("skew_us", [0, 10 * MINUTE_US, -10 * MINUTE_US])
-def test_clocks_that_are_ten_minutes_apart_are_near_enough(skew_us):
+def test_clocks_ten_minutes_apart_are_accepted(skew_us):
     clock = ManualClock()
     check_clock_skew(clock, clock.time_us() - skew_us, 600_000)
 
@@ -47,7 +47,7 @@ def test_clocks_that_are_ten_minutes_apart_are_near_enough(skew_us):
         (10 * MINUTE_US + 1, "ahead of"),
     ],
 )
-def test_clocks_further_apart_are_refused_with_what_to_do(skew_us, said):
+def test_clocks_further_apart_are_refused_and_the_error_says_what_to_do(skew_us, said):
     clock = ManualClock()
     storage_us = clock.time_us() - skew_us
     with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms") as caught:

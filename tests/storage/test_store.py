@@ -1,4 +1,4 @@
-"""The port itself: from a URL to a store, and from an operating system's error to ours."""
+"""Opening a store by its URL, and translating errors of the operating system."""
 
 import errno
 from pathlib import Path
@@ -15,7 +15,7 @@ from spark_log.errors import (
 from spark_log.storage import FileInfo, open_store
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 
 
 class TestOpenStore:
@@ -25,7 +25,7 @@ class TestOpenStore:
         assert isinstance(store, LocalStore)
         assert store.url == f"{tmp_path}/a root"
 
-    def test_a_path_object_will_do(self, tmp_path):
+    def test_a_path_object_is_accepted(self, tmp_path):
         assert open_store(tmp_path / "root").url == str(tmp_path / "root")
 
     def test_a_relative_path_is_made_absolute_at_once(self, tmp_path, monkeypatch):
@@ -83,12 +83,12 @@ class TestStorageErrors:
         assert caught.value.message.startswith("topic/0.log: ")
         assert caught.value.__cause__.errno == number
 
-    def test_arrows_errors_without_a_number_keep_their_words(self):
+    def test_arrow_errors_without_an_errno_keep_their_message(self):
         with pytest.raises(StorageError, match=r"^topic/0\.log: what Arrow says$"):  # noqa: SIM117
             with storage_errors("topic/0.log"):
                 raise OSError("what Arrow says")
 
-    def test_our_own_errors_and_other_peoples_go_through_as_they_are(self):
+    def test_other_errors_are_not_translated(self):
         ours = AlreadyExistsError("taken", path="a")
         with pytest.raises(AlreadyExistsError) as caught, storage_errors("b"):
             raise ours

@@ -1,4 +1,4 @@
-"""The conformance suite finds what is wrong with a store: one suite for each way to be wrong."""
+"""The conformance suite finds broken stores: one suite for each broken promise."""
 
 import re
 import subprocess
@@ -149,7 +149,7 @@ FOUND_BY = {
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
-    """Names of the tests that failed, by the name of the store."""
+    """Return the names of the failed tests for each store."""
     folder = tmp_path_factory.mktemp("broken")
     (folder / "test_broken.py").write_text(BROKEN_STORES)
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rf", "-p", "no:cacheprovider"]
@@ -169,12 +169,12 @@ def test_a_store_that_breaks_a_promise_fails_the_test_of_that_promise(failures, 
     assert any(test in failed for failed in failures[store]), failures[store]
 
 
-def test_testing_a_store_takes_no_spark():
+def test_the_store_suite_does_not_need_spark():
     modules = "spark_log.testing.store_suite, spark_log.testing.store_stateful, sys"
     code = f"import {modules}; sys.exit('pyspark' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, timeout=60, check=True)
 
 
-def test_every_broken_store_is_looked_at():
+def test_every_broken_store_is_tested():
     defined = set(re.findall(r"^class (\w+)\(MemoryStore\)", BROKEN_STORES, re.MULTILINE))
     assert defined == set(FOUND_BY)

@@ -1,4 +1,4 @@
-"""What waits on this machine for its upload: nobody else can read it, and nothing of it stays."""
+"""Bytes that wait for their upload: no other user can read them, and no file is left."""
 
 import os
 import pickle
@@ -22,7 +22,7 @@ SECRET = b"a record's value"
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """The temporary directory of this process, and of those that it starts; empty."""
+    """Use an empty temporary directory, also in child processes."""
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setenv("TMPDIR", str(directory))
@@ -31,7 +31,7 @@ def temporary(tmp_path, monkeypatch):
     tempfile.tempdir = None
 
 
-def test_it_has_no_name_and_only_its_owner_may_read_it(temporary):
+def test_the_file_has_no_name_and_only_its_owner_may_read_it(temporary):
     mask = os.umask(0)
     try:
         with UnlinkedFile() as staged:
@@ -45,7 +45,7 @@ def test_it_has_no_name_and_only_its_owner_may_read_it(temporary):
 
 
 @pytest.mark.parametrize("content", [b"", SECRET, os.urandom(200_000)])
-def test_what_was_written_is_read_back_also_after_it_was_given_up(temporary, content):
+def test_written_bytes_can_be_read_after_a_discard(temporary, content):
     with UnlinkedFile() as staged:
         staged.sink.write(content)
         assert staged.size_bytes == len(content)
@@ -57,7 +57,7 @@ def test_what_was_written_is_read_back_also_after_it_was_given_up(temporary, con
     assert buffer.to_pybytes() == content
 
 
-def test_giving_it_up_twice_closes_nobody_elses_file(temporary):
+def test_discarding_twice_closes_no_other_file(temporary):
     staged = UnlinkedFile()
     staged.discard()
     with open(os.devnull) as other:
@@ -71,7 +71,7 @@ def test_a_directory_that_cannot_be_written_is_named(temporary, monkeypatch):
         UnlinkedFile()
 
 
-def test_what_an_object_store_stages_has_no_name(s3_server, temporary):
+def test_the_staged_file_of_an_object_store_has_no_name(s3_server, temporary):
     store = open_store(s3_server.new_bucket(), s3_server.storage_options)
     with store.stage("topic") as staged:
         staged.sink.write(SECRET)
@@ -82,7 +82,7 @@ def test_what_an_object_store_stages_has_no_name(s3_server, temporary):
 
 
 @pytest.mark.parametrize("multipart_bytes", [1, 1 << 30])
-def test_a_process_that_is_killed_in_mid_upload_leaves_nothing_here(
+def test_a_process_killed_during_an_upload_leaves_no_local_file(
     s3_server, temporary, multipart_bytes
 ):
     with FaultyProxy(s3_server.endpoint_url) as proxy:

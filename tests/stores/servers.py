@@ -32,7 +32,7 @@ ACCOUNT_KEY = (
 
 @dataclass
 class Server:
-    """A running emulator: where it is, and how to make a new bucket there."""
+    """A running emulator: its address, and how to create a bucket."""
 
     url: str
     new_bucket: object
@@ -41,7 +41,7 @@ class Server:
 
 @contextmanager
 def _running(*command):
-    """Run a server that listens on the port that ``{port}`` in its command stands for."""
+    """Run a server; ``{port}`` in its command is replaced by a free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
@@ -62,10 +62,10 @@ def _running(*command):
 
 
 class GcsDialect(FaultyProxy):
-    """Google has two APIs; the client speaks XML, and fake-gcs-server writes by JSON only.
+    """Google has two APIs: the client uses XML, and fake-gcs-server can only write by JSON.
 
-    A PUT becomes an upload on the condition that its header names, which fake-gcs-server checks
-    and carries out as one step. Its listing ignores where to begin, so that is done here.
+    A PUT becomes an upload with the condition of its header, which fake-gcs-server checks
+    atomically. Its listing ignores the start, so names up to it are removed here.
     """
 
     def _forward(self, request, without=()):
@@ -88,7 +88,7 @@ class GcsDialect(FaultyProxy):
 
 
 def _after(listing, start):
-    """Leave out of a listing what does not sort after ``start``."""
+    """Remove the names up to ``start`` from a listing."""
 
     def kept(entry):
         key = re.search("<Key>(.*?)</Key>", entry.group(0)).group(1)
@@ -99,7 +99,7 @@ def _after(listing, start):
 
 @contextmanager
 def run_gcs_server():
-    """Start fake-gcs-server, behind what translates for it."""
+    """Start fake-gcs-server, behind a proxy that translates for it."""
     options = ("-scheme", "http", "-host", "127.0.0.1", "-port", "{port}", "-backend", "memory")
     public = ("-public-host", "127.0.0.1:{port}", "-external-url", "http://127.0.0.1:{port}")
     with _running(str(FAKE_GCS_SERVER), *options, *public) as url, GcsDialect(url) as proxy:

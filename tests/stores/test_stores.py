@@ -1,4 +1,4 @@
-"""Google Cloud Storage and Azure Blob Storage as emulators have them (`make test-stores`)."""
+"""The object store on emulators of Google Cloud Storage and Azure (`make test-stores`)."""
 
 import pytest
 from hypothesis import settings
@@ -58,13 +58,13 @@ def test_random_operations_do_what_they_would_to_a_dict(server):
     run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=20))
 
 
-def test_of_racing_processes_exactly_one_gets_each_name(server):
+def test_exactly_one_of_racing_processes_gets_each_name(server):
     result = create_race(new_store(server), processes=8, rounds=100)
     assert result.is_sound, result
     assert result.unknown == 0
 
 
-def test_a_root_can_be_created_and_one_whose_conditions_are_ignored_is_refused(gcs):
+def test_a_root_is_created_and_a_server_that_ignores_conditions_is_refused(gcs):
     store = new_store(gcs)
     store.create_root()
     with FaultyProxy(gcs.storage_options["endpoint_url"]) as proxy:
@@ -75,7 +75,7 @@ def test_a_root_can_be_created_and_one_whose_conditions_are_ignored_is_refused(g
     assert list(store._objects("", None)) == []
 
 
-def test_answers_that_are_lost_do_not_make_a_put_lose_to_itself(server):
+def test_a_put_does_not_lose_to_itself_when_answers_are_lost(server):
     options = server.storage_options
     key = "endpoint_url" if "endpoint_url" in options else "connection_string"
     real = options.get("endpoint_url", server.url)
@@ -90,7 +90,7 @@ def test_answers_that_are_lost_do_not_make_a_put_lose_to_itself(server):
     assert [file.name for file in store.list("")] == ["0.log", "1.log"]
 
 
-def test_a_bucket_that_is_not_there_is_named(server):
+def test_a_missing_bucket_is_named(server):
     scheme = server.new_bucket().partition("://")[0]
     store = open_store(f"{scheme}://no-such-bucket/root", server.storage_options)
     with pytest.raises((InvalidRootError, StorageError)):

@@ -1,4 +1,4 @@
-"""Simulated compacted logs: everything holds, and each safety rule is missed when left out."""
+"""Simulations of compacted logs find no violation, and find one without each safety rule."""
 
 import os
 import re
@@ -43,8 +43,8 @@ RARE = {
         "test_compaction_edges.py::test_generations_are_removed_below_one_that_has_stood"
     ),
 }
-"""Missed in one of some hundred seeds or fewer: for the command line. Each with a test, in
-``tests/log``, that fails without it."""
+"""Rules whose absence shows only in one of hundreds of seeds: for the command line. Each has a test
+in ``tests/log/clean`` that fails without it."""
 
 
 def fails(seed, rule):
@@ -56,9 +56,9 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="compaction", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
+    all_totals = list(simulate_many(range(SEEDS), of="compaction", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in COMPACTION_RULES if rule not in RARE])
@@ -73,19 +73,19 @@ def test_one_seed_runs_the_same_way_each_time():
 
 
 def test_a_merged_segment_whose_first_part_a_compaction_replaces_is_no_damage():
-    """Who looked for the latest timestamp by a listing from before was told of a wrong header."""
+    """A lookup of the latest timestamp with an older listing reported a wrong header."""
     assert simulate_compaction(22757).trace
 
 
 @pytest.fixture(scope="module")
 def texts():
-    """What stands in the traces of some seeds."""
+    """The texts of the traces of some seeds."""
     return [entry.text for seed in range(40) for entry in simulate_compaction(seed).trace]
 
 
 @pytest.fixture(scope="module")
 def happened(texts):
-    """How often each kind of line stands there, numbers left out."""
+    """The number of trace lines of each kind, without their numbers."""
     return Counter(re.sub(r"[0-9]+", "#", text) for text in texts)
 
 
@@ -119,7 +119,7 @@ def test_tombstones_are_removed_and_records_left_out(texts):
 @pytest.mark.parametrize("name", RARE.values())
 def test_each_rare_rule_has_a_test(name):
     file, *path = name.split("::")
-    found = import_module(f"tests.log.{file.removesuffix('.py')}")
+    found = import_module(f"tests.log.clean.{file.removesuffix('.py')}")
     for each in path:
         found = getattr(found, each)
     assert callable(found)

@@ -1,4 +1,4 @@
-"""Simulated topics that come and go: everything holds, and each safety rule is missed."""
+"""Simulations of topic deletion find no violation, and find one without each safety rule."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 SEEDS = 15
 SEEDS_PER_RULE = 30
 RARE = {"metadata are looked at after the markers"}
-"""Missed in one of some hundred seeds or fewer: see `tests.metadata.topics.test_deletion`."""
+"""Rules whose absence shows only in one of hundreds of seeds: `test_deletion` tests them."""
 
 
 def fails(seed, rule):
@@ -24,9 +24,9 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="deletion"))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
+    all_totals = list(simulate_many(range(SEEDS), of="deletion"))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
 
 
 @pytest.mark.parametrize("rule", [rule for rule in DELETION_RULES if rule not in RARE])
@@ -41,7 +41,7 @@ def test_one_seed_runs_the_same_way_each_time():
 
 @pytest.fixture(scope="module")
 def happened():
-    """How often each kind of line stands in the traces of some seeds, names left out."""
+    """The number of trace lines of each kind in some seeds, without names."""
     texts = Counter()
     for seed in range(30):
         for entry in simulate_deletion(seed).trace:

@@ -1,4 +1,4 @@
-"""Simulated groups: everything holds, and each safety rule is missed when it is left out."""
+"""Simulations of groups find no violation, and find one without each safety rule."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 SEEDS = 60
 SEEDS_PER_RULE = 600
 RARE = {"positions are read after the fence"}
-"""Missed in one of some hundred seeds: for the command line, and a test of its own elsewhere."""
+"""Rules whose absence shows only in one of hundreds of seeds: they have tests elsewhere."""
 
 FAILING = "a change is appended where it was decided"
 
@@ -30,10 +30,10 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="groups", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
-    assert sum(tally.records for tally in tallies) > 8 * SEEDS, "groups do change"
+    all_totals = list(simulate_many(range(SEEDS), of="groups", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
+    assert sum(totals.records for totals in all_totals) > 8 * SEEDS, "groups do change"
 
 
 @pytest.mark.parametrize("rule", [rule for rule in GROUP_RULES if rule not in RARE])
@@ -49,7 +49,7 @@ def test_one_seed_runs_the_same_way_each_time():
 
 @pytest.fixture(scope="module")
 def happened():
-    """How often each kind of line stands in the traces of some seeds, numbers left out."""
+    """The number of trace lines of each kind in some seeds, without their numbers."""
     texts = Counter()
     for seed in range(25):
         for entry in simulate_group(seed).trace:

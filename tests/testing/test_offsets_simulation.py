@@ -1,4 +1,4 @@
-"""The simulated offsets table: everything holds, and each safety rule is missed when left out."""
+"""Simulations of the offsets table find no violation, and find one without each safety rule."""
 
 import os
 import re
@@ -17,7 +17,7 @@ RARE = {
     "no version names what was written long ago",
     "what was committed meanwhile is not forgotten",
 }
-"""Missed in one of some hundred seeds or fewer: `tests.coordinator` has a test of each."""
+"""Rules whose absence shows only in one of hundreds of seeds: `tests.coordinator` tests them."""
 
 FIRST_SEEDS = {
     "a missing name is the end only where nothing was freed": 33,
@@ -28,7 +28,7 @@ FIRST_SEEDS = {
     "a look that failed is made again": 34,
     "a commit of an older generation is refused": 17,
 }
-"""Where the first was missed when this was written: to save time."""
+"""The first seed that found a violation when this was written; it saves time."""
 
 
 def fails(seed, rule):
@@ -40,10 +40,10 @@ def fails(seed, rule):
 
 
 def test_everything_holds():
-    tallies = list(simulate_many(range(SEEDS), of="offsets", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for tally in tallies for failed in tally.failures] == []
-    assert sum(tally.seeds for tally in tallies) == SEEDS
-    assert sum(tally.records for tally in tallies) > 10 * SEEDS, "versions are made"
+    all_totals = list(simulate_many(range(SEEDS), of="offsets", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
+    assert sum(totals.records for totals in all_totals) > 10 * SEEDS, "versions are made"
 
 
 @pytest.mark.parametrize("rule", [rule for rule in OFFSETS_RULES if rule not in RARE])
@@ -55,7 +55,7 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 
 @pytest.fixture(scope="module")
 def traces():
-    """Those of some seeds, with the faults of all of them."""
+    """The results of some seeds, with all their faults."""
     return {seed: [str(entry) for entry in simulate_offsets(seed).trace] for seed in range(12)}
 
 

@@ -1,4 +1,4 @@
-"""The power cut itself: what was synced stays, and the rest may go in every way there is."""
+"""`PowerCut` keeps synced data, and loses unsynced data in every way that POSIX allows."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def left(disk, tmp_path):
-    """What power cuts at a moment left: path → content, None for what was lost, by many seeds."""
+    """The states after power cuts at a moment: path → content, None if lost; for many seeds."""
 
     def of(moment, *paths):
         found = set()
@@ -48,7 +48,7 @@ def sync(path):
 
 
 def make(path, content):
-    """A file under a temporary name, and then under its own."""
+    """A file that is written under a temporary name, and then renamed."""
     staged = path.parent / ".staged"
     staged.write_bytes(content)
     os.link(staged, path)
@@ -135,14 +135,14 @@ class TestDirectories:
     def test_what_other_libraries_make_and_remove_is_found(self, disk, base, left):
         (base / "d").mkdir()
         (base / "d/a").write_bytes(b"abc")
-        disk.look()
+        disk.scan()
         assert {(None,), (b"abc",)} <= left(disk.moment(), "d/a")
         sync(base / "d/a")
         sync(base / "d")
         sync(base)
         assert left(disk.moment(), "d/a") == {(b"abc",)}
         disk._real["unlink"](base / "d/a")
-        disk.look()
+        disk.scan()
         assert left(disk.moment(), "d/a") == {(None,), (b"abc",)}
 
     def test_what_lies_elsewhere_is_not_watched(self, disk, tmp_path):
@@ -161,7 +161,7 @@ PUTS = [
 
 
 class TestLocalStore:
-    """What the store says is durable on return is there whatever else is lost."""
+    """A file that the store reports as durable survives every power cut."""
 
     @pytest.mark.parametrize("put", PUTS, ids=["put_if_absent", "put", "synced", "synced put"])
     @pytest.mark.parametrize("path", ["a", "x/a", "x/y/z/a"])

@@ -1,4 +1,4 @@
-"""Simulations: everything holds, the same seed runs the same way, and faults do happen."""
+"""Simulations of the log find no violation, repeat exactly by seed, and inject faults."""
 
 import os
 import pickle
@@ -32,14 +32,14 @@ def failure(rule=FAILING):
 
 class TestManySeeds:
     def test_everything_holds(self):
-        tallies = list(simulate_many(range(SEEDS), jobs=os.cpu_count() or 1))
-        failures = [failed.args[0] for tally in tallies for failed in tally.failures]
+        all_totals = list(simulate_many(range(SEEDS), jobs=os.cpu_count() or 1))
+        failures = [failed.args[0] for totals in all_totals for failed in totals.failures]
         assert failures == []
-        assert sum(tally.seeds for tally in tallies) == SEEDS
-        assert sum(tally.records for tally in tallies) > 10 * SEEDS, "logs are not empty"
+        assert sum(totals.seeds for totals in all_totals) == SEEDS
+        assert sum(totals.records for totals in all_totals) > 10 * SEEDS, "logs are not empty"
 
     def test_a_tail_that_is_freed_before_its_last_header_is_read_is_no_error_to_a_reader(self):
-        """On an object store, where the end of a segment may take one more read."""
+        """On an object store, the end of a segment may take one more read."""
         assert simulate(21328).trace
 
 
@@ -50,7 +50,7 @@ class TestOneSeed:
         assert lines(first) != lines(simulate(4))
 
     def test_runs_the_same_way_whatever_other_chance_there_is(self, monkeypatch):
-        """Neither hash seeds nor the append ids that are drawn from the system change a step."""
+        """Hash seeds and the append ids, which come from the system, change no step."""
         program = (
             "from spark_log.testing.simulation import simulate\n"
             "for seed in range(5):\n"
@@ -88,7 +88,7 @@ class TestOneSeed:
 
 @pytest.fixture(scope="module")
 def happened():
-    """How often each kind of line stands in the traces of some seeds, numbers left out."""
+    """The number of trace lines of each kind in some seeds, without their numbers."""
     texts = Counter()
     for seed in range(400):
         for entry in simulate(seed).trace:
@@ -97,7 +97,7 @@ def happened():
 
 
 class TestWhatHappens:
-    """A simulation in which nothing goes wrong shows nothing."""
+    """A simulation without this fault would prove little."""
 
     @pytest.mark.parametrize(
         "what",

@@ -1,11 +1,11 @@
-"""Every safety rule of DESIGN.md, sections 5 to 7, is missed when it is left out."""
+"""A simulation finds a violation without each safety rule of docs/protocol.md."""
 
 import pytest
 
 from spark_log.testing.simulation import RULES, SimulationFailedError, simulate
 
 SEEDS = 3000
-"""Within so many seeds each is caught; most take a few."""
+"""Maximum number of seeds until a violation is found; for most rules a few are enough."""
 
 
 RARE = {
@@ -15,7 +15,7 @@ RARE = {
     "an appender merges what it knew lately",
     "what was passed at once was looked at lately",
 }
-"""Missed in one of ten thousand seeds or fewer: for `make simulate ARGS='--rule …'`, not a test."""
+"""Rules whose absence shows in one of 10,000 seeds: for `make simulate ARGS='--rule …'`."""
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in RARE])

@@ -1,4 +1,4 @@
-"""What a simulated writer holds against the log, and what it must not."""
+"""The checks that a simulated writer makes, and those that it must not make."""
 
 import random
 
@@ -11,7 +11,7 @@ from spark_log.testing.simulation.log.writers import IdempotentWriter
 
 
 class ScriptedLog:
-    """Answers appends with these errors, one after the other."""
+    """A log whose appends raise these errors, in this order."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
@@ -35,7 +35,7 @@ class FakeScheduler:
 
 
 class FakeWorld:
-    """One writer's world: a truth in which its producer is known, and has expired before."""
+    """The world of one writer, whose producer is known to the model and has expired before."""
 
     def __init__(self, memory_store, clock, log):
         self.scheduler = FakeScheduler()
@@ -71,7 +71,7 @@ OUT_OF_ORDER = OutOfOrderSequenceError(
 def test_what_may_be_on_its_way_is_not_held_to_be_refused_for_ever(
     memory_store, clock, monkeypatch, errors, is_final
 ):
-    """A put whose answer was lost may take effect after the next try of it was refused."""
+    """A put whose answer was lost may take effect after its retry was refused."""
     told = []
     world = FakeWorld(memory_store, clock, ScriptedLog(*errors))
     monkeypatch.setattr(

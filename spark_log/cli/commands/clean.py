@@ -98,7 +98,7 @@ def clean(
         None if all_topics else list(dict.fromkeys(topic or ())),
         sorted(set(partition)) if partition else None,
         dry_run=dry_run,
-        step=Throttle(max_bytes_per_second or math.inf),
+        on_progress=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
     )
     cleaned, deleted, skew = _clean(cleaner)

@@ -326,15 +326,17 @@ class GroupCoordinator:
             return
         first = self._watchers()
         watched = self._log.group.members if member.member_id in first else first
-        dead = self._monitor.expired_members(
-            {
-                name: self._log.group.members[name].session_timeout_ms
-                for name in watched
-                if name != member.member_id
-            }
+        dead = sorted(
+            self._monitor.expired_members(
+                {
+                    name: self._log.group.members[name].session_timeout_ms
+                    for name in watched
+                    if name != member.member_id
+                }
+            )
         )
         if dead:
-            _log.info("group %s: expiring %s", self.group_id, ", ".join(sorted(dead)))
+            _log.info("group %s: expiring %s", self.group_id, ", ".join(dead))
             self._commit(
                 lambda group: group_changes.remove(group, dead, self._read_topics(), "expire")
             )

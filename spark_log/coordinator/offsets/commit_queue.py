@@ -33,7 +33,7 @@ from spark_log.errors import (
     StorageTimeoutError,
     StorageUnavailableError,
 )
-from spark_log.storage import is_known, valid_ms_of
+from spark_log.storage import is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 
 MAINTENANCE_EVERY = 32
@@ -212,10 +212,10 @@ class CommitQueue:
 
     def _stage(self, rows: list[StampedRow]) -> DataFile:
         """Return a file with these rows: the staged one of the last try if it has the same rows."""
-        staged, valid_ms = self._staged, valid_ms_of(self._table.log.free_delay_ms)
+        staged, valid_ms = self._staged, listing_validity_ms(self._table.log.free_delay_ms)
         if staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
-            staged.rows == rows and is_known(self._table.clock, staged.staged_ms, valid_ms)
+            staged.rows == rows and is_listing_valid(self._table.clock, staged.staged_ms, valid_ms)
         ):
             self._discard()
         if self._staged is None:

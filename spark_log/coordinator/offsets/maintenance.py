@@ -42,7 +42,12 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.metadata.image import MetadataImage
-from spark_log.storage import check_clock_skew, is_known, storage_time_us, valid_ms_of
+from spark_log.storage import (
+    check_clock_skew,
+    is_listing_valid,
+    listing_validity_ms,
+    storage_time_us,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -189,7 +194,7 @@ class OffsetsMaintenance:
         if planned is None:
             return
         began_ms = self._table.clock.monotonic_ms()
-        valid_ms = valid_ms_of(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
         times = self._commit_times(planned.inputs)
         written = compact(self._table.files, planned, before_us, times)
         rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
@@ -202,7 +207,7 @@ class OffsetsMaintenance:
                 present = self._table.state.files
                 if any(file.path not in present for file in planned.inputs):
                     break  # another process has compacted them
-                if not is_known(self._table.clock, began_ms, valid_ms):
+                if not is_listing_valid(self._table.clock, began_ms, valid_ms):
                     break  # cleanup may have deleted the new files
                 try:
                     self._table.log.append(actions, "OPTIMIZE")

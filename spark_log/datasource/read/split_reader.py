@@ -88,7 +88,7 @@ def _read(
             offset = _after_loss(view, split, offset, options)
             continue
         end_offset = min(split.end_offset, view.log_end_offset)
-        log.expect_segments(view)
+        log.load_segment_ids(view)
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset):
                 stop = min(end_offset, reader.end_offset)

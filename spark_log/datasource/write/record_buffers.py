@@ -13,7 +13,7 @@ from pyarrow import ipc
 
 from spark_log.datasource.write.partition_share import PartitionShare
 from spark_log.record.schema import RECORD_SCHEMA
-from spark_log.storage.store import storage_errors
+from spark_log.storage.os_errors import storage_errors
 
 BATCH_BYTES: Final = 1_048_576
 """Records wait until they make a record batch of about this size (Kafka's max.message.bytes)."""

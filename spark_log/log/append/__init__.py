@@ -1,1 +1,1 @@
-"""Appends to a partition log: validation, producer state, and merges at the log's end."""
+"""Appends to a partition log: the append protocol, validation, producer state, derived files."""

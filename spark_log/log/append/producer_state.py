@@ -1,8 +1,8 @@
-"""What a partition remembers of its idempotent producers (Kafka's ``ProducerStateManager``).
+"""The state of a partition's idempotent producers (Kafka's ``ProducerStateManager``).
 
-Derived from batch headers alone, in offset order: whoever replays the same headers has the same
-state. So every writer decides for itself, before it puts, whether an append is a repeat, leaves a
-gap, or comes from a fenced producer, and no one has to be asked.
+It is derived from batch headers alone, in offset order: two processes that replay the same headers
+have the same state. So each writer decides before its put, without a broker, whether an append is a
+duplicate, leaves a gap in the sequence, or comes from a fenced producer.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 
 MAX_RUNS: Final = 5
-"""Runs remembered of one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
+"""Runs kept of one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
 
 _SEQUENCES: Final = 2**31
-"""Sequence numbers go from 0 to 2**31 - 1, and on with 0."""
+"""Sequence numbers go from 0 to 2**31 - 1, and then from 0 again."""
 
 _MAX_RUN_RECORDS: Final = _SEQUENCES // 2
-"""A run forgets what lies further back: a sequence number must mean one record."""
+"""Records of one run; older ones are dropped, so that a sequence number stands for one record."""
 
 
-JUST_NOW_US: Final = 2**63 - 1
-"""Stands for the time of an append that no listing has shown yet: by this it never expires."""
+NOT_LISTED_US: Final = 2**63 - 1
+"""The time of an append that no listing has shown yet. A producer with this time never expires."""
 
 
 def sequence_after(sequence: int, records: int) -> int:
@@ -35,12 +35,12 @@ def sequence_after(sequence: int, records: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProducerAppend:
-    """Who appends, and which of its records: by this an append is known when it comes again.
+    """Identifies an idempotent append, so that a retry of it is recognised.
 
     Attributes:
         producer_id: of the idempotent producer, from `metadata.producer_ids`.
-        producer_epoch: its incarnation; a newer one fences all older ones.
-        base_sequence: the first record's sequence number in this partition and epoch, from 0.
+        producer_epoch: of the producer; a newer epoch fences all older ones.
+        base_sequence: sequence number of the first record in this partition and epoch, from 0.
     """
 
     producer_id: int
@@ -48,7 +48,7 @@ class ProducerAppend:
     base_sequence: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what does not fit the batch header."""
+        """Raise ValueError if a value does not fit the batch header."""
         in_range = (
             0 <= self.producer_id < 2**63
             and 0 <= self.producer_epoch < 2**15
@@ -63,16 +63,16 @@ class ProducerAppend:
 
 @dataclass(frozen=True, slots=True)
 class SequenceRun:
-    """Records of one producer that lie one behind the other in the log, in sequence.
+    """Records of one producer with consecutive offsets and consecutive sequence numbers.
 
-    Kafka remembers a producer's last five batches; here it is the last five runs, since an append
-    may be many batches, and a merge joins those that follow each other. A batch that stands alone
-    is a run, so that never less is recognised than by Kafka.
+    Kafka keeps the last five batches of a producer. Here it is the last five runs, since an append
+    may have many batches, and a merge joins consecutive batches (docs/adr/0006). A single batch is
+    a run too, so every duplicate that Kafka recognises is recognised.
 
     Attributes:
         base_sequence: of the first record.
         base_offset: of the first record.
-        record_count: how many offsets, and so sequence numbers, the run takes.
+        record_count: number of offsets, and of sequence numbers, in the run.
     """
 
     base_sequence: int
@@ -90,17 +90,17 @@ class SequenceRun:
         return sequence_after(self.base_sequence, self.record_count)
 
     def offset_of(self, base_sequence: int, record_count: int) -> int | None:
-        """Return where records of these sequence numbers begin, None if not all are in the run."""
+        """Return the offset of the first of some records; None if not all are in the run."""
         distance = (base_sequence - self.base_sequence) % _SEQUENCES
         if distance + record_count > self.record_count:
             return None
         return self.base_offset + distance
 
     def extended(self, run: SequenceRun) -> SequenceRun | None:
-        """Return this run with another behind it, None if that does not follow.
+        """Return this run joined with a later one; None if that one does not continue this one.
 
-        The other may begin with records of this one: a merge joins batches, so that one header may
-        tell of records from before and behind the offset of a snapshot.
+        The later run may begin with records of this one: since a merge joins batches, one header
+        may cover records both before and after the offset of a snapshot.
         """
         distance = run.base_offset - self.base_offset
         follows = run.base_sequence == sequence_after(self.base_sequence, distance)
@@ -118,14 +118,14 @@ class SequenceRun:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """What is remembered of one producer.
+    """The state of one producer (``ProducerStateEntry``).
 
     Attributes:
-        epoch: its newest.
-        runs: the last `MAX_RUNS` of that epoch, in order; none after a bare marker.
-        appended_us: when its last batch came into the log, or later, by the storage's clock;
-            `JUST_NOW_US` until a listing has shown it. (Not by its records' timestamps, as in
-            Kafka: they may tell of last year.)
+        epoch: its newest epoch.
+        runs: the last `MAX_RUNS` of this epoch, in order; empty after a control batch alone.
+        appended_us: when its last batch was appended, or later, by the storage's clock;
+            `NOT_LISTED_US` until a listing shows it. Kafka takes the records' timestamps instead,
+            which may be of last year.
     """
 
     epoch: int
@@ -133,18 +133,20 @@ class ProducerEntry:
     appended_us: int
 
     def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
-        """Return the entry after one more run of this epoch."""
+        """Return the entry with one more run of this epoch."""
         runs = self.runs
-        # More than one: what a compaction left of batches that a merge, beside it, has joined.
+        # The run may continue several: those that a compaction left of batches which a concurrent
+        # merge has joined.
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
         runs = (*runs, run)[-MAX_RUNS:]
         return ProducerEntry(self.epoch, runs, max(appended_us, self.appended_us))
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
-        """Return where an append begins that ends with the last run; None if it cannot be.
+        """Return the offset of an append that ends where the last run ends; None without one.
 
-        All up to there is in the log. The rest is where it has to be, unless a run says otherwise.
+        The log holds everything up to there, so the append's earlier records are directly before,
+        unless another run contradicts this.
         """
         if not self.runs or sequence_after(base_sequence, record_count) != self.next_sequence:
             return None
@@ -161,15 +163,15 @@ class ProducerEntry:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number that comes next; 0 in an epoch of which nothing is known."""
+        """The next sequence number; 0 in an epoch without a run."""
         return self.runs[-1].next_sequence if self.runs else 0
 
 
 class ProducerState:
-    """The producers of a partition, after all records before `offset`.
+    """The state of a partition's producers after all records before `offset`.
 
     Attributes:
-        offset: up to where the log was taken in.
+        offset: the offset after the last replayed record.
     """
 
     def __init__(self, offset: int = 0, entries: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
@@ -177,19 +179,19 @@ class ProducerState:
         self._entries = dict(entries)
 
     def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Yield producer ids and what is remembered of each, by id."""
+        """Yield each producer id and its state, in the order of ids."""
         yield from sorted(self._entries.items())
 
-    def take_in(
+    def replay(
         self, segment_base_offset: int, headers: Iterable[BatchHeader], appended_us: int
     ) -> None:
-        """Replay batch headers, in offset order; those before `offset` are passed over.
+        """Replay batch headers in offset order. Headers before `offset` are skipped.
 
         Args:
-            segment_base_offset: what the headers' deltas count from.
-            headers: of a segment.
-            appended_us: when the segment appeared, by the storage's clock; `JUST_NOW_US` where no
-                listing has shown that.
+            segment_base_offset: base of the headers' offset deltas.
+            headers: of the segment.
+            appended_us: last-modified time of the segment, by the storage's clock; `NOT_LISTED_US`
+                if no listing has shown it.
         """
         for header in headers:
             base_offset = segment_base_offset + header.base_offset_delta
@@ -198,12 +200,13 @@ class ProducerState:
                 continue
             self.offset = end_offset
             if header.producer_id != NO_PRODUCER_ID:
-                self._take_in_batch(header, base_offset, end_offset, appended_us)
+                self._replay_batch(header, base_offset, end_offset, appended_us)
 
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
-        """Return the offset at which this very append stands already, None if it does not.
+        """Return the offset of this append in the log; None if it is not in the log.
 
-        Of several batches a compaction may have left the last one alone: its end tells.
+        A compaction may have removed all batches of an append but the last one. Then the append is
+        recognised by its end.
         """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.epoch != append.producer_epoch:
@@ -220,21 +223,21 @@ class ProducerState:
         return entry is not None and append.producer_epoch < entry.epoch
 
     def check(self, append: ProducerAppend, *, now_us: int, expiration_ms: int, where: str) -> None:
-        """Check that an append which is not a repeat may come next (``ProducerAppendInfo``).
+        """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
-        Of a producer that is not known, or not any more, every sequence number is taken, as in
-        Kafka: its records may have been deleted.
+        A producer without an entry, or with an expired one, may begin with any sequence number, as
+        in Kafka: its records may have been deleted.
 
         Args:
-            append: which.
-            now_us: the storage's time, or earlier (DESIGN.md, "Whose clock").
+            append: to be checked.
+            now_us: the storage's time, or earlier (docs/protocol.md, "Whose clock").
             expiration_ms: ``producer.id.expiration.ms``.
-            where: the partition's directory, for errors.
+            where: the partition's directory, for error messages.
 
         Raises:
             InvalidProducerEpochError: a newer epoch of the producer has written.
-            OutOfOrderSequenceError: it does not begin where the last one ended, or a new epoch
-                does not begin with 0.
+            OutOfOrderSequenceError: the append does not continue the producer's last one, or a new
+                epoch does not begin with sequence number 0.
         """
         entry = self._entries.get(append.producer_id)
         if entry is None or now_us - entry.appended_us >= expiration_ms * 1000:
@@ -243,7 +246,7 @@ class ProducerState:
         if self.is_fenced(append):
             raise InvalidProducerEpochError(
                 f"{where}: producer {producer_id} writes in epoch {epoch}, but epoch "
-                f"{entry.epoch} has written: a newer instance took its place; stop this one",
+                f"{entry.epoch} has written: a newer instance replaced this one. Stop this one",
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 current_epoch=entry.epoch,
@@ -253,37 +256,37 @@ class ProducerState:
             raise OutOfOrderSequenceError(
                 f"{where}: producer {producer_id}, epoch {epoch} appends from sequence number "
                 f"{append.base_sequence}, but {expected} comes next: an earlier append is missing, "
-                f"or this is a repeat of one too old to be recognised",
+                f"or this one repeats an append that is too old to be recognised",
                 producer_id=producer_id,
                 base_sequence=append.base_sequence,
                 expected_sequence=expected,
             )
 
     def without_expired(self, *, now_us: int, expiration_ms: int) -> ProducerState:
-        """Return the state with only the producers that wrote lately (KIP-854).
+        """Return the state without expired producers (KIP-854).
 
         Args:
-            now_us: the storage's time, or earlier: a time from the future would forget producers
-                whose appends may still be repeated.
+            now_us: the storage's time, or earlier. A time in the future would drop producers whose
+                appends may still be retried.
             expiration_ms: ``producer.id.expiration.ms``.
         """
         oldest_us = now_us - expiration_ms * 1000
         kept = (pair for pair in self._entries.items() if pair[1].appended_us > oldest_us)
         return ProducerState(self.offset, kept)
 
-    def date_just_now(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
-        """Date what was taken in as just now, by a listing that began after that.
+    def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
+        """Set the times of appends that are `NOT_LISTED_US`, by a listing that began after them.
 
         Args:
-            appeared_us: tells when what is at an offset appeared, or later.
-            newest_us: the newest last-modified time of the listing: no append before it is newer.
+            appeared_us: returns when the record at an offset was appended, or a later time.
+            newest_us: the newest last-modified time of the listing. No append is newer.
         """
         for producer_id, entry in self._entries.items():
-            if entry.appended_us == JUST_NOW_US:
+            if entry.appended_us == NOT_LISTED_US:
                 shown_us = appeared_us(entry.runs[-1].end_offset - 1) if entry.runs else newest_us
                 self._entries[producer_id] = replace(entry, appended_us=shown_us)
 
-    def _take_in_batch(
+    def _replay_batch(
         self, header: BatchHeader, base_offset: int, end_offset: int, appended_us: int
     ) -> None:
         run = None
@@ -294,7 +297,7 @@ class ProducerState:
     def _add(self, producer_id: int, epoch: int, run: SequenceRun | None, appended_us: int) -> None:
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
-            # An older epoch, too: it may write when the newer one's entry has expired.
+            # The epoch may also be an older one: it may write when the newer entry has expired.
             entry = ProducerEntry(epoch, (), appended_us)
         entry = (
             replace(entry, appended_us=max(appended_us, entry.appended_us))

@@ -1,8 +1,8 @@
-"""Merging at the log's end, by those who append (DESIGN.md, section 6).
+"""Merging at the log's end, by the processes that append (docs/adr/0013).
 
-An appender knows what it put, and to whom it lost races: so it merges the newest segments without
-listing the directory, and frees their names itself when they may be. What it has forgotten, since
-it died, say, is left to the cleaner.
+An appender knows the newest segments: it put some of them and lost races to the others. So it
+merges them without listing the directory, and deletes the merged segments itself after
+``file.delete.delay.ms``. If it ends before, the cleaner deletes them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.storage import FileInfo
 
-_MOST_BYTES: Final = 16_777_216
-"""Merged at once, so that no append waits for longer than this takes."""
+_MAX_MERGE_BYTES: Final = 16_777_216
+"""Bytes merged at once. An append that makes a merge due waits for it."""
 
-_COARSE_MS: Final = 1_000
-"""Some storages tell the time in whole seconds."""
+_CLOCK_RESOLUTION_MS: Final = 1_000
+"""Some storages give times in whole seconds."""
 
 
 class TailMerger:
-    """One appender's merges. It can be forgotten at any time."""
+    """The merges of one appender. Its state can be lost at any time."""
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
         self._directory = directory
@@ -41,31 +41,31 @@ class TailMerger:
             segment_bytes=config.segment_bytes,
             segment_us=config.segment_ms * 1000,
             fan_in=max(2, self._fan_in),
-            most_bytes=_MOST_BYTES,
+            most_bytes=_MAX_MERGE_BYTES,
             finishes=False,
         )
         self._tail: list[MergeCandidate] = []
         self._observed_ms = 0.0
-        self._shown_us, self._shown_ms = 0, 0.0
-        self._has_anothers = False
-        self._has_to_look = False
+        self._listed_us, self._listed_ms = 0, 0.0
+        self._has_others = False
+        self._needs_listing = False
         self._merges = 0
-        self._spent: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
+        self._covered: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
 
-    def saw(self, view: LogView) -> None:
-        """Take in what a look at the log showed."""
+    def on_listed(self, view: LogView) -> None:
+        """Update the tail from a listing of the log."""
         if not self._fan_in:
             return
         candidates = candidates_of_view(view)
-        self._shown_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
-        self._shown_ms = view.observed_ms
-        self._has_to_look = bool(self._policy.runs(candidates))
-        self._tail, self._observed_ms, self._has_anothers = [], view.observed_ms, False
+        self._listed_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
+        self._listed_ms = view.observed_ms
+        self._needs_listing = bool(self._policy.runs(candidates))
+        self._tail, self._observed_ms, self._has_others = [], view.observed_ms, False
         while candidates and not candidates[-1].generation and len(self._tail) < self._fan_in:
             self._tail.append(candidates.pop())
         self._tail.reverse()
 
-    def came(
+    def on_appended(
         self,
         base_offset: int,
         end_offset: int,
@@ -74,63 +74,66 @@ class TailMerger:
         observed_ms: float,
         is_own: bool,
     ) -> None:
-        """Take in a segment that was appended at the log's end.
+        """Add a segment that was appended at the log's end to the tail.
 
         Args:
             base_offset: its first offset.
             end_offset: the offset after its last.
             size_bytes: of its file.
-            observed_ms: when the log's end before it was known, by the monotonic clock.
+            observed_ms: monotonic time when the log end offset before it was known.
             is_own: whether this appender put it.
         """
         if not self._fan_in:
             return
         if not self._tail or self._tail[-1].end_offset != base_offset:
-            self._tail, self._observed_ms, self._has_anothers = [], observed_ms, False
+            self._tail, self._observed_ms, self._has_others = [], observed_ms, False
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(MergeCandidate(0, size_bytes, base_offset, end_offset, now_us, now_us))
-        self._has_anothers = self._has_anothers or not is_own
+        self._has_others = self._has_others or not is_own
 
     def _storage_time_us(self, at_ms: float) -> int:
-        """Return about what time it is by the storage's clock, which dates all other segments.
+        """Return the approximate time of the storage's clock, which dates all other segments.
 
-        The newest time that a listing showed, and what has passed since on the monotonic clock.
-        By this segments are kept apart (``segment.ms``), nothing else.
+        This is the newest time that a listing showed, plus the time since then on the monotonic
+        clock. It only decides which segments are too far apart to be merged (``segment.ms``).
+
+        Args:
+            at_ms: monotonic time.
         """
-        return self._shown_us + max(0, int((at_ms - self._shown_ms) * 1000))
+        return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
     def merge_if_due(self) -> list[SegmentSummary]:
-        """Merge the log's end if it is time, and return what came of it.
+        """Merge the newest segments if there are enough, and return the merged segments.
 
         Raises:
-            StorageError, CorruptRecordError, InvalidRecordError: it could not be merged, or names
-                could not be freed; the next one may.
+            StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged, or
+                merged ones could not be deleted. A later call tries again.
         """
-        self._free()
-        if not self._has_to_look and len(self._tail) < max(1, self._fan_in):
+        self._delete_covered()
+        if not self._needs_listing and len(self._tail) < max(1, self._fan_in):
             return []
-        view = self._known() or self._look()
+        view = self._remembered_view() or self._observe()
         runs = self._policy.runs(candidates_of_view(view))
         if runs or len(self._tail) >= self._fan_in:
             self._tail = []
         made: list[SegmentSummary] = []
-        with suppress(NotFoundError, OffsetOutOfRangeError):  # another was first
+        with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
             made += (self._merge(view, run) for run in runs)
-        # Whether there are enough merged ones to be merged in turn, a look tells now and then.
+        # An occasional listing shows whether enough merged segments wait to be merged again.
         self._merges += len(made)
         if self._merges >= self._fan_in:
-            self._merges, self._has_to_look = 0, True
+            self._merges, self._needs_listing = 0, True
         return made
 
-    def _known(self) -> LogView | None:
-        """Return a view of the tail as it is remembered, None where a look is needed.
+    def _remembered_view(self) -> LogView | None:
+        """Return a view of the tail as it is remembered; None if the log has to be listed.
 
-        A name that was part of the log when it was observed cannot have been freed since.
+        A segment that was part of the log when it was observed cannot have been deleted since.
         """
-        if self._has_to_look or self._directory.is_outdated(self._observed_ms):
+        if self._needs_listing or self._directory.is_outdated(self._observed_ms):
             return None
-        if self._has_anothers:
-            self._leave_out_merged()
+        if self._has_others:
+            self._drop_merged_by_others()
         segments = tuple(
             LiveSegment(
                 name := SegmentName(each.base_offset),
@@ -143,13 +146,13 @@ class TailMerger:
         start, end = self._tail[0].base_offset, self._tail[-1].end_offset
         return LogView(LiveLog(start, segments), end, self._observed_ms)
 
-    def _leave_out_merged(self) -> None:
-        """Forget what another appender has merged already, but for the last segment.
+    def _drop_merged_by_others(self) -> None:
+        """Remove segments that another appender has merged from the tail, except the last one.
 
-        Two that do the same at once do no harm; but they would do all the work twice.
+        Two appenders may merge the same segments without harm, but one of them works in vain.
         """
         start, end = self._tail[0].base_offset, self._tail[-1].end_offset
-        # Theirs may begin before ours, but is hardly longer than twice as long.
+        # A merged segment of others may begin before this tail, but is rarely twice as long.
         start_after = f"{max(0, start - (end - start)):020d}"
         listed = self._directory.store.list(self._directory.path, start_after=start_after)
         names = (SegmentName.parse(file.name) for file in listed)
@@ -158,10 +161,10 @@ class TailMerger:
         *before, last = self._tail
         self._tail = [*(each for each in before if each.base_offset > merged_to), last]
 
-    def _look(self) -> LogView:
+    def _observe(self) -> LogView:
         view = self._directory.observe()
-        self.saw(view)
-        self._has_to_look = False
+        self.on_listed(view)
+        self._needs_listing = False
         return view
 
     def _merge(self, view: LogView, run: range) -> SegmentSummary:
@@ -172,15 +175,15 @@ class TailMerger:
             run[-1],
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        delay_ms = self._config.file_delete_delay_ms + _COARSE_MS
+        delay_ms = self._config.file_delete_delay_ms + _CLOCK_RESOLUTION_MS
         interval_bytes = self._config.index_interval_bytes
         segments = (view.live.segments[index] for index in run)
-        spent = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
-        self._spent.append((self._clock.monotonic_ms() + delay_ms, spent))
+        covered = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
+        self._covered.append((self._clock.monotonic_ms() + delay_ms, covered))
         return merged
 
-    def _free(self) -> None:
-        """Free the names that own merges have covered for long enough."""
-        while self._spent and self._spent[0][0] <= self._clock.monotonic_ms():
-            _, names = self._spent.popleft()
+    def _delete_covered(self) -> None:
+        """Delete segments that a merge of this appender has covered for long enough."""
+        while self._covered and self._covered[0][0] <= self._clock.monotonic_ms():
+            _, names = self._covered.popleft()
             delete_segments(self._directory, names)

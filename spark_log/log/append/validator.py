@@ -1,4 +1,4 @@
-"""What a topic asks of records that are appended (Kafka's ``LogValidator``)."""
+"""Validation of records before they are appended, by the topic's settings (``LogValidator``)."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ _LOG_APPEND_TIME = "LogAppendTime"
 
 
 class LogValidator:
-    """Checks record batches against a topic's settings, and stamps them where it wants that."""
+    """Checks record batches against a topic's settings, and sets timestamps for LogAppendTime."""
 
     def __init__(self, config: TopicConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._stamps = config.message_timestamp_type == _LOG_APPEND_TIME
+        self._sets_append_time = config.message_timestamp_type == _LOG_APPEND_TIME
 
     @property
     def attributes(self) -> int:
-        """The bits that a header of these records gets: the timestamp type."""
-        return BatchHeader.TIMESTAMP_TYPE_BIT if self._stamps else 0
+        """Attribute bits of the batch header of validated records: the timestamp type."""
+        return BatchHeader.TIMESTAMP_TYPE_BIT if self._sets_append_time else 0
 
     def validate(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records as they are to be appended.
+        """Return the records to be appended: the given ones, with the append time if so set.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, at least one row, no timestamp null.
+            records: columns of `RECORD_SCHEMA`, at least one row, no null timestamp.
 
         Raises:
-            InvalidRecordError: a record has no key, and the topic is compacted.
+            InvalidRecordError: the topic is compacted, and a record has no key.
             RecordTooLargeError: a record is larger than ``max.message.bytes``.
-            InvalidTimestampError: a timestamp is too far from now.
+            InvalidTimestampError: a timestamp is outside of ``message.timestamp.before.max.ms`` or
+                ``message.timestamp.after.max.ms``.
         """
         self._check_keys(records)
         self._check_sizes(records)
-        if self._stamps:
+        if self._sets_append_time:
             now = pa.scalar(self._clock.time_us(), TIMESTAMP_TYPE)
             column = records.schema.get_field_index("timestamp")
             stamped = pa.repeat(now, records.num_rows)
@@ -55,21 +56,21 @@ class LogValidator:
         if keys.null_count and "compact" in self._config.cleanup_policy:
             raise InvalidRecordError(
                 f"{keys.null_count} of {records.num_rows} records have no key, but the topic is "
-                f"compacted: of each key the last record is kept. Give every record a key, or set "
+                f"compacted: it keeps the last record of each key. Give every record a key, or set "
                 f"the topic's cleanup.policy to delete"
             )
 
     def _check_sizes(self, records: pa.RecordBatch) -> None:
         limit = self._config.max_message_bytes
         if records.nbytes <= limit:
-            return  # so no record of it is larger
+            return  # then no single record is larger
         sizes = record_sizes(records)
         largest = int(sizes.argmax())
         if sizes[largest] > limit:
             raise RecordTooLargeError(
                 f"record {largest} of the batch has {sizes[largest]} bytes (key, value and "
-                f"headers), the topic takes {limit}: store large values elsewhere and append "
-                f"where they are, or raise max.message.bytes",
+                f"headers), but the topic accepts at most {limit}. Store large values elsewhere "
+                f"and append references to them, or raise max.message.bytes",
                 size_bytes=int(sizes[largest]),
                 max_bytes=limit,
             )
@@ -86,14 +87,14 @@ class LogValidator:
             if not earliest_us <= extreme <= latest_us:
                 limit_ms = self._config.dotted()[key]
                 raise InvalidTimestampError(
-                    f"a record's timestamp, {extreme} µs since the epoch, lies more than "
-                    f"{limit_ms} ms {which} now; correct it, or change the topic's {key}",
+                    f"a record's timestamp, {extreme} µs since the epoch, is more than "
+                    f"{limit_ms} ms {which} now. Correct it, or change the topic's {key}",
                     timestamp_us=extreme,
                 )
 
 
 def record_sizes(records: pa.RecordBatch) -> np.ndarray:
-    """Return the size of each record's key, value and headers in bytes, int64."""
+    """Return the size of each record in bytes, int64: of its key, value and headers."""
     sizes = np.zeros(records.num_rows, np.int64)
     for name in ("key", "value"):
         sizes += _lengths(records.column(name))

@@ -1,1 +1,1 @@
-"""Cleaning a partition log: retention, merging, compaction, and deletion of spent files."""
+"""Cleaning of a partition log: retention, merging, compaction, and deletion of spent files."""

@@ -1,4 +1,4 @@
-"""Which records of a batch a compaction keeps, and what its header says then (``RecordFilter``)."""
+"""Removes the records of a batch that a compaction does not retain (Kafka's ``RecordFilter``)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.clean.decided_transactions import OpenMarkers
-from spark_log.log.clean.latest_records import LatestRecords
+from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
+from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
 from spark_log.record.checksum import batch_crc32c
@@ -17,86 +17,91 @@ from spark_log.record.checksum import batch_crc32c
 
 @dataclass(frozen=True, slots=True)
 class FilteredBatches:
-    """What is left of an Arrow batch.
+    """The retained part of an Arrow batch.
 
     Attributes:
-        headers: of all its batches, those that have no record any more among them.
-        records: that stay.
-        is_last_of_producer: of each batch whether no later one of its producer is in the log.
+        headers: the headers of all its batches, also of those without a retained record.
+        records: the retained records.
+        is_last_of_producer: for each batch, whether it is the last one of its producer in the log.
     """
 
     headers: tuple[BatchHeader, ...]
     records: pa.RecordBatch
     is_last_of_producer: tuple[bool, ...]
 
-    def needed(self) -> tuple[BatchHeader, ...]:
-        """Return the headers that stay: a producer's last one tells what it has written."""
+    def retained_headers(self) -> tuple[BatchHeader, ...]:
+        """Return the headers of batches with records, and of each producer's last batch.
+
+        A last batch is retained even without records: it holds the producer's state.
+        """
         pairs = zip(self.headers, self.is_last_of_producer, strict=True)
         return tuple(header for header, is_last in pairs if header.record_count or is_last)
 
 
 class BatchFilter:
-    """Filters the batches of a log, Arrow batch by Arrow batch, in offset order.
+    """Filters the Arrow batches of a log in offset order.
 
     Attributes:
-        tombstones_removed: so far, of those that were the last record of their key.
+        tombstones_removed: how many tombstones were removed that were the last of their key.
     """
 
     def __init__(
         self,
-        latest: LatestRecords,
+        offset_map: OffsetMap,
         *,
         first_dirty_offset: int,
         last_offsets: Collection[int],
         marked_epochs: Mapping[int, int],
         now_us: int,
-        met_us: int,
+        compaction_time_us: int,
         delete_retention_ms: int,
     ) -> None:
-        """Get ready.
+        """Start at the first row of ``offset_map``.
 
         Args:
-            latest: of all rows that will be filtered.
-            first_dirty_offset: before it each key had one record before this compaction.
-            last_offsets: of the last batches of producers.
-            marked_epochs: the newest epochs of producers of which nothing but a marker tells.
-            now_us: the storage's time, or earlier, microseconds since the epoch; tombstones whose
-                time has passed by then go.
-            met_us: when others are met, not before the log was looked at: their time begins.
+            offset_map: has the keys of all rows that will be filtered.
+            first_dirty_offset: before this offset each key already had one record.
+            last_offsets: the last offset of each producer's last batch.
+            marked_epochs: producer id → newest epoch, for producers of which the log has only a
+                marker.
+            now_us: the storage's time, or earlier, microseconds since the epoch. Tombstones whose
+                delete horizon is before it are removed.
+            compaction_time_us: when this compaction listed the log, or later. From then on
+                tombstones without a delete horizon are kept for ``delete_retention_ms``.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
-        self._latest = latest
+        self._offset_map = offset_map
         self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
         self._marked_epochs = marked_epochs
-        self._markers = OpenMarkers()
+        self._markers = RetainedMarkers()
         self._now_us = now_us
-        self._horizon_us = met_us + delete_retention_ms * 1000
+        self._horizon_us = compaction_time_us + delete_retention_ms * 1000
         self._next_row = 0
         self.tombstones_removed = 0
 
     def apply(
         self, headers: Sequence[BatchHeader], records: pa.RecordBatch, base_offset: int
     ) -> FilteredBatches:
-        """Return what stays of the next Arrow batch.
+        """Return the retained part of the next Arrow batch.
 
         Args:
-            headers: of its batches.
-            records: their rows, with ``offset_delta``.
-            base_offset: what offsets count from.
+            headers: the headers of its batches.
+            records: their rows, with the column ``offset_delta``.
+            base_offset: the offset that deltas are relative to.
         """
-        kept = self._latest.kept(self._next_row, records.num_rows)
+        kept = self._offset_map.is_latest(self._next_row, records.num_rows)
         self._next_row += records.num_rows
         counts = [header.record_count for header in headers]
         ends = np.cumsum(counts)
         starts = ends - counts
         tombstones = self._tombstones(records)
-        may_go = []
+        removable = []
         for header, start, end in zip(headers, starts, ends, strict=True):
             rows = records.slice(start, end - start) if header.is_control else records
-            may_go.append(not self._markers.is_needed(header, rows))
+            removable.append(not self._markers.must_retain(header, rows))
             if header.is_control:
-                kept[start:end] = not (may_go[-1] and self._is_past_horizon(header, base_offset))
+                kept[start:end] = not (removable[-1] and self._is_past_horizon(header, base_offset))
             elif tombstones is not None and self._is_past_horizon(header, base_offset):
                 gone = tombstones[start:end] & kept[start:end]
                 self.tombstones_removed += int(gone.sum())
@@ -105,10 +110,10 @@ class BatchFilter:
             records = records.filter(_bool_array(kept))
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         result = []
-        for header, is_free, start, end in zip(headers, may_go, starts, ends, strict=True):
+        for header, is_removable, start, end in zip(headers, removable, starts, ends, strict=True):
             rows = records.slice(kept_before[start], kept_before[end] - kept_before[start])
             if header.is_control:
-                has_deletes = is_free and rows.num_rows > 0
+                has_deletes = is_removable and rows.num_rows > 0
             else:
                 has_deletes = tombstones is not None and (tombstones & kept)[start:end].any()
             result.append(self._header(header, rows, base_offset, bool(has_deletes)))
@@ -118,10 +123,10 @@ class BatchFilter:
     def _header(
         self, header: BatchHeader, rows: pa.RecordBatch, base_offset: int, has_deletes: bool
     ) -> BatchHeader:
-        """Return the header of what is left of a batch.
+        """Return the header for the retained records of a batch.
 
-        With a delete horizon where it has tombstones, or is the marker of a transaction of which
-        nothing else is left (KIP-534).
+        It has a delete horizon if the batch has tombstones, or is the marker of a transaction
+        without any other retained batch (KIP-534).
         """
         had_horizon = bool(header.attributes & header.DELETE_HORIZON_BIT)
         if rows.num_rows == header.record_count and not (has_deletes or had_horizon):
@@ -145,10 +150,10 @@ class BatchFilter:
         return replace(changed, crc32c=batch_crc32c(changed, rows))
 
     def _is_past_horizon(self, header: BatchHeader, base_offset: int) -> bool:
-        """Whether nobody needs a batch's tombstones, or a marker, any more.
+        """Return whether the delete horizon of a batch's tombstones, or of a marker, has passed.
 
-        What they replaced or decided is gone, since all that is before the first dirty offset was
-        compacted.
+        Only before the first dirty offset: the records that they deleted or decided are compacted
+        away there.
         """
         return (
             bool(header.attributes & header.DELETE_HORIZON_BIT)
@@ -157,7 +162,7 @@ class BatchFilter:
         )
 
     def _is_last_of_producer(self, header: BatchHeader, base_offset: int) -> bool:
-        """Whether no later batch tells of the producer (``isBatchLastRecordOfProducer``)."""
+        """Return whether it is its producer's last batch (``isBatchLastRecordOfProducer``)."""
         if base_offset + header.last_offset_delta in self._last_offsets:
             return True
         epoch = self._marked_epochs.get(header.producer_id)
@@ -168,7 +173,7 @@ class BatchFilter:
 
     @staticmethod
     def _tombstones(records: pa.RecordBatch) -> np.ndarray | None:
-        """Return of each row whether it has no value; None where all have one."""
+        """Return for each row whether its value is null; None if no value is null."""
         values = records.column("value")
         if not values.null_count:
             return None

@@ -1,16 +1,16 @@
-"""Cleaning one partition: retention, merging, and deleting what is spent (DESIGN.md, section 6).
+"""Cleans the log of one partition: retention, merging or compaction, deletion (docs/protocol.md).
 
-What ``spark-log clean`` and the clean job do, partition by partition. Safe beside writers, readers
-and other cleaners; whenever it is killed, the log is whole, and the next one goes on from there.
-In this order, since what is deleted need not be merged:
+``spark-log clean`` and the clean job do this for each partition. It is safe beside writers, readers
+and other cleaners. It may be killed at any time: the log is intact, and the next cleaner continues.
+The steps are, in this order, since deleted segments need not be merged:
 
-1. where ``cleanup.policy`` has ``delete``, retention moves the log's start (`retention`);
-2. where it has ``compact``, the log is compacted if enough of it is dirty (`compactor`), else
-   neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
-3. files that an earlier round made spent are deleted after a delay (`file_deletion`).
+1. if ``cleanup.policy`` contains ``delete``, retention moves the log start offset (`retention`);
+2. if it contains ``compact``, the log is compacted if enough of it is dirty (`compactor`);
+   otherwise neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
+3. files that became spent long enough ago are deleted (`file_deletion`).
 
-What is old is decided by the storage's time, asked for once, before everything else. A process
-whose clock is far from it does nothing at all (`storage.storage_time`).
+Ages are measured by the storage's time, which is read once, before the first step. A process whose
+clock differs too much from it does nothing at all (`storage.storage_time`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageFullError,
 )
-from spark_log.log.clean.cleanable import Cleanable, cleanable
-from spark_log.log.clean.compacted_segment import Step
+from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
 from spark_log.log.clean.file_deletion import (
     DeletableFiles,
     delete_found,
     find_deletable,
 )
+from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.merge_policy import MergePolicy, candidates_of_summaries
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
-from spark_log.log.clean.retention import Breach, find_breach
+from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.log_start import move_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
@@ -46,35 +46,37 @@ from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.storage import check_clock_skew, storage_time_us, with_reserve
 
 FAN_IN: Final = 8
-"""Segments that a cleaner merges at least. Fewer are rewritten more often, more are left."""
+"""How many segments a merge needs, at least. A smaller number rewrites bytes more often; a larger
+one leaves more segments."""
 
-_MOST_ROUNDS: Final = 100
-"""Looks at the log until a merge is left to the next cleaner: far more than there are levels."""
+_MAX_ROUNDS: Final = 100
+"""How many rounds of merges one cleaning does: far more than there can be levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """What was done to one partition; in a dry run, what would be.
+    """What a cleaning did to one partition; in a dry run, what it would do.
 
     Attributes:
-        directory: the partition's.
-        log_start_offset: where the log begins now.
-        log_end_offset: where it ended when it was looked at last.
-        expired_segments: how many segments retention took out of the log.
-        expired_bytes: what they take up.
-        future_us: see `Breach`.
-        merged_segments: how many were merged, each as often as it was.
-        merged_into: into how many.
-        merged_bytes: the size of what was merged.
-        compacted_records: how many were read by a compaction.
-        compacted_bytes: likewise, of files.
-        kept_records: how many of them were kept.
-        tombstones_removed: see `Compaction`.
-        segments: how many the log has now.
-        size_bytes: what they take up.
+        directory: the partition's directory.
+        log_start_offset: the log start offset after the cleaning.
+        log_end_offset: the log end offset at the last listing.
+        expired_segments: how many segments retention removed from the log.
+        expired_bytes: the size of those segments.
+        future_us: the largest timestamp of the oldest retained segment, if it is in the future and
+            so keeps retention from deleting by age; else None.
+        merged_segments: how many segments were merged; a segment counts once for each merge.
+        merged_into: how many segments the merges wrote.
+        merged_bytes: the size of the merged segments.
+        compacted_records: how many records a compaction read.
+        compacted_bytes: the size of the files that a compaction read.
+        kept_records: how many records the compaction retained.
+        tombstones_removed: how many tombstones it removed after ``delete.retention.ms``.
+        segments: how many segments the log has now.
+        size_bytes: the size of those segments.
         deleted_files: how many files were deleted.
-        deleted_bytes: what they took up.
-        waiting_segments: spent, and kept for ``file.delete.delay.ms``.
+        deleted_bytes: the size of the deleted files.
+        waiting_segments: how many spent segments wait for ``file.delete.delay.ms``.
     """
 
     directory: str
@@ -98,31 +100,32 @@ class CleanReport:
 
     @property
     def dirt_bytes(self) -> int:
-        """How much there was to do: by this a caller puts the dirtiest partitions first."""
+        """Size of all expired, rewritten and deleted files, to order partitions by work."""
         rewritten_bytes = self.merged_bytes + self.compacted_bytes
         return self.expired_bytes + rewritten_bytes + self.deleted_bytes
 
 
 class PartitionCleaner:
-    """Cleans the log of one partition, once.
+    """Cleans the log of one partition. Use it once.
 
     Attributes:
-        report: what was done so far.
+        report: what the cleaning has done so far.
     """
 
     def __init__(
         self,
         log: PartitionLog,
         *,
-        step: Step = lambda done_bytes: None,
+        on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
     ) -> None:
-        """Touches nothing yet.
+        """Prepare a cleaning; touches nothing.
 
         Args:
-            log: of the partition; its settings are the topic's.
-            step: for throttling and progress (`log.clean.throttle.Throttle`).
+            log: the partition's log, opened with the topic's config.
+            on_progress: called with numbers of bytes as they are read and written. It may block,
+                to limit the rate (`log.clean.throttle.Throttle`).
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
@@ -130,7 +133,7 @@ class PartitionCleaner:
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
-        self._step = step
+        self._on_progress = on_progress
         self._max_clock_skew_ms = max_clock_skew_ms
         self._now_us = 0
         self.report = CleanReport(log.directory)
@@ -141,13 +144,14 @@ class PartitionCleaner:
         )
 
     def clean(self) -> CleanReport:
-        """Do all that is due, and return what was done.
+        """Clean the log; return what was done.
 
         Raises:
-            ClockSkewError: this process's clock is too far from the storage's; nothing was done.
-            CorruptRecordError: a segment is damaged or missing. What can be done without is done.
-            StorageFullError: there is no space to merge or compact in. What could be deleted is.
-            StorageError: the storage does not answer; the rest is left to the next cleaner.
+            ClockSkewError: the clocks of this process and the storage differ too much; nothing was
+                done.
+            CorruptRecordError: a segment is damaged or missing. All other work was done.
+            StorageFullError: no space is left to merge or compact. Spent files were deleted.
+            StorageError: the storage does not answer; the next cleaner continues.
         """
         store = self._log.files.store
         self._now_us = with_reserve(store, self._storage_time_us)
@@ -156,10 +160,10 @@ class PartitionCleaner:
             with_reserve(store, self._retain)
             self._rewrite()
         except (CorruptRecordError, StorageFullError) as error:
-            problem = error  # it must not keep the disk from being freed
+            problem = error  # delete spent files in spite of it, to free the disk
         with_reserve(store, self._delete)
         if isinstance(problem, StorageFullError):
-            self._rewrite_in_what_was_freed(problem)
+            self._rewrite_after_deletion(problem)
         elif problem is not None:
             raise problem
         return self.report
@@ -170,7 +174,7 @@ class PartitionCleaner:
         else:
             self._merge()
 
-    def _rewrite_in_what_was_freed(self, full: StorageFullError) -> None:
+    def _rewrite_after_deletion(self, full: StorageFullError) -> None:
         if self.report.deleted_files:
             try:
                 self._rewrite()
@@ -180,20 +184,20 @@ class PartitionCleaner:
                 return
         report = self.report
         raise StorageFullError(
-            f"{self._log.directory}: no space is left to merge or compact in: {full.message}. "
+            f"{self._log.directory}: no space is left to merge or compact: {full.message}. "
             f"{report.deleted_files} files ({report.deleted_bytes} bytes) were deleted; "
             f"{report.waiting_segments} segments wait for file.delete.delay.ms "
-            f"({self._config.file_delete_delay_ms} ms) and are deleted by a cleaning after that",
+            f"({self._config.file_delete_delay_ms} ms); a cleaning after that deletes them",
             path=full.path,
         ) from full
 
     def plan(self) -> CleanReport:
-        """Return what `clean` would do now, and do nothing.
+        """Return what `clean` would do now, without doing it.
 
-        Of merges it tells those of the lowest level: what follows depends on what becomes of them.
+        Of merges the report has only those of the lowest level: the others depend on their result.
 
         Raises:
-            ClockSkewError: see `clean`, which would do nothing.
+            ClockSkewError: the clocks of this process and the storage differ too much.
             CorruptRecordError: a segment is damaged or missing.
             StorageError: the storage does not answer.
         """
@@ -203,7 +207,7 @@ class PartitionCleaner:
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
         if self._is_compacted:
-            found, _ = cleanable(self._log, view, now_us=self._now_us)
+            found, _ = log_to_clean(self._log, view, now_us=self._now_us)
             if self._is_filthy(found):
                 size_bytes = found.clean_bytes + found.dirty_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
@@ -220,33 +224,36 @@ class PartitionCleaner:
         """Return the storage's time.
 
         Raises:
-            ClockSkewError: this process's clock is too far from it.
+            ClockSkewError: the clock of this process differs too much from it.
         """
         now_us = storage_time_us(self._log.files.store, self._log.files.path)
         check_clock_skew(self._log.clock, now_us, self._max_clock_skew_ms)
         return now_us
 
     def _retain(self) -> None:
-        """Move the log's start past what retention deletes."""
+        """Move the log start offset past the segments that retention deletes."""
         segments, view = self._log.segments(self._log.observe())
         breach = self._breach(segments)
         if breach.log_start_offset is not None:
             move_log_start(self._log, breach.log_start_offset)
         self._count_expired(segments, breach, view)
 
-    def _breach(self, segments: Sequence[SegmentSummary]) -> Breach:
+    def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
-            return Breach()
-        return find_breach(segments, self._config, self._now_us)
+            return RetentionBreach()
+        return find_retention_breach(segments, self._config, self._now_us)
 
     def _compact(self) -> None:
-        """Compact if it is worth it; what another cleaner does at the same time is left to that."""
+        """Compact if the log is dirty enough, unless another cleaner compacts it at this time."""
         log, now_us = self._log, self._now_us
-        found, view = cleanable(log, log.observe(), now_us=now_us)
+        found, view = log_to_clean(log, log.observe(), now_us=now_us)
         if self._is_filthy(found):
             with suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
-                    log, now_us=now_us, memory_bytes=self._dedupe_buffer_bytes, step=self._step
+                    log,
+                    now_us=now_us,
+                    memory_bytes=self._dedupe_buffer_bytes,
+                    on_progress=self._on_progress,
                 )
                 self.report = replace(
                     self.report,
@@ -260,24 +267,24 @@ class PartitionCleaner:
             view = log.observe()
         self._count_segments(*log.segments(view))
 
-    def _is_filthy(self, found: Cleanable) -> bool:
-        """Whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""
+    def _is_filthy(self, found: LogToClean) -> bool:
+        """Return whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""
         is_dirty = found.ratio > self._config.min_cleanable_dirty_ratio
         return found.dirty_bytes > 0 and (found.is_overdue or is_dirty)
 
     def _merge(self) -> None:
-        """Merge level by level, until nothing is left that is worth it."""
+        """Merge level by level, until the merge policy finds no more merges."""
         log = self._log
         segments, view = log.segments(log.observe())
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             runs = self._policy.runs(candidates_of_summaries(segments))
             if not runs:
                 break
             for run in runs:
                 try:
-                    log.learn(self._merge_run(view, run))
+                    log.on_rewritten(self._merge_run(view, run))
                 except (NotFoundError, OffsetOutOfRangeError):
-                    break  # another has rewritten or deleted it: look again
+                    break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])
             segments, view = log.segments(log.observe())
         if self.report.merged_into:
@@ -291,7 +298,7 @@ class PartitionCleaner:
         try:
             return self._merge_as(chosen, view, run)
         except InvalidRecordError:
-            # What was compressed may be more than one file can hold once it is not any more.
+            # With another compression the records may not fit into one file.
             return self._merge_as(KEEP_COMPRESSION, view, run)
 
     def _merge_as(self, compression: str, view: LogView, run: range) -> SegmentSummary:
@@ -302,11 +309,11 @@ class PartitionCleaner:
             run[-1],
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
-            throttle=self._step,
+            on_progress=self._on_progress,
         )
 
     def _delete(self) -> None:
-        """Delete files whose time has come."""
+        """Delete the files that became spent long enough ago."""
         found = self._deletable()
         delete_found(self._log.files.store, found)
         self._count_deleted(found)
@@ -318,7 +325,7 @@ class PartitionCleaner:
     # --- what was done ---------------------------------------------------------------------------
 
     def _count_expired(
-        self, segments: Sequence[SegmentSummary], breach: Breach, view: LogView
+        self, segments: Sequence[SegmentSummary], breach: RetentionBreach, view: LogView
     ) -> None:
         expired = segments[: breach.by_size + breach.by_time]
         start = breach.log_start_offset

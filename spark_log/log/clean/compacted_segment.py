@@ -1,4 +1,4 @@
-"""Writing what a compaction leaves of neighbouring segments, as one."""
+"""Writes the segment into which a compaction rewrites neighbouring segments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.log.clean.batch_filter import BatchFilter
-from spark_log.log.clean.merger import KEEP_COMPRESSION, compression_of, joined, live_batches
+from spark_log.log.clean.merger import KEEP_COMPRESSION, compression_of, join_batches, live_batches
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
@@ -27,18 +27,18 @@ from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
-Step = Callable[[int], None]
-"""Called with numbers of bytes that were read and written; may take its time."""
+OnProgress = Callable[[int], None]
+"""Called with numbers of bytes that were read and written. It may block, to limit the rate."""
 
 OpenSegment = tuple[int, SegmentReader]
-"""Where to begin in a segment, and its file, opened."""
+"""The first offset to read in a segment, and its reader."""
 
-_FILLED = 0.9
-"""Of a file that holds as much as it may: the rest is offsets, headers and padding."""
+_DATA_RATIO = 0.9
+"""Share of the largest file that records may take; offsets, headers and padding need the rest."""
 
 
-def groups(readers: list[OpenSegment], segment_bytes: int) -> Iterator[list[OpenSegment]]:
-    """Yield segments that become one: as many as were not more than one together."""
+def group_segments(readers: list[OpenSegment], segment_bytes: int) -> Iterator[list[OpenSegment]]:
+    """Yield groups of segments that together are not larger than one segment may be."""
     group: list[OpenSegment] = []
     size_bytes = 0
     for each in readers:
@@ -55,15 +55,20 @@ def groups(readers: list[OpenSegment], segment_bytes: int) -> Iterator[list[Open
 
 
 class CompactedSegment:
-    """A segment that takes the place of a group of others."""
+    """A segment that replaces a group of segments.
+
+    Attributes:
+        records_written: how many records it has.
+        bytes_written: the size of its file.
+    """
 
     def __init__(self, log: PartitionLog, view: LogView, generation: int) -> None:
-        """Touches nothing yet.
+        """Prepare the segment; touches nothing.
 
         Args:
-            log: the partition's.
-            view: that its sources are of.
-            generation: of the compaction.
+            log: the partition's log.
+            view: the view of the log that the replaced segments are from.
+            generation: the generation of the compaction.
         """
         self._log = log
         self._view = view
@@ -76,15 +81,15 @@ class CompactedSegment:
         group: list[OpenSegment],
         raw_bytes: int,
         batch_filter: BatchFilter,
-        step: Step,
+        on_progress: OnProgress,
     ) -> None:
-        """Write the segment, and put it in its place.
+        """Write the segment and put it into the log. A crash leaves the replaced segments.
 
         Args:
-            group: what it takes the place of.
-            raw_bytes: what that is without compression.
-            batch_filter: in the state in which the group before left it.
-            step: see `compact`.
+            group: the segments to replace.
+            raw_bytes: the size of their records without compression.
+            batch_filter: has filtered the groups before this one.
+            on_progress: called with numbers of bytes as they are read and written; may block.
         """
         files = self._log.files
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
@@ -100,17 +105,17 @@ class CompactedSegment:
             name=name,
         )
         try:
-            batches = self._batches(group, base_offset, batch_filter, step)
-            for headers, records in joined(batches):
+            batches = self._batches(group, base_offset, batch_filter, on_progress)
+            for headers, records in join_batches(batches):
                 writer.write_rewritten(records, headers)
                 self.records_written += records.num_rows
-                step(records.nbytes)
+                on_progress(records.nbytes)
             segment = writer.finish()
-            with suppress(AlreadyExistsError):  # nobody else has this generation: it is this one
-                # Synced in any topic: what it takes the place of has long been durable.
+            with suppress(AlreadyExistsError):  # this file: the generation belongs to this process
+                # Synced whatever flush.on.append says: the replaced segments are durable.
                 files.store.put_if_absent(files.file_path(name.log), segment.staged)
             self.bytes_written = segment.size_bytes
-            # Derived: readers do without.
+            # An index is derived: readers work without it.
             with files.suppressed.suppress("index", files.path, StorageError):
                 for derived, data in segment.derived_files(name):
                     files.store.put(files.file_path(derived), data, sync=False)
@@ -122,8 +127,8 @@ class CompactedSegment:
         chosen = config.compression_type
         if chosen == KEEP_COMPRESSION:
             chosen = config.merge_compression_type
-        # What was compressed may be more than one file can hold once it is not any more.
-        is_too_large = raw_bytes > MAX_SEGMENT_BYTES * _FILLED
+        # With another compression the records may not fit into one file.
+        is_too_large = raw_bytes > MAX_SEGMENT_BYTES * _DATA_RATIO
         return compression_of(group) if is_too_large or chosen == KEEP_COMPRESSION else chosen
 
     def _batches(
@@ -131,27 +136,35 @@ class CompactedSegment:
         group: list[OpenSegment],
         base_offset: int,
         batch_filter: BatchFilter,
-        step: Step,
+        on_progress: OnProgress,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
-        """Yield what stays of the group's batches; if nothing does, the last one, empty."""
+        """Yield the retained batches of the group; if there are none, the last one without records.
+
+        A segment needs at least one batch.
+        """
         is_empty, spare = True, None
-        for reader, headers, records in live_batches(self._log.files, self._view, group, step):
+        for reader, headers, records in live_batches(
+            self._log.files, self._view, group, on_progress
+        ):
             shift = reader.base_offset - base_offset
             filtered = batch_filter.apply(
                 *rebase(headers, records, shift, with_offsets=True), base_offset
             )
             spare = filtered.headers[-1], filtered.records.slice(0, 0)
-            needed = filtered.needed()
+            needed = filtered.retained_headers()
             if needed:
                 is_empty = False
                 yield needed, filtered.records
         if is_empty:
-            header, rows = spare or _nothing(group, base_offset)
-            yield (_nobodys(header, rows),), rows
+            header, rows = spare or _empty_batch(group, base_offset)
+            yield (_without_producer(header, rows),), rows
 
 
-def _nobodys(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
-    """Return the header of a batch whose producer has written others since, or is forgotten."""
+def _without_producer(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
+    """Return the header of an empty batch without the producer's fields.
+
+    The producer has later batches, or has expired.
+    """
     bare = replace(
         header,
         attributes=header.attributes & BatchHeader.TIMESTAMP_TYPE_BIT,
@@ -162,8 +175,8 @@ def _nobodys(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:
     return replace(bare, crc32c=batch_crc32c(bare, rows))
 
 
-def _nothing(group: list[OpenSegment], base_offset: int) -> tuple[BatchHeader, pa.RecordBatch]:
-    """Return what stands for segments that have no batch any more behind the log's start."""
+def _empty_batch(group: list[OpenSegment], base_offset: int) -> tuple[BatchHeader, pa.RecordBatch]:
+    """Return an empty batch for segments that have no batch after the log's start."""
     _, reader = group[-1]
     last = reader.headers(reader.batch_count - 1)[-1]
     header = BatchHeader(

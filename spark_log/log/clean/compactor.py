@@ -1,17 +1,22 @@
-"""Compaction: of the records of one key only the last one stays (DESIGN.md, section 6).
+"""Compaction: only the last record of each key is retained (docs/protocol.md).
 
-Kafka's rules (``LogCleaner``, ``LogCleanerManager``): offsets never change; the last record of a
-key is never left out; a tombstone, a record without value, stays for ``delete.retention.ms`` after
-the first compaction that met it, so that a reader who began before learns of it; a record without a
-key goes; the last batch of every producer stays, if need be without records, so that a late retry
-is recognised. Records of aborted transactions go and replace nothing; a transaction's marker stays
-until nothing else of it is left, and then for ``delete.retention.ms``; from the first transaction
-on that is not decided nothing is compacted (`decided_transactions`). A compaction rewrites all
-that may be compacted, from the log's start on, file by file.
+Kafka's rules (``LogCleaner``, ``LogCleanerManager``):
 
-What is different: there is no checkpoint file. Clean is what the newest compaction wrote, from the
-log's start on (`generations`, ADR 16): whatever an older one puts late is dirty, or does not
-count. A crash leaves the files that were written, and those that they did not replace.
+- Offsets never change, and the last record of a key is always retained.
+- A tombstone (a record without a value) is retained for ``delete.retention.ms`` after the first
+  compaction that read it, so that a reader that began before sees it.
+- A record without a key is removed.
+- The last batch of each producer is retained, if necessary without records, so that a late retry
+  is recognised.
+- Records of aborted transactions are removed, and replace no other record. A transaction's marker
+  is retained while the log has a batch of the transaction, and then for ``delete.retention.ms``.
+- The log is compacted up to the first transaction without a marker only
+  (`cleaned_transaction_metadata`).
+
+A compaction rewrites the cleanable range from the log's start, segment by segment. Unlike Kafka it
+has no checkpoint file: the segments of the newest compaction at the log's start are clean
+(`generations`, ADR 16). A segment that an older compaction puts late is dirty, or is not part of
+the log. A crash leaves the segments that were written, and those that were not replaced yet.
 """
 
 from __future__ import annotations
@@ -24,12 +29,20 @@ import pyarrow as pa
 
 from spark_log.errors import NotFoundError
 from spark_log.log.clean.batch_filter import BatchFilter
-from spark_log.log.clean.cleanable import cleanable, is_fresh
-from spark_log.log.clean.compacted_segment import CompactedSegment, OpenSegment, Step, groups
-from spark_log.log.clean.decided_transactions import DecidedTransactions, transactions_of
+from spark_log.log.clean.cleaned_transaction_metadata import (
+    CleanedTransactionMetadata,
+    read_transactions,
+)
+from spark_log.log.clean.compacted_segment import (
+    CompactedSegment,
+    OnProgress,
+    OpenSegment,
+    group_segments,
+)
 from spark_log.log.clean.generations import take_generation
-from spark_log.log.clean.latest_records import LatestRecords
+from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.merger import live_batches
+from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.record.batch_header import (
@@ -41,7 +54,7 @@ DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
 
 MIN_DEDUPE_BUFFER_BYTES = 1_048_576
-"""Less takes more passes than it saves memory."""
+"""A smaller buffer would need many more passes, and save little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +62,17 @@ class Compaction:
     """What a compaction did.
 
     Attributes:
-        start_offset: of the log, where it began.
-        first_dirty_offset: before it each key had one record already.
+        start_offset: the log start offset, where the compaction began.
+        first_dirty_offset: before it each key already had one record.
         end_offset: before it each key has one record now, if `is_complete`.
-        records_read: of all segments that were to be rewritten.
-        records_written: of those that were.
-        bytes_read: likewise, of files.
-        bytes_written: likewise.
-        segments_read: how many there were.
-        segments_written: how many took their place.
-        tombstones_removed: those whose time had passed.
-        is_complete: False where another one was at work, and this one left it to that.
+        records_read: the number of records in the segments to rewrite.
+        records_written: the number of records in the new segments.
+        bytes_read: the size of the segments to rewrite.
+        bytes_written: the size of the new segments.
+        segments_read: the number of segments to rewrite.
+        segments_written: the number of new segments.
+        tombstones_removed: how many tombstones were removed after ``delete.retention.ms``.
+        is_complete: False if another compaction was running, so that this one gave up.
     """
 
     start_offset: int
@@ -80,39 +93,41 @@ def compact(
     *,
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
-    step: Step = lambda done_bytes: None,
+    on_progress: OnProgress = lambda done_bytes: None,
 ) -> Compaction:
-    """Compact what may be compacted, however little of it is dirty.
+    """Compact the cleanable range of a log, even if little of it is dirty.
 
-    Nothing is done within ``file.delete.delay.ms`` after the compaction before.
+    Does nothing within ``file.delete.delay.ms`` after the previous compaction.
 
-    May be killed at any point and be run by any number at once, beside writers, readers, mergers
-    and retention. Memory is what is said, that of one joined Arrow batch, and one bit for each
+    May be killed at any point. Any number of compactions may run at once, beside writers, readers,
+    mergers and retention. Memory: ``memory_bytes``, one joined Arrow batch, and one bit for each
     record in a temporary file.
 
     Args:
-        log: the partition's; its topic's settings count.
+        log: the partition's log, opened with the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch.
-        memory_bytes: for the keys of the log (``log.cleaner.dedupe.buffer.size``).
-        step: called with numbers of bytes as they are read and written; may take its time.
+        memory_bytes: memory for the keys of the log (``log.cleaner.dedupe.buffer.size``).
+        on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
-        CorruptRecordError: a segment is damaged or missing; nothing is replaced by less.
+        CorruptRecordError: a segment is damaged or missing; no records were lost.
         NotFoundError: a segment was freed while it was read; compact again.
-        OffsetOutOfRangeError: the log's start has moved meanwhile; likewise.
-        StorageError: the storage does not answer; what was done stays, and may be done again.
+        OffsetOutOfRangeError: the log start offset has moved meanwhile; compact again.
+        StorageError: the storage does not answer; finished segments stay; compact again.
     """
-    found, view = cleanable(log, log.observe(), now_us=now_us)
+    found, view = log_to_clean(log, log.observe(), now_us=now_us)
     done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
-    if found.first_dirty_offset == found.end_offset or is_fresh(log, view, found, now_us):
+    if found.first_dirty_offset == found.end_offset or is_recently_compacted(
+        log, view, found, now_us
+    ):
         return done
     readers = _open(log, view, found.end_offset)
-    behind = (
+    following = (
         (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
         for segment in view.live.segments[len(readers) :]
     )
-    transactions, row_counts = transactions_of(readers, behind)
-    readers = _decided(readers, transactions.first_undecided_offset)
+    transactions, row_counts = read_transactions(readers, following)
+    readers = _decided(readers, transactions.first_unstable_offset)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
     if end_offset <= found.first_dirty_offset:
@@ -124,28 +139,28 @@ def compact(
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
     raw_bytes: Counter[str] = Counter()
-    with LatestRecords(rows, size_bytes, memory_bytes=memory_bytes) as latest:
-        for reader, headers, records in live_batches(log.files, view, readers, step):
+    with OffsetMap(rows, size_bytes, memory_bytes=memory_bytes) as offset_map:
+        for reader, headers, records in live_batches(log.files, view, readers, on_progress):
             raw_bytes[reader.path] += records.nbytes
-            _take_in(latest, transactions, reader.base_offset, headers, records)
-        last_offsets, marked_epochs = _last_of_producers(log)
-        for _, reader in readers:  # whose headers that has read
+            _add_keys(offset_map, transactions, reader.base_offset, headers, records)
+        last_offsets, marked_epochs = _last_batches_of_producers(log)
+        for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
         batch_filter = BatchFilter(
-            latest,
+            offset_map,
             first_dirty_offset=found.first_dirty_offset,
             last_offsets=last_offsets,
             marked_epochs=marked_epochs,
             now_us=now_us,
-            # Who calls may have stood still since it asked for the time, and the keys may have
-            # taken long: tombstones would have less than theirs.
-            met_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
+            # Read the clock again: the caller's time may be stale, and reading the keys may have
+            # taken long. A stale time would shorten the retention of tombstones.
+            compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
             delete_retention_ms=log.config.delete_retention_ms,
         )
-        for group in groups(readers, log.config.segment_bytes):
+        for group in group_segments(readers, log.config.segment_bytes):
             rewrite = CompactedSegment(log, view, generation)
             size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
-            rewrite.write(group, size_bytes, batch_filter, step)
+            rewrite.write(group, size_bytes, batch_filter, on_progress)
             for _, reader in group:
                 reader.forget()
             done = replace(
@@ -159,10 +174,10 @@ def compact(
 
 
 def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[OpenSegment]:
-    """Open the segments of a view, of this one alone, from the log's start to an offset.
+    """Open the segments of a view from the log's start to an offset.
 
     Raises:
-        NotFoundError: one was freed since, or the listing left something out.
+        NotFoundError: a segment was freed since, or the listing is incomplete.
     """
     readers = []
     for segment in view.live.segments:
@@ -171,44 +186,44 @@ def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[OpenSegment
         reader = log.files.open_listed(segment, view.observed_ms)
         if segment.end_offset not in (None, reader.end_offset) or reader.end_offset > end_offset:
             path = segment.file.path
-            raise NotFoundError(f"{path}: the log goes on elsewhere than where it ends", path=path)
+            raise NotFoundError(f"{path}: the next segment does not begin where it ends", path=path)
         readers.append((segment.start_offset, reader))
     return readers
 
 
 def _decided(readers: list[OpenSegment], undecided_offset: int | None) -> list[OpenSegment]:
-    """Return the segments before the one that an undecided transaction begins in."""
+    """Return the segments before the one in which the first undecided transaction begins."""
     if undecided_offset is None:
         return readers
     return [each for each in readers if each[1].end_offset <= undecided_offset]
 
 
-def _take_in(
-    latest: LatestRecords,
-    transactions: DecidedTransactions,
+def _add_keys(
+    offset_map: OffsetMap,
+    transactions: CleanedTransactionMetadata,
     segment_base_offset: int,
     headers: tuple[BatchHeader, ...],
     records: pa.RecordBatch,
 ) -> None:
-    """Take in the keys of an Arrow batch that are users', and not of aborted transactions."""
+    """Add the keys of an Arrow batch, except those of markers and aborted transactions."""
 
-    def counts(header: BatchHeader) -> bool:
+    def is_user_data(header: BatchHeader) -> bool:
         base_offset = segment_base_offset + header.base_offset_delta
         return not (header.is_control or transactions.is_aborted(header, base_offset))
 
     keys, row = records.column("key"), 0
-    for is_counted, run in groupby(headers, key=counts):
+    for is_included, run in groupby(headers, key=is_user_data):
         count = sum(header.record_count for header in run)
-        latest.add(keys.slice(row, count), counts=is_counted)
+        offset_map.add(keys.slice(row, count), include=is_included)
         row += count
 
 
-def _last_of_producers(log: PartitionLog) -> tuple[frozenset[int], dict[int, int]]:
-    """Return what has to stay of producers, though its records go.
+def _last_batches_of_producers(log: PartitionLog) -> tuple[frozenset[int], dict[int, int]]:
+    """Return the batches that must be retained for producer state.
 
     Returns:
-        The offset of the last record of each producer that the log remembers; and the epoch of
-        those of which only a marker tells it, so that older ones stay fenced.
+        The last offset of each active producer; and the epochs of producers that only have a
+        marker, so that older epochs stay fenced.
     """
     entries = list(log.producers().entries())
     last_offsets = frozenset(entry.runs[-1].end_offset - 1 for _, entry in entries if entry.runs)

@@ -1,10 +1,11 @@
-"""Deleting files that no reader needs any more, ``file.delete.delay.ms`` after that became so.
+"""Deletes files that no reader needs, ``file.delete.delay.ms`` after they became unneeded.
 
-Only what something durable says is spent: segments that a rewritten one covers or that lie behind
-a start marker (`spent_segments`), void files among them; markers below a higher one; snapshots
-below the newest; indexes without their segment; and what writers that died had begun. Any number
-may delete at once, and die at any point: what is left is found again. Indexes go before their
-segment, so that a crash leaves nothing that looks like an orphan.
+A file is deleted only if another durable file shows that it is not needed: a segment that a
+rewritten segment covers or that is below a start marker (`spent_segments`); a start marker,
+generation or snapshot below newer ones; an index without its segment; and a temporary file that a
+crashed writer left. Any number of processes may delete at once, and may be killed at any point: the
+next one finds the remaining files. Indexes are deleted before their segment, so that a crash leaves
+no orphaned index.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.storage import FileInfo, Store, storage_time_us
 
 COARSE_US: Final = 1_000_000
-"""Some storages tell the time in whole seconds."""
+"""Some storages give file times in whole seconds."""
 
 ABANDONED_US: Final = 3_600_000_000
-"""A writer whose input pauses may not touch its unfinished file for long."""
+"""A temporary file of this age is abandoned. A writer may pause for less while its input pauses."""
 
 _KEPT_SNAPSHOTS: Final = 2
-"""The newest, and one for whoever listed before it came."""
+"""The newest snapshot, and the one before for a reader that listed before the newest appeared."""
 
 _REQUESTS_AT_ONCE: Final = 16
 
@@ -47,11 +48,11 @@ class DeletableFiles:
 
     Attributes:
         derived: indexes of spent segments, indexes without a segment, superseded snapshots, and
-            generations below one that is taken.
-        segments: whose names are spent.
-        markers: start markers below one that counts for long enough.
-        unfinished: temporary files of writers that are gone.
-        waiting: how many segments are spent and wait for their time.
+            superseded generations.
+        segments: spent segments.
+        markers: start markers below one that has existed for the delay.
+        unfinished: temporary files of crashed writers.
+        waiting: how many spent segments wait for the delay.
     """
 
     derived: tuple[FileInfo, ...] = ()
@@ -62,29 +63,29 @@ class DeletableFiles:
 
     @property
     def all(self) -> tuple[FileInfo, ...]:
-        """All of them, in the order in which they are deleted."""
+        """All files, in the order in which they are deleted."""
         return (*self.derived, *self.segments, *self.markers, *self.unfinished)
 
     @property
     def size_bytes(self) -> int:
-        """What they take up."""
+        """Size of all files."""
         return sum(file.size_bytes for file in self.all)
 
 
 def find_deletable(
     directory: PartitionDirectory, delete_delay_ms: int, *, now_us: int | None = None
 ) -> DeletableFiles:
-    """Return what may be deleted of a partition, by one listing and the storage's own time.
+    """Return the files of a partition that may be deleted, by one listing and the storage's time.
 
     Args:
-        directory: the partition's.
+        directory: the partition's directory.
         delete_delay_ms: ``file.delete.delay.ms``.
-        now_us: the storage's time, or earlier; None asks for it.
+        now_us: the storage's time, or earlier; None reads it from the storage.
 
     Raises:
         StorageError: the storage does not answer.
     """
-    # The time first: what appears after it is younger than it is taken for, never older.
+    # Read the time before the listing: a file must never be taken for older than it is.
     if now_us is None:
         now_us = storage_time_us(directory.store, directory.path)
     old_us = now_us - delete_delay_ms * 1000 - COARSE_US
@@ -104,10 +105,10 @@ def find_deletable(
         for file in files
         if file.modified_us <= old_us
         and file.name not in taken
-        and (log := log_of_index(file.name)) is not None
+        and (log := segment_of_index(file.name)) is not None
         and log not in by_name
-        and not tells_of_more(file.name, live)
-        and not _is_there(directory, log)
+        and not is_evidence_of_truncation(file.name, live)
+        and not _exists(directory, log)
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
     return DeletableFiles(
@@ -115,10 +116,10 @@ def find_deletable(
             *derived,
             *orphans,
             *_superseded_snapshots(files, old_us),
-            *_spent_generations(files, old_us),
+            *_superseded_generations(files, old_us),
         ),
         segments=tuple(by_name[name.log] for name in free),
-        markers=tuple(_overtaken_markers(files, old_us)),
+        markers=tuple(_superseded_markers(files, old_us)),
         unfinished=tuple(
             file
             for file in directory.store.list_hidden(directory.path)
@@ -129,10 +130,10 @@ def find_deletable(
 
 
 def delete_files(store: Store, paths: Sequence[str]) -> None:
-    """Delete files, on an object store several at a time; those that are gone do no harm.
+    """Delete files, on an object store several at once. Missing files do no harm.
 
     Raises:
-        StorageError: one could not be deleted; others may have been.
+        StorageError: a file could not be deleted; others may have been.
     """
     if store.is_mapped or len(paths) < 2:
         for path in paths:
@@ -144,10 +145,10 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
 
 
 def delete_found(store: Store, found: DeletableFiles) -> None:
-    """Delete what was found, kind by kind.
+    """Delete files that `find_deletable` found, in the right order.
 
     Raises:
-        StorageError: something could not be deleted; it is found again.
+        StorageError: a file could not be deleted; the next cleaning finds it again.
     """
     for files in (found.derived, found.segments, found.markers, found.unfinished):
         delete_files(store, [file.path for file in files])
@@ -156,11 +157,11 @@ def delete_found(store: Store, found: DeletableFiles) -> None:
 def delete_segments(
     directory: PartitionDirectory, names: Iterable[tuple[SegmentName, bool]]
 ) -> None:
-    """Delete segments whose names may be freed.
+    """Delete segments whose names may be freed, and their indexes.
 
     Args:
-        directory: the partition's.
-        names: which, and whether they may have indexes.
+        directory: the partition's directory.
+        names: the segments, and for each whether it may have indexes.
     """
     names = list(names)
     for paths in (
@@ -175,23 +176,26 @@ def delete_segments(
         delete_files(directory.store, [directory.file_path(path) for path in paths])
 
 
-def log_of_index(name: str) -> str | None:
-    """Return the name of the segment file that an index is of, None if it is no index."""
+def segment_of_index(name: str) -> str | None:
+    """Return the name of an index's segment file; None if ``name`` is not an index."""
     if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
         return None
     log = name.rpartition(".")[0] + LOG_SUFFIX
     return None if SegmentName.parse(log) is None else log
 
 
-def tells_of_more(name: str, live: LiveLog) -> bool:
-    """Whether an index without its segment is all that tells of the log's lost end (ADR 19)."""
-    log = log_of_index(name)
+def is_evidence_of_truncation(name: str, live: LiveLog) -> bool:
+    """Return whether an index without its segment shows that the log's end was lost (ADR 19)."""
+    log = segment_of_index(name)
     segment = None if log is None else SegmentName.parse(log)
-    return segment is not None and segment.base_offset >= live.end_of_chain
+    return segment is not None and segment.base_offset >= live.chain_end_offset
 
 
-def _overtaken_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    """Yield markers below one that has stood for the delay: a listing shows one of both (ADR 9)."""
+def _superseded_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
+    """Yield start markers below one that has existed for the delay.
+
+    Every listing shows that one, or a higher one (ADR 9).
+    """
     found = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
     highest = max(
         (marker.log_start_offset for file, marker in found if file.modified_us <= old_us), default=0
@@ -206,17 +210,17 @@ def _superseded_snapshots(files: Iterable[FileInfo], old_us: int) -> Iterator[Fi
         yield from (file for file in found if file.name < kept[0].name)
 
 
-def _spent_generations(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    """Yield what says that a generation is taken, below one that has stood for the delay.
+def _superseded_generations(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
+    """Yield generation files below one that has existed for the delay.
 
-    As with start markers, every listing shows the highest or the one before it.
+    Every listing shows that one, or a higher one.
     """
     found = [(file, number) for file in files if (number := parse_generation_name(file.name))]
     highest = max((number for file, number in found if file.modified_us <= old_us), default=0)
     yield from (file for file, number in found if number < highest)
 
 
-def _is_there(directory: PartitionDirectory, name: str) -> bool:
+def _exists(directory: PartitionDirectory, name: str) -> bool:
     try:
         directory.store.head(directory.file_path(name))
     except NotFoundError:

@@ -1,12 +1,12 @@
-"""Which compaction of a log is the newer one: generations, taken by put-if-absent (ADR 16).
+"""Generations, which order the compactions of a log; taken by put-if-absent (ADR 16).
 
-Rewrites that leave records out differ where they overlap, so that it matters which one counts: the
-one of the highest generation. Merges leave nothing out; theirs are below those of compactions.
+Compactions remove records, so two compacted segments that overlap differ: the one of the highest
+generation counts. Merges remove nothing; their generations are below those of compactions.
 
-A compaction looks at the log, and then takes the generation that follows the newest one of that
-look. Where another took it meanwhile, it gives up: so what a later generation puts was looked at
-after an earlier one was taken. A name is removed only when a higher one has stood for
-``file.delete.delay.ms``, so that every listing shows the newest.
+A compaction lists the log, and then takes the generation after the newest one in this listing. If
+another compaction has taken it since, this one gives up. So a compaction always lists the log after
+the generation before its own was taken. A generation's file is deleted only after a higher one has
+existed for ``file.delete.delay.ms``, so that every listing shows the newest.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 
 
 def take_generation(directory: PartitionDirectory, view: LogView) -> int | None:
-    """Take the generation that follows the newest one of a view; nobody else gets it.
+    """Take the generation after the newest one of a view. Only one compaction gets it.
 
     Args:
-        directory: the partition's.
-        view: what is to be rewritten.
+        directory: the partition's directory.
+        view: the view of the log that will be compacted.
 
     Returns:
-        The generation; None where somebody has taken it since.
+        The generation; None if another compaction has taken it.
 
     Raises:
-        UnknownOutcomeError: it may be taken, and is nobody's then.
-        StorageError: it is not taken.
+        UnknownOutcomeError: the generation may be taken; then no compaction uses it.
+        StorageError: the generation was not taken.
     """
-    generation = view.live.compaction + 1
+    generation = view.live.compaction_generation + 1
     try:
         directory.store.put_if_absent(
             directory.file_path(generation_name(generation)), os.urandom(16)

@@ -1,8 +1,8 @@
-"""Joining batch headers: batches that one producer wrote one behind the other become one.
+"""Joins batch headers: consecutive batches of one producer become one batch.
 
-A record that was appended alone brings a header of its own, and readers pay for each. What a header
-tells of a producer is a run of sequence numbers (`producer_state`), and two that follow each
-other are one run: so a joined header leaves the producer state as it was, whoever replays it.
+A record that was appended alone has a header of its own, and readers spend time on each header. To
+the producer state a header adds a run of sequence numbers (`producer_state`), and two consecutive
+runs are one run. So replaying a joined header gives the same producer state.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from spark_log.record.batch_header import (
 from spark_log.record.checksum import batch_crc32c
 
 _JOINED_BYTES: Final = 1_048_576
-"""Batches are joined up to this, as far as Kafka's may grow: a reader takes them at once."""
+"""The largest joined batch, about Kafka's default limit. Readers read a batch as a whole."""
 
 _KEPT_ALONE: Final = (
     BatchHeader.CONTROL_BIT | BatchHeader.TRANSACTIONAL_BIT | BatchHeader.DELETE_HORIZON_BIT
 )
-"""Where a batch with one of these ends means something."""
+"""Batches with one of these attributes are not joined: their borders have a meaning."""
 
 
 def joined_headers(
     headers: Sequence[BatchHeader], records: pa.RecordBatch
 ) -> tuple[BatchHeader, ...]:
-    """Return headers for the same rows, those of batches that follow each other in one.
+    """Return headers for the same rows, with consecutive batches of one producer joined.
 
-    A joined header has a checksum of its own; nothing else of what the headers told is lost but
-    where one append ended and the next began. The others stay as they are, checksums too.
+    Joining loses only the borders between appends. A joined header has a new checksum; the other
+    headers do not change.
 
     Args:
-        headers: of one Arrow batch; their checksums have been checked.
-        records: its rows; with ``offset_delta`` where the segment has it.
+        headers: the headers of one Arrow batch; their checksums have been checked.
+        records: its rows, with the column ``offset_delta`` if the segment has it.
     """
     if len(headers) == 1:
         return tuple(headers)
@@ -60,9 +60,9 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
     """Return the header of a batch without its first offsets.
 
     Args:
-        header: of the whole batch; its checksum has been checked.
-        skipped: how many offsets are left out.
-        records: the rows that stay; with ``offset_delta`` where the segment has it.
+        header: the header of the whole batch; its checksum has been checked.
+        skipped: how many offsets to leave out.
+        records: the remaining rows, with the column ``offset_delta`` if the segment has it.
     """
     cut = replace(
         header,
@@ -73,11 +73,11 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
         cut = replace(cut, base_sequence=sequence_after(header.base_sequence, skipped))
     times_us = times_us_of(records)
     if len(times_us):
-        # With a delete horizon that is what stands in the place of the first timestamp.
+        # A delete horizon takes the place of the first timestamp (KIP-534).
         has_horizon = header.attributes & header.DELETE_HORIZON_BIT
         first_us = header.base_timestamp_us if has_horizon else int(times_us[0])
         cut = replace(cut, base_timestamp_us=first_us, max_timestamp_us=int(times_us.max()))
-    else:  # a compaction has left it empty, or those that it kept are cut off
+    else:  # a compaction has removed the remaining records
         cut = replace(cut, base_timestamp_us=NO_TIMESTAMP, max_timestamp_us=NO_TIMESTAMP)
     return replace(cut, crc32c=batch_crc32c(cut, records))
 
@@ -96,7 +96,7 @@ def _runs(headers: Sequence[BatchHeader], most_rows: int) -> Iterator[list[Batch
 
 
 def _follows(before: BatchHeader, header: BatchHeader) -> bool:
-    """Whether one header could say the same as both."""
+    """Return whether two batches can be joined."""
     return (
         header.base_offset_delta == before.last_offset_delta + 1
         and header.attributes == before.attributes

@@ -1,10 +1,10 @@
-"""Which neighbouring segments are worth rewriting into one. Pure functions of what a listing shows.
+"""The merge policy: which neighbouring segments to rewrite into one. Pure functions of a listing.
 
-A segment's generation tells how often its bytes were rewritten. Neighbours are merged when there
-are ``fan_in`` of one generation, and become one of the next; what is younger between them comes
-along, and counts as the part of one that it is. So each byte is rewritten once for each power of
-``fan_in`` in the number of appends, and of each generation fewer than ``fan_in`` are left. A
-segment of half ``segment.bytes`` is done: two such would be too large.
+A segment's generation is the number of times that its bytes were rewritten. ``fan_in`` neighbours
+of one generation are merged into one segment of the next generation. Segments of lower generations
+between them are merged too, and count as a fraction of one. So each byte is rewritten
+log(appends) / log(``fan_in``) times, and fewer than ``fan_in`` segments of each generation are
+left. A segment of half ``segment.bytes`` is done: two of them might exceed ``segment.bytes``.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from spark_log.log.file_names import MOST_MERGES
+from spark_log.log.file_names import MAX_MERGE_GENERATION
 from spark_log.log.partition_directory import LogView
 from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS
 from spark_log.log.snapshot.snapshot import SegmentSummary
 
 _SMALL_BYTES: Final = 1_048_576
-"""Below this, ``segment.ms`` does not keep segments apart: they would stay as small as they are."""
+"""Segments smaller than this are merged in spite of ``segment.ms``, or would always stay small."""
 
-_MOST_SEGMENTS: Final = 1_000
-"""Merged at once: of each up to 64 KiB may be in memory."""
+_MAX_SEGMENTS: Final = 1_000
+"""The largest number of segments in one merge: each may take 64 KiB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCandidate:
-    """What decides about one segment.
+    """The properties of a segment by which the policy decides.
 
     Attributes:
         generation: how often its bytes were rewritten.
-        size_bytes: of its file.
-        base_offset: its first.
+        size_bytes: the size of its file.
+        base_offset: its first offset.
         end_offset: the offset after its last.
-        first_us: about when its first record was made, microseconds.
-        last_us: its largest timestamp, or when it was appended.
+        first_us: approximate time of its first record, microseconds since the epoch.
+        last_us: its largest timestamp, or the time of its append, microseconds since the epoch.
     """
 
     generation: int
@@ -48,7 +48,7 @@ class MergeCandidate:
 
 
 def candidates_of_view(view: LogView) -> list[MergeCandidate]:
-    """Return candidates by a listing alone: their times are those of their files."""
+    """Return candidates from a listing alone, with the modification times of the files."""
     return [
         MergeCandidate(
             segment.name.generation,
@@ -63,9 +63,9 @@ def candidates_of_view(view: LogView) -> list[MergeCandidate]:
 
 
 def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCandidate]:
-    """Return candidates by what the segments hold.
+    """Return candidates from summaries of the segments, with the timestamps of their records.
 
-    Where nobody has looked for a least timestamp, records are taken to follow those before them.
+    If a summary has no smallest timestamp, it is taken from the segment before.
     """
     before_us = None
     candidates = []
@@ -90,14 +90,14 @@ def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCa
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """How segments are merged.
+    """The parameters by which segments are merged.
 
     Attributes:
         segment_bytes: ``segment.bytes``.
         segment_us: ``segment.ms``, in microseconds.
-        fan_in: how many of one generation are merged, at least.
-        most_bytes: of one merge; None for as much as a segment may hold.
-        finishes: whether what nothing will be added to any more is merged if it is only two.
+        fan_in: how many segments of one generation a merge needs, at least.
+        most_bytes: the largest size of one merge; None for ``segment_bytes``.
+        finishes: whether two segments are enough for a merge that cannot grow any more.
     """
 
     segment_bytes: int
@@ -107,9 +107,10 @@ class MergePolicy:
     finishes: bool = True
 
     def runs(self, candidates: Sequence[MergeCandidate]) -> list[range]:
-        """Return the runs to merge next, those of the lowest generation first and alone.
+        """Return the runs of segments to merge next: only those of the lowest generation.
 
-        Each may be merged by itself. Once they are, there may be runs of the next generation.
+        The runs are independent of each other. After they are merged, there may be runs of the next
+        generation.
         """
         generations = sorted({each.generation for each in candidates if not self._is_done(each)})
         for generation in generations:
@@ -125,11 +126,11 @@ class MergePolicy:
         return []
 
     def _is_done(self, candidate: MergeCandidate) -> bool:
-        is_compacted = candidate.generation > MOST_MERGES  # a merge may not take it in
+        is_compacted = candidate.generation > MAX_MERGE_GENERATION  # a merge may not take it in
         return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
 
     def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:
-        """Yield the longest runs of segments that are not done, up to a generation."""
+        """Yield the longest runs of segments that are not done and not above a generation."""
         apart = [
             index
             for index, each in enumerate(candidates)
@@ -142,7 +143,7 @@ class MergePolicy:
     def _chunks(
         self, candidates: Sequence[MergeCandidate], run: range
     ) -> Iterator[tuple[range, bool]]:
-        """Cut a run into what one segment may hold; tell of each whether it can grow no more."""
+        """Yield the parts of a run that fit into one segment, and whether each is full."""
         first, total = run.start, candidates[run.start].size_bytes
         first_us = candidates[run.start].first_us
         for index in run[1:]:
@@ -161,7 +162,7 @@ class MergePolicy:
         return (
             total + each.size_bytes
             <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
-            and count < max(_MOST_SEGMENTS, self.fan_in)
+            and count < max(_MAX_SEGMENTS, self.fan_in)
             and each.end_offset - first.base_offset < MAX_SEGMENT_RECORDS
             and (total < _SMALL_BYTES or each.last_us - first_us <= self.segment_us)
         )

@@ -1,9 +1,9 @@
-"""Rewriting neighbouring segments into one (DESIGN.md, section 6).
+"""Merges neighbouring segments into one (docs/protocol.md).
 
-The rewritten segment ``<base>-<last>.<generation>.log`` holds what a reader would have read: the
-same records, under batch headers that tell the same of producers, epochs and timestamps (those of
-small batches joined, see `joined_headers`). It is made by put-if-absent, and counts from then on;
-what it covers waits to be freed. A crash leaves nothing that a listing shows.
+The new segment ``<base>-<last>.<generation>.log`` has the same records, and batch headers with the
+same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). It
+is made by put-if-absent, and is part of the log from then on; the segments that it covers are spent
+and wait to be freed. A crash leaves no file that a listing shows.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from spark_log.record.rebase import rebase
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 KEEP_COMPRESSION: Final = "producer"
-"""Of a merged segment: what the writers chose."""
+"""Compression of a merged segment: that of the segments it is made of."""
 
 _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
-"""Small Arrow batches are joined up to this: below it, each costs more than its records do."""
+"""Small Arrow batches are joined up to this size: reading a smaller one is mostly overhead."""
 
-_REMEMBERED_BYTES: Final = 33_554_432
-"""So much of a mapped file counts as memory of a process that goes through it."""
+_MAPPED_BYTES: Final = 33_554_432
+"""How much of a mapped file stays in memory while the file is read."""
 
 _Batches = tuple[tuple[BatchHeader, ...], pa.RecordBatch]
-"""Batch headers, relative to some base offset, and the rows of all of them."""
+"""Batch headers, relative to a base offset, and the rows of all of them."""
 
 
 def merge(
@@ -55,36 +55,36 @@ def merge(
     compression: str = KEEP_COMPRESSION,
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
-    throttle: Callable[[int], None] = lambda done_bytes: None,
+    on_progress: Callable[[int], None] = lambda done_bytes: None,
 ) -> SegmentSummary:
-    """Rewrite live segments that follow each other into one, and return what that holds.
+    """Merge consecutive live segments into one; return its summary.
 
-    Any number may merge at once: where their segments overlap, all hold the same. So they may not
-    take in what a compaction wrote, and do not count before that (ADR 16). Of the first batch
-    all is taken, so that a log start inside of it keeps what lies before. Memory is that
-    of one joined Arrow batch, of each segment up to 64 KiB, and 32 MiB of what is mapped.
+    Any number of merges may run at once: merged segments that overlap have the same records. So a
+    merge never includes a compacted segment, and a compacted segment always counts before a merged
+    one (ADR 16). The first batch is merged as a whole, also if the log start offset is inside of
+    it. Memory: one joined Arrow batch, up to 64 KiB for each segment, and 32 MiB of mapped files.
 
     Args:
-        directory: the partition's.
-        view: of its log.
+        directory: the partition's directory.
+        view: a view of its log.
         first: index of the first segment in ``view.live.segments``.
-        last: index of the last one.
-        compression: of the new segment: ``none``, ``lz4``, ``zstd``, or ``producer``, which is what
-            most bytes of the old ones have.
+        last: index of the last segment.
+        compression: compression of the new segment: ``none``, ``lz4``, ``zstd``, or ``producer``
+            for that of most bytes in the old segments.
         index_interval_bytes: the topic's ``index.interval.bytes``.
-        sync: whether it is durable on return, on a local file system. It takes the place of what
-            has long been durable, whatever the topic's ``flush.on.append``: without, only where
-            nothing is freed after it.
-        throttle: called with numbers of bytes as they are read and written; may take its time.
+        sync: whether the new segment is durable on return, on a local file system. It replaces
+            durable segments, whatever the topic's ``flush.on.append``; so use False only if those
+            are not freed.
+        on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
-        OffsetOutOfRangeError: the log's start has passed the first one meanwhile.
-        CorruptRecordError: one of them is damaged.
-        InvalidRecordError: together they are more than a segment holds: 4 GiB, 2^31 offsets.
-        NotFoundError: one of them was freed while it was read, or is a part of what another has
-            merged or compacted; observe the log anew.
-        UnknownOutcomeError: the new segment may be there; it does no harm, and may be made again.
-        StorageError: it was not made.
+        OffsetOutOfRangeError: the log start offset has passed the first segment meanwhile.
+        CorruptRecordError: a segment is damaged.
+        InvalidRecordError: together the segments are too large for one: 4 GiB, 2^31 offsets.
+        NotFoundError: a segment was freed, or another process has merged or compacted it; list the
+            log again.
+        UnknownOutcomeError: the new segment may exist; it does no harm, and may be written again.
+        StorageError: the new segment was not written.
     """
     segments = view.live.segments[first : last + 1]
     start_offset = segments[0].start_offset
@@ -92,12 +92,12 @@ def merge(
     readers = []
     for position, each, reader in directory.walk(view, start_offset, end_offset):
         if each.name.is_compacted:
-            raise _rewritten_meanwhile(reader.path)
+            raise _rewritten_error(reader.path)
         readers.append((position, reader))
-    if not readers or readers[-1][1].end_offset < end_offset:  # only where the topic is deleted
-        raise _rewritten_meanwhile(segments[-1].file.path)
+    if not readers or readers[-1][1].end_offset < end_offset:  # only if the topic is deleted
+        raise _rewritten_error(segments[-1].file.path)
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
-        raise _rewritten_meanwhile(readers[-1][1].path)
+        raise _rewritten_error(readers[-1][1].path)
     base_offset = first_base_offset(readers[0][1], start_offset)
     readers[0] = base_offset, readers[0][1]
     name = SegmentName(
@@ -120,22 +120,22 @@ def merge(
     try:
         batches = (
             rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
-            for reader, headers, records in live_batches(directory, view, readers, throttle)
+            for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
         written = 0
-        for headers, records in joined(batches):
+        for headers, records in join_batches(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
             record_count += records.num_rows
-            throttle(writer.size_bytes - written)
+            on_progress(writer.size_bytes - written)
             written = writer.size_bytes
         segment = writer.finish()
         path = directory.file_path(name.log)
         try:
             directory.store.put_if_absent(path, segment.staged, sync=sync)
-        except AlreadyExistsError:  # another one has made the same, and may not have synced it
+        except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
             directory.store.sync(path)
         else:
-            # Derived: readers do without.
+            # An index is derived: readers work without it.
             with directory.suppressed.suppress("index", directory.path, StorageError):
                 for derived, data in segment.derived_files(name):
                     directory.store.put(directory.file_path(derived), data, sync=False)
@@ -152,7 +152,7 @@ def merge(
 
 
 def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
-    """Return how most bytes of segments are compressed."""
+    """Return the compression of most bytes of segments."""
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:
         bytes_of[reader.compression(0)] += reader.size_bytes
@@ -164,25 +164,31 @@ def live_batches(
     directory: PartitionDirectory,
     view: LogView,
     readers: Iterable[tuple[int, SegmentReader]],
-    throttle: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> Iterator[tuple[SegmentReader, tuple[BatchHeader, ...], pa.RecordBatch]]:
-    """Yield the batches of segments, each segment's only if it is in the log when it is read."""
-    # What is joined is looked at again when it is written: so they are forgotten once more.
-    lately: list[SegmentReader] = []
-    before: list[SegmentReader] = []
+    """Yield the batches of segments; each segment must be in the log when it is read.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+        NotFoundError: a segment was rewritten or freed.
+    """
+    # Joined batches are used again when they are written, which maps their pages again: so each
+    # reader forgets its pages twice.
+    recent: list[SegmentReader] = []
+    earlier: list[SegmentReader] = []
     passed_bytes = 0
     for position, reader in readers:
         try:
             for headers, records in _batches_from(reader, position):
                 yield reader, headers, records
             reader.forget()
-            lately.append(reader)
+            recent.append(reader)
             passed_bytes += reader.size_bytes
             if passed_bytes > _JOINED_BYTES:
-                for each in before:
+                for each in earlier:
                     each.forget()
-                before, lately, passed_bytes = lately, [], 0
-            throttle(reader.size_bytes)
+                earlier, recent, passed_bytes = recent, [], 0
+            on_progress(reader.size_bytes)
         except CorruptRecordError:
             _check_is_live(directory, view, reader)
             raise
@@ -190,9 +196,9 @@ def live_batches(
 
 
 def _check_is_live(directory: PartitionDirectory, view: LogView, reader: SegmentReader) -> LogView:
-    """Return the view, or a newer one where it is too old to tell what was read.
+    """Check that the segment of a reader was not freed; return the view, or a newer one.
 
-    A name that is in the log now has never been freed: so all that was read under it is its own.
+    A name that is in the log now was never freed, so the bytes that were read belong to it.
 
     Raises:
         NotFoundError: the segment is not in the log any more.
@@ -202,16 +208,16 @@ def _check_is_live(directory: PartitionDirectory, view: LogView, reader: Segment
     view = directory.observe()
     live = {directory.file_path(segment.name.log) for segment in view.live.segments}
     if reader.path not in live:
-        raise _rewritten_meanwhile(reader.path)
+        raise _rewritten_error(reader.path)
     return view
 
 
-def _rewritten_meanwhile(path: str) -> NotFoundError:
-    return NotFoundError(f"{path} was rewritten or freed meanwhile", path=path)
+def _rewritten_error(path: str) -> NotFoundError:
+    return NotFoundError(f"{path} was rewritten or freed after the log was listed", path=path)
 
 
 def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
-    """Return where the batch begins that an offset lies in; the offset, if all of it is gone."""
+    """Return the base offset of the batch with an offset; the offset itself if no batch has it."""
     for headers in map(reader.headers, range(reader.batch_count)):
         for header in headers:
             if reader.base_offset + header.last_offset_delta >= start_offset:
@@ -220,16 +226,16 @@ def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
 
 
 def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
-    """Yield what a segment holds from an offset on; batches of one Arrow batch together.
+    """Yield the batches of a segment from an offset on; those of one Arrow batch together.
 
-    All of the segment is read, and checked, also what lies before that offset: what a rewrite
-    leaves out is deleted, and headers are known to be right only together with their records.
+    The whole segment is read and checked, also before that offset: a rewrite deletes the rest, and
+    a header can only be checked together with its records.
     """
     start = start_offset - reader.base_offset
     forgotten = 0
     previous: BatchHeader | None = None
     for ordinal in reader.in_order():
-        if reader.position(ordinal) > forgotten + _REMEMBERED_BYTES:
+        if reader.position(ordinal) > forgotten + _MAPPED_BYTES:
             forgotten = reader.position(ordinal)
             reader.forget()
         headers, records = reader.read_batch(ordinal)
@@ -240,14 +246,14 @@ def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches
         wanted = tuple(header for header in headers if header.last_offset_delta >= start)
         rows = sum(header.record_count for header in wanted)
         records = records.slice(records.num_rows - rows, rows)
-        # Another merge, which overlaps this one, may have joined batches that are apart here.
+        # Another merge, which overlaps this one, may have joined batches across this offset.
         if wanted[0].base_offset_delta < start:
             wanted, records = _cut(wanted, records, start)
         yield wanted, records
 
 
 def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) -> _Batches:
-    """Leave out what comes before an offset delta that the first batch contains."""
+    """Remove the records before an offset delta that is inside of the first batch."""
     first, skipped = headers[0], start - headers[0].base_offset_delta
     skipped_rows = skipped
     if OFFSET_DELTA_FIELD.name in records.schema.names:
@@ -257,8 +263,8 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
 
 
-def joined(batches: Iterable[_Batches]) -> Iterator[_Batches]:
-    """Join small Arrow batches; none is split."""
+def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
+    """Join small Arrow batches. None is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []
     joined_records = joined_bytes = 0

@@ -1,8 +1,8 @@
-"""Which records are past their time: the oldest segments, by size and by age.
+"""Retention: the oldest segments that are to be deleted, by size and by age.
 
-Kafka's rules (``UnifiedLog.deleteOldSegments``), decided by a pure function of what each segment
-holds; `log.log_start` then moves the log's start. Only whole segments go, oldest first, and the
-first one that has to stay keeps all that follow it.
+Kafka's rules (``UnifiedLog.deleteOldSegments``), as a pure function of segment summaries;
+`log.log_start` then moves the log's start. Only whole segments are deleted, oldest first, up to the
+first segment that is retained.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from spark_log.log.snapshot.snapshot import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class RetentionBreach:
     """The segments that retention deletes.
 
     Attributes:
-        by_size: how many of the oldest ``retention.bytes`` lets go.
-        by_time: how many of those that follow them ``retention.ms`` lets go.
-        log_start_offset: where the log begins without them; None if it stays as it is.
-        future_us: the largest timestamp of the log's oldest segment that stays, where it lies in
-            the future; None else. Until it has passed nothing goes by its age.
+        by_size: how many of the oldest segments exceed ``retention.bytes``.
+        by_time: how many of the segments after those exceed ``retention.ms``.
+        log_start_offset: the log start offset without them; None if it does not change.
+        future_us: the largest timestamp of the oldest retained segment, if it is in the future,
+            else None. Until that time no segment is deleted by its age.
     """
 
     by_size: int = 0
@@ -32,20 +32,23 @@ class Breach:
     future_us: int | None = None
 
 
-def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us: int) -> Breach:
-    """Return what retention deletes.
+def find_retention_breach(
+    segments: Sequence[SegmentSummary], config: TopicConfig, now_us: int
+) -> RetentionBreach:
+    """Return the segments that retention deletes.
 
-    - ``retention.bytes``: the oldest segment goes as long as what is left without it is no less.
-    - ``retention.ms``: the oldest segment goes when its largest timestamp is longer ago. A
-      timestamp in the future is not: the segment stays until that time is past as well.
+    - ``retention.bytes``: the oldest segment is deleted if the log without it has at least this
+      size.
+    - ``retention.ms``: the oldest segment is deleted if its largest timestamp is further in the
+      past. A segment with a timestamp in the future is retained until that time is past as well.
 
-    The log may be left empty; its end stays where it is.
+    The log may become empty; its end offset does not change.
 
     Args:
-        segments: of the live log, in offset order.
-        config: the topic's.
-        now_us: the storage's time, or earlier, microseconds since the epoch. Timestamps of records
-            are compared with it: they are data.
+        segments: summaries of the live segments, in offset order.
+        config: the topic's config.
+        now_us: the storage's time, or earlier, microseconds since the epoch. The timestamps of
+            records are compared with it.
     """
     by_size = _beyond_size(segments, config.retention_bytes)
     by_time = 0
@@ -59,7 +62,7 @@ def find_breach(segments: Sequence[SegmentSummary], config: TopicConfig, now_us:
             by_time += 1
     count = by_size + by_time
     start = segments[count - 1].end_offset if count else None
-    return Breach(by_size, by_time, start, future_us)
+    return RetentionBreach(by_size, by_time, start, future_us)
 
 
 def _beyond_size(segments: Sequence[SegmentSummary], retention_bytes: int) -> int:

@@ -1,7 +1,7 @@
-"""Which names are spent: no offset of the log is, or ever will be, read from their files.
+"""The spent segments of a log: no reader needs their files, now or later.
 
-A pure function of a listing, like `log.live_log`. Cleaners, and the verifier when it repairs, free
-nothing else.
+A pure function of a listing, like `log.live_log`. Cleaners, and the verifier when it repairs,
+delete only segments that are spent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ def spent_segments(
 ) -> Iterator[SegmentName]:
     """Yield the segments of a listing whose names are spent.
 
-    That a rewritten segment covers them, or a start marker lies above them, is durable, so that
-    they are spent for ever. A name may be freed ``file.delete.delay.ms`` after that became so:
-    until then writers rely on finding it taken.
+    A segment is spent when a rewritten segment covers it, or a start marker is above it. Both are
+    durable, so the name stays spent. It may be freed ``file.delete.delay.ms`` after it became
+    spent: until then writers rely on finding it taken.
 
     Args:
         files: the listing.
-        appeared_before_us: only what is spent since before that time, in microseconds since the
-            epoch, by the storage's clock.
+        appeared_before_us: yield only segments that became spent before this time, in microseconds
+            since the epoch, by the storage's clock.
     """
     files = list(files)
     names = [name for file in files if (name := SegmentName.parse(file.name))]
@@ -47,9 +47,9 @@ def spent_segments(
 
 
 def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
-    """Whether whoever reads any offset of ``name`` that counts reads it from ``rewritten``.
+    """Return whether readers read all offsets of ``name`` from ``rewritten``.
 
-    Nobody reads what lies before the start.
+    Offsets before the log's start do not count.
     """
     assert rewritten.last_offset is not None
     if name.last_offset is None:

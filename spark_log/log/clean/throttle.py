@@ -1,4 +1,4 @@
-"""Holding work to a number of bytes a second (Kafka's ``Throttler``)."""
+"""Limits work to a number of bytes per second (Kafka's ``Throttler``)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from spark_log.clock import SYSTEM_CLOCK, Clock
 
 
 class Throttle:
-    """A rate that several pieces of work may share, from several threads."""
+    """A limit in bytes per second, which several threads may share."""
 
     def __init__(self, bytes_per_second: float = math.inf, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Args: bytes_per_second: read and written together; infinite for no limit."""
+        """Set the limit.
+
+        Args:
+            bytes_per_second: bytes read and written together; infinite for no limit.
+            clock: the clock to wait by.
+        """
         if not bytes_per_second > 0:
-            raise ValueError(f"a rate is above 0 bytes a second, not {bytes_per_second}")
+            raise ValueError(f"bytes_per_second must be above 0, not {bytes_per_second}")
         self._bytes_per_ms = bytes_per_second / 1000
         self._clock = clock
         self._free_ms = -math.inf
         self._lock = threading.Lock()
 
     def __call__(self, done_bytes: int) -> None:
-        """Wait until so many more bytes that were read or written fit into the rate."""
+        """Wait until ``done_bytes`` more bytes are within the limit."""
         if math.isinf(self._bytes_per_ms):
             return
         with self._lock:

@@ -1,9 +1,10 @@
-"""What both index files are: fixed-size entries whose fields strictly increase, and a checksum.
+"""The format of both index files: fixed-size entries with strictly increasing fields, a checksum.
 
-The checksum (CRC-32C, the file's last four bytes, little-endian) begins with what the index was
-made from: of an offset index the segment's append id, of a time index the checksum of the offset
-index that was made with it. So a damaged or short index is recognised, and so is a whole one of
-another file that once had this name, or one half of a pair whose other half was made anew (ADR 5).
+The checksum is a CRC-32C, the last four bytes of the file, little-endian. Its seed names the source
+of the index: the segment's append id for an offset index, the checksum of the offset index for the
+time index that was written with it. So a damaged or short index is detected, and so is a complete
+one of another segment of the same name, or a time index whose offset index was replaced
+(docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _CHECKSUM: Final = struct.Struct("<I")
 
 
 def make_entries(layout: np.dtype[np.void], rows: Sequence[tuple[int, int]], seed: bytes) -> bytes:
-    """Return the index file with these entries; no bytes where there are none.
+    """Return the content of an index file; empty if there are no entries.
 
     Args:
         layout: of one entry.
         rows: the entries.
-        seed: what the checksum begins with.
+        seed: of the checksum.
     """
     if not rows:
         return b""
@@ -34,15 +35,15 @@ def make_entries(layout: np.dtype[np.void], rows: Sequence[tuple[int, int]], see
 
 
 def read_entries(data: pa.Buffer, layout: np.dtype[np.void], seed: bytes) -> np.ndarray:
-    """Return an index file's entries, zero-copy.
+    """Return the entries of an index file, zero-copy.
 
     Args:
         data: the whole file.
         layout: of one entry.
-        seed: what the checksum has to begin with.
+        seed: of the checksum.
 
     Raises:
-        ValueError: it is damaged, or belongs to something else.
+        ValueError: the file is damaged, or was made for another segment or offset index.
     """
     entries = unchecked_entries(data, layout)
     content = data.slice(0, data.size - _CHECKSUM.size)
@@ -60,10 +61,10 @@ def read_entries(data: pa.Buffer, layout: np.dtype[np.void], seed: bytes) -> np.
 
 
 def unchecked_entries(data: pa.Buffer, layout: np.dtype[np.void]) -> np.ndarray:
-    """Return an index file's entries as they are, where nothing is there to check them by.
+    """Return the entries of an index file without a check of the checksum, whose seed is not known.
 
     Raises:
-        ValueError: it is not of a size that an index has.
+        ValueError: the file's size does not fit.
     """
     count, rest = divmod(data.size - _CHECKSUM.size, layout.itemsize)
     if count < 1 or rest:
@@ -75,5 +76,5 @@ def unchecked_entries(data: pa.Buffer, layout: np.dtype[np.void]) -> np.ndarray:
 
 
 def checksum_of(data: pa.Buffer | bytes) -> bytes:
-    """Return the four bytes of checksum that an index file ends in."""
+    """Return the checksum of an index file: its last four bytes."""
     return bytes(memoryview(data)[-_CHECKSUM.size :])

@@ -1,8 +1,8 @@
-"""The bytes of a segment file: mapped into memory, or fetched from an object store in ranges.
+"""Access to a segment file: mapped into memory, or read from an object store in ranges.
 
-Both show the same: where the record batches lie, the message in front of each (which carries the
-batch headers), and a batch, decoded. They differ in what is read for it. Nothing in here knows of
-offsets.
+Both classes give the positions of the record batches, the Arrow message in front of each batch
+(which carries the batch headers), and decoded batches. They differ in the reads that this takes.
+Offsets are not known here.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from spark_log.record import arrow_ipc
 from spark_log.storage import Store
 
 TAIL_BYTES: Final = 65_536
-"""Read from the end of a file first: the footer, and in a small file all of it."""
+"""Bytes that are read first, from the end of a file: the footer, or all of a small file."""
 
 RANGE_BYTES: Final = 8_388_608
-"""Read at once while batches are read in order; another one is fetched meanwhile."""
+"""Bytes of one read while batches are read in order. The next range is read in the background."""
 
 _FIRST_RANGE_BYTES: Final = 1_048_576
-"""Of the first range: many readers take no more than a few batches."""
+"""Bytes of the first such read, since many readers need a few batches alone."""
 
 _PROBE_BYTES: Final = 16_384
-"""Read for one message: its neighbours, where batches are small, are asked for next."""
+"""Bytes that are read for one message. They include the next messages if batches are small."""
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 Decode = Callable[[int], pa.RecordBatch]
-"""From an ordinal to its columns. Raises ValueError, OSError or ArrowException on damage."""
+"""Decodes the batch of an ordinal; raises ValueError, OSError or ArrowException on damage."""
 
 
 class SegmentFile(ABC):
     """An Arrow file of record batches.
 
     Attributes:
-        blocks: where its record batches lie.
-        schema: with the metadata.
+        blocks: positions of its record batches.
+        schema: with the file's metadata.
         size_bytes: of the file.
     """
 
@@ -53,40 +53,43 @@ class SegmentFile(ABC):
 
     @abstractmethod
     def message(self, ordinal: int) -> memoryview:
-        """Return the message of a batch: what lies in front of its body."""
+        """Return the Arrow message of a batch: the bytes in front of its body."""
 
     @abstractmethod
     def decoder(self, columns: Sequence[str]) -> Decode:
-        """Return what decodes batches to these columns; nothing is copied that need not be."""
+        """Return a function that decodes batches to these columns, zero-copy where possible."""
 
     def in_order(self, first: int, behind: int | None = None) -> Iterator[int]:
-        """Yield ordinals from ``first`` to before ``behind``, to read messages and batches of all.
+        """Yield ordinals from ``first`` to before ``behind``, to read each message and batch.
 
-        Of the ordinal that was yielded last, both are at hand without a further read.
+        Message and batch of the ordinal that was yielded last are in memory.
+
+        Args:
+            first: first ordinal.
+            behind: ordinal after the last; None for all.
         """
         return iter(range(first, len(self.blocks) if behind is None else behind))
 
     def messages_in_order(self, first: int) -> Iterator[int]:
-        """Yield ordinals from ``first`` on, to read their messages and few of the batches."""
+        """Yield ordinals from ``first`` on, to read each message and few of the batches."""
         return iter(range(first, len(self.blocks)))
 
     def forget(self) -> None:  # noqa: B027 - most files keep nothing
-        """Keep no memory of what was read; what is in use stays valid (`Store.forget`)."""
+        """Release the memory of data that was read. Data in use stays valid (`Store.forget`)."""
 
 
 def open_segment_file(store: Store, path: str, size_bytes: int | None = None) -> SegmentFile:
-    """Open a segment's file.
+    """Open a segment file.
 
     Args:
-        store: where it lies.
+        store: that holds the file.
         path: relative to the store's root.
-        size_bytes: where a listing has shown it. Without, a damaged footer that leaves out the last
-            batches is recognised as far as the store tells the size with what it reads; a file
-            that is mapped tells it itself.
+        size_bytes: from a listing; None if not known. The size shows whether a damaged footer lacks
+            the last batches. A mapped file has its size; other stores may return it with a read.
 
     Raises:
-        NotFoundError: it is gone.
-        ValueError, OSError, pa.ArrowException: it is no Arrow file, or its footer is damaged.
+        NotFoundError: the file does not exist.
+        ValueError, OSError, pa.ArrowException: it is not an Arrow file, or its footer is damaged.
     """
     if store.is_mapped:
         return _MappedFile(store, path)
@@ -94,7 +97,7 @@ def open_segment_file(store: Store, path: str, size_bytes: int | None = None) ->
 
 
 class _MappedFile(SegmentFile):
-    """All of it is at hand: nothing is copied, and what is not touched is not read."""
+    """A file that is mapped into memory: zero-copy, and pages that are not used are not read."""
 
     def __init__(self, store: Store, path: str) -> None:
         self._store = store
@@ -108,7 +111,7 @@ class _MappedFile(SegmentFile):
         self.schema = self._reader.schema
 
     def forget(self) -> None:
-        self._store.forget(self._buffer)
+        self._store.release_memory(self._buffer)
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]
@@ -116,8 +119,8 @@ class _MappedFile(SegmentFile):
 
     def decoder(self, columns: Sequence[str]) -> Decode:
         reader, names = self._reader, self.schema.names
-        # Arrow copies a whole body to pick fields from it: worth it only where picking saves
-        # decompression. Without it an uncompressed batch is never copied.
+        # To pick fields Arrow copies the whole body. This only pays if it saves decompression; an
+        # uncompressed batch is never copied.
         if set(columns) < set(names) and arrow_ipc.codec(self.message(0)) != "none":
             fields = sorted(map(self.schema.get_field_index, columns))
             options = ipc.IpcReadOptions(use_threads=False, included_fields=fields)
@@ -129,7 +132,7 @@ class _MappedFile(SegmentFile):
 
 
 class _Range(NamedTuple):
-    """Bytes of the file, and where they begin."""
+    """A range of the file: its position and its bytes."""
 
     start: int
     data: pa.Buffer
@@ -145,9 +148,9 @@ _NOTHING: Final = _Range(0, pa.py_buffer(b""))
 
 
 class _RangedFile(SegmentFile):
-    """Each read is a request: the footer first, then only ranges that are wanted.
+    """A file that is read by requests: first the footer, then the needed ranges alone.
 
-    Memory is bounded by two ranges, or two batches where these are larger.
+    It holds at most two ranges in memory, or two batches if they are larger.
     """
 
     def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
@@ -175,7 +178,7 @@ class _RangedFile(SegmentFile):
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]
         behind = block.position + block.metadata_bytes
-        self._have(block.position, behind, _PROBE_BYTES)
+        self._ensure_read(block.position, behind, _PROBE_BYTES)
         return memoryview(self._bytes(block.position, behind))
 
     def decoder(self, columns: Sequence[str]) -> Decode:
@@ -183,17 +186,17 @@ class _RangedFile(SegmentFile):
             block = self.blocks[ordinal]
             try:
                 message = ipc.read_message(self._bytes(block.position, block.end))
-            except EOFError as error:  # a length of 0, which is Arrow's mark of an end
+            except EOFError as error:  # a length of 0, Arrow's mark of the end
                 raise ValueError("there is no message") from error
             return ipc.read_record_batch(message, self.schema).select(columns)
 
         return decode
 
     def in_order(self, first: int, behind: int | None = None) -> Iterator[int]:
-        """See `SegmentFile.in_order`: while one range is decoded the next one is fetched.
+        """Yield ordinals from ``first`` to before ``behind``, to read each message and batch.
 
-        Not from the start, but for those who have read the first range to its end: many take a
-        few batches and leave.
+        While one range is decoded, the next one is read in the background. This begins after the
+        first range, since many readers need a few batches alone.
         """
         background = ThreadPoolExecutor(1, "spark-log-read-ahead")
         ahead: Future[_Range] | None = None
@@ -204,7 +207,7 @@ class _RangedFile(SegmentFile):
                     self._recent = ahead.result()
                 else:
                     start, end = self._extent(ordinals)
-                    self._have(start, end)
+                    self._ensure_read(start, end)
                 ahead = None
                 if 0 < number < len(spans) - 1:
                     start, end = self._extent(spans[number + 1])
@@ -216,16 +219,19 @@ class _RangedFile(SegmentFile):
             background.shutdown(wait=False, cancel_futures=True)
 
     def messages_in_order(self, first: int) -> Iterator[int]:
-        """See `SegmentFile.messages_in_order`: small batches come along with their messages."""
+        """Yield ordinals from ``first`` on, to read each message and few of the batches.
+
+        Small batches are read together with their messages.
+        """
         for ordinal in range(first, len(self.blocks)):
             block = self.blocks[ordinal]
             is_small = block.end - block.position <= _PROBE_BYTES
             behind = block.position + block.metadata_bytes
-            self._have(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
+            self._ensure_read(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
             yield ordinal
 
     def _spans(self, first: int, behind: int) -> list[range]:
-        """Return ordinals in runs, each to be fetched at once."""
+        """Return the ordinals in runs. The batches of a run are read by one request."""
         spans = []
         limit = _FIRST_RANGE_BYTES
         while first < behind:
@@ -238,8 +244,8 @@ class _RangedFile(SegmentFile):
     def _extent(self, ordinals: range) -> tuple[int, int]:
         return self.blocks[ordinals[0]].position, self.blocks[ordinals[-1]].end
 
-    def _have(self, start: int, end: int, read_bytes: int = 0) -> None:
-        """Make sure that bytes are at hand; read that many where they are not."""
+    def _ensure_read(self, start: int, end: int, read_bytes: int = 0) -> None:
+        """Read a range of the file, and at least ``read_bytes``, unless it is in memory."""
         if not (self._tail.covers(start, end) or self._recent.covers(start, end)):
             self._recent = self._fetch(start, min(self.size_bytes, max(end, start + read_bytes)))
 
@@ -253,8 +259,8 @@ class _RangedFile(SegmentFile):
         data = self._store.read(self._path, start, end - start)
         if data.size != end - start:
             raise CorruptRecordError(
-                f"{self._path} has {data.size} bytes from position {start} on, its footer speaks "
-                f"of {end - start}. Restore the file from a copy",
+                f"{self._path} has {data.size} bytes from position {start} on, but its footer "
+                f"speaks of {end - start}. Restore the file from a copy",
                 path=self._path,
                 position=start,
             )

@@ -1,11 +1,12 @@
-"""Which file has which name: so that a segment under another's name is noticed.
+"""Detection of a segment file that has the name of another segment.
 
-A plain segment does not hold its base offset (DESIGN.md, 3.1): who puts another segment of the
-partition under its name, of as many records, makes a log that looks whole. But each has an append
-id of its own (ADR 3), which a snapshot keeps; and no two segments of the live log have the same.
+A plain segment does not contain its base offset (docs/format.md). So if its file is replaced by
+another segment of the partition with as many records, the log looks complete. But each segment has
+an append id of its own (docs/adr/0003), which snapshots keep, and no two segments of the live log
+have the same one.
 
-Plain segments only. A rewritten one holds its name; and of two mergers that make the same one, one
-puts it, and both know what it holds.
+This concerns plain segments alone: a rewritten segment contains its name. Two mergers may create
+the same rewritten segment; then one of the two files gets the name, and both have the same content.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.snapshot.snapshot import SegmentSummary
 
-_REMEMBERED: Final = 4_096
-"""Segments that were opened; those before them are forgotten."""
+_MAX_OPENED: Final = 4_096
+"""Opened segments whose append ids are kept; older ones are dropped."""
 
 
 class SegmentIdentities:
-    """The append ids of a partition's live plain segments, as far as known. Thread-safe."""
+    """The known append ids of a partition's live plain segments. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -31,8 +32,8 @@ class SegmentIdentities:
         self._names: dict[str, SegmentName] = {}
         self._opened: dict[str, SegmentName] = {}
 
-    def expect(self, summaries: Iterable[SegmentSummary]) -> None:
-        """Take in what a snapshot says of segments; what an older one said is forgotten."""
+    def load(self, summaries: Iterable[SegmentSummary]) -> None:
+        """Load the append ids of a snapshot, which replace those of an older snapshot."""
         ids: dict[SegmentName, str] = {}
         names: dict[str, SegmentName] = {}
         for each in summaries:
@@ -43,15 +44,15 @@ class SegmentIdentities:
             self._ids, self._names = ids, names
 
     def check(self, path: str, name: SegmentName, append_id: str) -> None:
-        """Check that a segment of the live log is the one that got this name.
+        """Check that a segment of the live log is the one that was appended under its name.
 
         Args:
-            path: of its file.
-            name: of its file.
-            append_id: that it holds.
+            path: of the file.
+            name: parsed name of the file.
+            append_id: from the file.
 
         Raises:
-            CorruptRecordError: it is another.
+            CorruptRecordError: it is another segment.
         """
         if not append_id or name.last_offset is not None:
             return
@@ -60,15 +61,15 @@ class SegmentIdentities:
             other = self._names.get(append_id, self._opened.get(append_id, name))
             if expected == append_id and other == name:
                 self._opened[append_id] = name
-                if len(self._opened) > _REMEMBERED:
+                if len(self._opened) > _MAX_OPENED:
                     del self._opened[next(iter(self._opened))]
                 return
         if other != name:
             what = f"holds the same append as {other.log}"
         else:
-            what = f"holds the append {append_id}, and a snapshot tells of {expected} at its name"
+            what = f"holds the append {append_id}, but a snapshot tells of {expected} at its name"
         raise CorruptRecordError(
-            f"{path}: {what}: a file was copied to another's name. Restore the one that was there, "
-            f"or read past it by seeking",
+            f"{path}: {what}: its file was replaced by a copy of another one. Restore the original "
+            f"file, or seek past it",
             path=path,
         )

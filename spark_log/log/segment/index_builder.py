@@ -1,4 +1,4 @@
-"""Makes the two indexes of a segment from its batch headers: when it is written, and later on."""
+"""Builds the two indexes of a segment from its batch headers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from spark_log.log.segment.time_index import time_index_bytes
 from spark_log.record.batch_header import BatchHeader
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
-"""``index.interval.bytes``, for those who do not know the topic's."""
+"""Default of ``index.interval.bytes``, used where the topic's setting is not known."""
 
 
 class IndexBuilder:
-    """Takes in the Arrow batches of a segment one by one.
+    """Builds an offset index and a time index, one Arrow batch after the other.
 
-    Headers tell all that is needed. So who finds an index missing makes it again without decoding a
-    record, and with the same interval it comes out the same, byte for byte.
+    Batch headers are enough for it. So a missing index is rebuilt without decoding records, and
+    with the same interval it is the same, byte for byte.
     """
 
     def __init__(self, interval_bytes: int = DEFAULT_INTERVAL_BYTES) -> None:
-        """Args: interval_bytes: of log between two entries (``index.interval.bytes``)."""
+        """Begin with empty indexes.
+
+        Args:
+            interval_bytes: bytes of log between two entries (``index.interval.bytes``).
+        """
         self._interval_bytes = interval_bytes
         self._indexed_up_to = 0
         self._latest: tuple[int, int] | None = None
@@ -30,7 +34,7 @@ class IndexBuilder:
         self._times: list[tuple[int, int]] = []
 
     def add(self, position: int, headers: Sequence[BatchHeader]) -> None:
-        """Take in the next Arrow batch.
+        """Add the next Arrow batch.
 
         Args:
             position: of its block in the file.
@@ -49,7 +53,9 @@ class IndexBuilder:
                 self._latest = header.max_timestamp_us, header.base_offset_delta
 
     def files(self, append_id: str) -> tuple[bytes, bytes]:
-        """Return the offset index and the time index that goes with it; empty without entries.
+        """Return the content of the offset index file and of the time index file.
+
+        Each is empty if it has no entries.
 
         Args:
             append_id: of the segment.

@@ -1,4 +1,4 @@
-"""The two indexes of one segment file as its reader uses them: found, or made again."""
+"""The offset index and the time index of one segment, as its reader uses them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 
 class SegmentIndexes:
-    """Offset index and time index: each read once, whole, and kept.
+    """Offset index and time index of a segment. Each is read once, as a whole, and kept.
 
-    One that is missing, damaged or another file's is as if it were not there. It can be made again
-    from batch headers: in memory for this reader, and written back for the others as far as the
-    storage allows. Neither changes an answer, only what it costs.
+    An index that is missing, damaged or of another segment is not used. Both can be rebuilt from
+    batch headers, in memory for this reader, and are then written for other readers if the storage
+    allows it. Indexes never change an answer, only its cost.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class SegmentIndexes:
         *,
         suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
-        """Touches nothing yet.
+        """Accesses no storage yet.
 
         Args:
-            store: where it lies.
-            directory: the partition's.
+            store: that holds the segment.
+            directory: of the partition.
             name: of the segment.
-            append_id: the segment's.
-            blocks: likewise.
-            suppressed: counts what fails; readers do without.
+            append_id: of the segment.
+            blocks: positions of the segment's Arrow batches.
+            suppressed: counts errors of indexes, which readers can do without.
         """
         self._suppressed = suppressed
         self._store = store
@@ -56,30 +56,30 @@ class SegmentIndexes:
         self._offset_index_data: pa.Buffer | None = None
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._looked_for: set[str] = set()
+        self._tried: set[str] = set()
 
     @property
-    def are_worthwhile(self) -> bool:
-        """Whether the segment is large enough: in a small one all headers lie close together."""
+    def is_indexed(self) -> bool:
+        """Whether the segment is large enough to have indexes."""
         return bool(self._blocks.positions[-1] > DEFAULT_INTERVAL_BYTES)
 
     def ordinal_of(self, entry: OffsetPosition) -> int:
-        """Return which Arrow batch an entry of the offset index leads to."""
+        """Return the ordinal of the Arrow batch that an entry of the offset index points at."""
         ordinal = self._blocks.ordinal_at(entry.position)
         assert ordinal is not None
         return ordinal
 
-    def offsets(self) -> OffsetIndex | None:
-        """Return the offset index, None without a sound one. At most one read, the first time."""
+    def offset_index(self) -> OffsetIndex | None:
+        """Return the offset index; None without a valid one. The first call reads one file."""
         data = self._read_once(self._name.index)
         if data is not None:
             with self.suppressing(ValueError):
                 self._use_offsets(data)
         return self._offsets
 
-    def times(self) -> TimeIndex | None:
-        """Return the time index, None without a sound pair. At most two reads, the first time."""
-        if self.offsets() is None:
+    def time_index(self) -> TimeIndex | None:
+        """Return the time index; None if one index is not valid. The first call reads two files."""
+        if self.offset_index() is None:
             return None
         data = self._read_once(self._name.time_index)
         if data is not None:
@@ -90,7 +90,7 @@ class SegmentIndexes:
         return self._times
 
     def rebuild(self, batches: Iterable[tuple[int, Sequence[BatchHeader]]]) -> None:
-        """Make both again, and write them back if the storage lets us.
+        """Rebuild both indexes, and write them if the storage allows it.
 
         Args:
             batches: position and headers of every Arrow batch.
@@ -100,14 +100,14 @@ class SegmentIndexes:
             builder.add(position, headers)
         offset_index, time_index = builder.files(self._append_id)
         if not time_index:
-            return  # nothing but control records, or nothing worth it
-        self._looked_for = {self._name.index, self._name.time_index}
+            return  # a small segment, or one with control records alone
+        self._tried = {self._name.index, self._name.time_index}
         self._use_offsets(pa.py_buffer(offset_index))
         self._times = TimeIndex.from_bytes(
             self._name.base_offset, pa.py_buffer(time_index), self._offset_index_data
         )
-        # One after the other, not together: whoever sees a new half with an old one, or of two
-        # rebuilds at once one half each, sees by its checksum that they do not belong together.
+        # The two files are not replaced together. A reader that gets one of each pair, during a
+        # rebuild or after two concurrent ones, detects it by the time index's checksum.
         with self.suppressing(StorageError):
             for name, data in (
                 (self._name.index, offset_index),
@@ -120,21 +120,21 @@ class SegmentIndexes:
         wanted, there = index.positions(), self._blocks.positions
         found = np.searchsorted(there, wanted)
         if found[-1] == len(there) or (there[found] != wanted).any():
-            raise ValueError("it points at something else than record batches")
+            raise ValueError("it has positions at which no record batch begins")
         self._offset_index_data, self._offsets = data, index
 
     def _read_once(self, name: str) -> pa.Buffer | None:
-        if name in self._looked_for or not self.are_worthwhile:
+        if name in self._tried or not self.is_indexed:
             return None
-        self._looked_for.add(name)
+        self._tried.add(name)
         try:
             return self._store.open_buffer(f"{self._directory}/{name}")
         except NotFoundError:
-            return None  # headers tell the same
+            return None  # batch headers hold the same information
         except StorageError as error:
             self._suppressed.add("index", self._directory, error)
             return None
 
     def suppressing(self, *kinds: type[Exception]) -> AbstractContextManager[None]:
-        """Do without indexes where one of these errors is raised; it is counted."""
+        """Suppress and count these errors: the reader continues without indexes."""
         return self._suppressed.suppress("index", self._directory, *kinds)

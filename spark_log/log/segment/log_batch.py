@@ -1,4 +1,4 @@
-"""What reading yields: consecutive records, cut out of an Arrow batch by offset."""
+"""Batches as reads return them: consecutive records, cut out of an Arrow batch by offset."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """Consecutive records of one leader epoch and one set of attributes, as they were read.
+    """Consecutive records of one leader epoch and one set of attributes.
 
     Attributes:
-        base_offset: the offset of the first row, where there are no gaps.
-        records: columns as asked for; zero-copy where the file is local and not compressed.
-        timestamp_type: 0 create time, 1 log append time.
+        base_offset: offset of the first row, if the batch has no gaps.
+        records: the requested columns, and ``offset_delta`` (int32) if the segment has gaps;
+            zero-copy if the file is local and not compressed.
+        timestamp_type: 0 for create time, 1 for log append time.
         leader_epoch: of all rows.
-        is_control: rows are markers, not for users.
-        segment_base_offset: what ``offset_delta`` counts from, where that column is there.
-        stored_bytes: size of the Arrow batch that they come from, as it is stored.
+        is_control: whether the rows are control records, which users never get.
+        segment_base_offset: base of the column ``offset_delta``.
+        stored_bytes: stored size of the Arrow batch that contains the records.
     """
 
     base_offset: int
@@ -38,7 +39,7 @@ class LogBatch:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last row's."""
+        """The offset after the last row."""
         if OFFSET_DELTA_FIELD.name in self.records.schema.names:
             last = self.records.column(OFFSET_DELTA_FIELD.name)[-1].as_py()
             return self.segment_base_offset + int(last) + 1
@@ -62,15 +63,17 @@ def cut_batches(
     end_offset: int | None,
     stored_bytes: int,
 ) -> Iterator[LogBatch]:
-    """Yield the part of an Arrow batch between two offsets, one piece per kind of header.
+    """Yield the records of an Arrow batch between two offsets.
+
+    Each `LogBatch` covers consecutive headers of the same leader epoch and attributes.
 
     Args:
-        headers: all of the Arrow batch.
+        headers: all headers of the Arrow batch.
         records: all of its rows.
-        segment_base_offset: of the segment that it lies in.
+        segment_base_offset: of the segment that contains it.
         start_offset: records before it are left out.
-        end_offset: records from it on are left out; None: none are.
-        stored_bytes: see `LogBatch`.
+        end_offset: records at and after it are left out; None leaves out none.
+        stored_bytes: stored size of the Arrow batch.
     """
     row = 0
     for run in _runs(headers):

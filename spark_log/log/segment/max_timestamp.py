@@ -1,4 +1,4 @@
-"""The record with the largest timestamp (KIP-734): found by what is known of whole segments."""
+"""Lookup of the record with the largest timestamp (KIP-734)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from spark_log.log.snapshot.snapshot import SegmentSummary
 
 
 def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int] | None:
-    """Return offset and timestamp of the record with the largest timestamp; of equals, the first.
+    """Return offset and timestamp of the first record that has the largest timestamp.
 
-    Segments are compared by what snapshots and headers tell; of at most two the records are read.
+    The largest timestamp of a segment comes from snapshots and batch headers. Records are read in
+    at most two segments.
 
     Args:
-        log: the partition's.
-        view: what to look in, from `PartitionLog.observe`.
+        log: of the partition.
+        view: of the log, from `PartitionLog.observe`.
 
     Returns:
-        The offset, and microseconds since the epoch; None for a log without records.
+        The offset, and the timestamp in microseconds since the epoch; None for a log without
+        records.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing.
@@ -40,17 +42,17 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
         if found is not None:
             return found
         before, view = view, log.observe()
-        # Else the start has passed it meanwhile, or a compaction has left it out.
+        # Otherwise the log start offset has passed the record, or a compaction has removed it.
         if view.log_start_offset == before.log_start_offset and _parts(before) <= _parts(view):
             raise CorruptRecordError(
-                f"{log.directory}: a batch header tells of a later timestamp than any record has; "
-                f"spark-log verify says which",
+                f"{log.directory}: a batch header has a later timestamp than any record has; run "
+                f"spark-log verify to find it",
                 path=log.directory,
             )
 
 
 def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary]) -> int | None:
-    """Return the largest timestamp of a view, microseconds since the epoch."""
+    """Return the largest timestamp of a view (µs since the epoch); None without records."""
     whole: list[tuple[int, LiveSegment, SegmentSummary]] = []
     cut: list[tuple[int, LiveSegment, SegmentSummary]] = []
     for segment, summary in zip(view.live.segments, summaries, strict=True):
@@ -58,8 +60,8 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
             is_whole = segment.start_offset <= segment.name.base_offset
             (whole if is_whole else cut).append((summary.max_timestamp_us, segment, summary))
     largest_us = max((time_us for time_us, _, _ in whole), default=None)
-    # What is known of a segment that the log's start cuts, or a compaction, is of the records
-    # before that too.
+    # If the log start offset or a compaction cuts off the beginning of a segment, its largest
+    # timestamp may be of a record that was cut off. So its records are read.
     for time_us, segment, summary in cut:
         if largest_us is None or time_us > largest_us:
             times_us = _times_us(log, segment.start_offset, summary.end_offset)
@@ -69,7 +71,7 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
 
 
 def _parts(view: LogView) -> set[tuple[SegmentName, int]]:
-    """Return what a view is made of: a compaction may have replaced the first part of a segment."""
+    """Return the segments of a view with their start offsets, which a compaction may move."""
     return {(segment.name, segment.start_offset) for segment in view.live.segments}
 
 

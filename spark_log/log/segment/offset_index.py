@@ -16,7 +16,7 @@ _ENTRY: Final = np.dtype([("relative_offset", "<u4"), ("position", "<u4")])
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """Where a record batch begins: its first offset and its block's position in the file."""
+    """Where a record batch begins: its first offset and the position of its block in the file."""
 
     offset: int
     position: int
@@ -26,8 +26,8 @@ class OffsetIndex:
     """Sparse map from offset to file position for one segment.
 
     On storage: fixed 8-byte entries, little-endian, ``relative_offset u32, position u32``, both
-    strictly increasing; then a checksum that begins with the segment's append id. Derived data: a
-    missing or damaged index costs reads of batch headers, and no answer depends on it being there.
+    strictly increasing; then a checksum whose seed is the segment's append id. Derived data: a
+    missing or damaged index costs reads of batch headers, and never changes an answer.
     """
 
     def __init__(self, base_offset: int, entries: np.ndarray) -> None:
@@ -41,10 +41,10 @@ class OffsetIndex:
         Args:
             base_offset: of the segment.
             data: the whole file.
-            append_id: of the segment; None where that is not known, and nothing is checked.
+            append_id: of the segment; None if it is not known, then the checksum is not checked.
 
         Raises:
-            ValueError: it is damaged, or was made for another segment.
+            ValueError: the file is damaged, or was made for another segment.
         """
         if append_id is None:
             return cls(base_offset, unchecked_entries(data, _ENTRY))
@@ -63,15 +63,15 @@ class OffsetIndex:
         return self._entries["position"]
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """Return the last entry at or before ``offset``; None means: from the segment's start."""
+        """Return the last entry at or before ``offset``; None: search from the segment's start."""
         return self._entry(self._entries_up_to(offset) - 1)
 
     def following(self, offset: int) -> OffsetPosition | None:
-        """Return the first entry behind ``offset``; None: nothing is known of what is behind."""
+        """Return the first entry after ``offset``; None: search up to the segment's end."""
         return self._entry(self._entries_up_to(offset))
 
     def last(self) -> OffsetPosition | None:
-        """Return the last entry."""
+        """Return the last entry; None without entries."""
         return self._entry(len(self._entries) - 1)
 
     def _entries_up_to(self, offset: int) -> int:
@@ -88,10 +88,10 @@ class OffsetIndex:
 
 
 def offset_index_bytes(entries: Sequence[tuple[int, int]], append_id: str) -> bytes:
-    """Return the file of an index with these entries (relative offset, position); none, no bytes.
+    """Return the content of an offset index file; empty without entries.
 
     Args:
-        entries: strictly increasing in both.
+        entries: relative offset and position, both strictly increasing.
         append_id: of the segment.
     """
     return make_entries(_ENTRY, entries, append_id.encode())

@@ -1,4 +1,4 @@
-"""Opening the segments of a view one after the other, on an object store some ahead of time."""
+"""Opening the segments of a view in order; on an object store, some of them ahead of time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ if TYPE_CHECKING:
     from spark_log.log.partition_directory import LogView, PartitionDirectory
 
 AHEAD: Final = 8
-"""Segments opened ahead. Each holds `segment_file.TAIL_BYTES`, which is all of a small one."""
+"""Segments opened ahead. Each holds `segment.file.TAIL_BYTES`, which is all of a small segment."""
 
 
 class SegmentOpener:
-    """Opens a directory's segments in order.
+    """Opens the segments of a partition in order.
 
-    On an object store, opening is a request of some milliseconds, and a small segment is read by
-    it: so the next ones are opened meanwhile. Not from the start: who reads little gets no more.
+    On an object store, opening a segment is a request of some milliseconds, which reads all of a
+    small segment. So from the second segment on, the next ones are opened in the background. A
+    reader that needs one segment alone opens no other.
     """
 
     def __init__(self, directory: PartitionDirectory, end_offset: int) -> None:
-        """Args: directory: the partition's; end_offset: what begins there is not opened ahead."""
+        """Open nothing yet.
+
+        Args:
+            directory: of the partition.
+            end_offset: segments that begin at or after it are not opened ahead.
+        """
         self._directory = directory
         self._end_offset = end_offset
         self._view: LogView | None = None
@@ -45,7 +51,17 @@ class SegmentOpener:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def open(self, view: LogView, index: int) -> SegmentReader:
-        """Open a segment of a view. See `PartitionDirectory.open_listed`."""
+        """Open a segment of a view, or return it if it was opened ahead.
+
+        Args:
+            view: of the log. Segments opened ahead for another view are dropped.
+            index: of the segment in the view.
+
+        Raises:
+            NotFoundError: the file does not exist; or the view is so old that the file may have
+                been deleted, and its name used by a put that was delivered late.
+            CorruptRecordError: the segment is damaged, or its file was replaced by another one.
+        """
         if self._view is not view:
             self._view, self._ahead = view, {}
         segment = view.live.segments[index]

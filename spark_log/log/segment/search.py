@@ -1,4 +1,4 @@
-"""Which Arrow batch of a segment to begin with: by offset and by time, through its indexes."""
+"""Finding the Arrow batch of a segment where a read begins, by offset or time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.record.batch_header import BatchHeader
 
-FEW_BATCHES: Final = 16
-"""Up to here, to look at all headers of a mapped file takes no longer than to open its indexes."""
+MAX_UNINDEXED_BATCHES: Final = 16
+"""A mapped file of up to 16 batches is searched by all of its headers: indexes are no faster."""
 
 
 class _Batches(Protocol):
-    """What a search looks at of a segment."""
+    """The part of a segment reader that a search uses."""
 
     @property
     def base_offset(self) -> int: ...
@@ -26,14 +26,19 @@ class _Batches(Protocol):
 
 
 class BatchSearch:
-    """Finds batches of one segment by their ordinals.
+    """Finds Arrow batches of one segment; returns their ordinals.
 
-    Indexes narrow it down where they are sound; headers have the last word. The segment itself is
-    given to each search and not kept, so that its file is let go as soon as nobody reads it.
+    Indexes narrow the search if they are valid; batch headers decide. The segment is passed to each
+    search and not kept, so that its file is released as soon as no reader uses it.
     """
 
     def __init__(self, indexes: SegmentIndexes, *, is_mapped: bool) -> None:
-        """Touches nothing. Args: is_mapped: whether looking at a header costs no request."""
+        """Accesses no storage yet.
+
+        Args:
+            indexes: of the segment.
+            is_mapped: whether the file is mapped, so that reading a header costs no request.
+        """
         self._indexes = indexes
         self._is_mapped = is_mapped
         self._has_tried_to_rebuild = False
@@ -45,10 +50,10 @@ class BatchSearch:
         if high == 1 or offset <= base_offset:
             return 0
         index = None
-        if not self._does_without(batches):
-            if self._is_mapped and self._indexes.offsets() is None:
-                self._rebuild_indexes(batches)  # no request for any header: cheap
-            index = self._indexes.offsets()
+        if not self._skips_indexes(batches):
+            if self._is_mapped and self._indexes.offset_index() is None:
+                self._rebuild_indexes(batches)  # cheap: no requests
+            index = self._indexes.offset_index()
         if index is not None:
             floor, following = index.lookup(offset), index.following(offset)
             low = low if floor is None else self._indexes.ordinal_of(floor)
@@ -62,9 +67,14 @@ class BatchSearch:
         return low
 
     def last(self, batches: _Batches, end_offset: int | None) -> int:
-        """Return the ordinal of the last Arrow batch that has to be read up to an offset.
+        """Return the ordinal of the last Arrow batch to be read for records before an offset.
 
-        A guess, so as not to fetch what lies behind: damage somewhere is met when it is read.
+        It only avoids fetching batches that are not needed. If a header is damaged, it is the last
+        batch of the segment, and the read itself raises the error.
+
+        Args:
+            batches: the segment.
+            end_offset: None reads to the segment's end.
         """
         if end_offset is not None and not self._is_mapped:
             with suppress(CorruptRecordError):
@@ -72,24 +82,24 @@ class BatchSearch:
         return batches.batch_count - 1
 
     def before_time(self, batches: _Batches, timestamp_us: int) -> int:
-        """Return the ordinal of an Arrow batch before which all records are earlier than a time."""
-        if self._does_without(batches):
+        """Return the ordinal of a batch before which all records are earlier than a time."""
+        if self._skips_indexes(batches):
             return 0
-        if self._indexes.times() is None:
+        if self._indexes.time_index() is None:
             self._rebuild_indexes(batches)
-        offsets, times = self._indexes.offsets(), self._indexes.times()
+        offsets, times = self._indexes.offset_index(), self._indexes.time_index()
         if offsets is None or times is None:
             return 0
         ceiling = times.ceiling(timestamp_us)
         floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
         return 0 if floor is None else self._indexes.ordinal_of(floor)
 
-    def _does_without(self, batches: _Batches) -> bool:
-        return self._is_mapped and batches.batch_count <= FEW_BATCHES
+    def _skips_indexes(self, batches: _Batches) -> bool:
+        return self._is_mapped and batches.batch_count <= MAX_UNINDEXED_BATCHES
 
     def _rebuild_indexes(self, batches: _Batches) -> None:
-        if self._indexes.are_worthwhile and not self._has_tried_to_rebuild:
+        if self._indexes.is_indexed and not self._has_tried_to_rebuild:
             self._has_tried_to_rebuild = True
-            # Whoever reads a damaged batch is told; the others get along without indexes.
+            # A read of the damaged batch raises the error; other reads continue without indexes.
             with self._indexes.suppressing(CorruptRecordError):
                 self._indexes.rebuild(batches.all_headers())

@@ -21,7 +21,7 @@ _ENTRY: Final = np.dtype([("timestamp", "<i8"), ("relative_offset", "<u4")])
 
 @dataclass(frozen=True, slots=True)
 class TimestampOffset:
-    """The largest timestamp so far, and the first offset of the batch that reached it."""
+    """The largest timestamp so far, and the first offset of the batch that has it."""
 
     timestamp_us: int
     offset: int
@@ -30,13 +30,15 @@ class TimestampOffset:
 class TimeIndex:
     """Sparse map from timestamp to offset for one segment.
 
-    On storage: fixed 12-byte entries, little-endian, ``timestamp i64 (us), relative_offset u32``:
-    the largest timestamp before a place, and the first offset of the batch that reached it; both
-    strictly increasing; then a checksum that begins with that of the offset index. The places are
-    those of the offset index's entries, without those up to which the largest timestamp stood
-    still. So the first record that is not earlier than a time lies at or behind the entry before
-    it in the *offset* index (`TimeIndex.ceiling`), however often time went back before.
-    Control batches do not count. Derived data, as the offset index.
+    On storage: fixed 12-byte entries, little-endian, ``timestamp i64 (us), relative_offset u32``,
+    both strictly increasing; then a checksum whose seed is the checksum of the offset index.
+
+    For each entry of the offset index, the time index has the largest timestamp of all batches
+    before it, and the first offset of the batch that has it. Entries with the same timestamp as the
+    one before are left out, and control batches are ignored. So the first record at or after a
+    time is found from the last entry of the *offset* index at or before `ceiling` on, also if
+    timestamps are not in order. Derived data: a missing or damaged index costs reads of batch
+    headers, and never changes an answer.
     """
 
     def __init__(self, base_offset: int, entries: np.ndarray) -> None:
@@ -52,11 +54,11 @@ class TimeIndex:
         Args:
             base_offset: of the segment.
             data: the whole file.
-            offset_index: the file that was made with it; None where that is not known, and nothing
-                is checked.
+            offset_index: the file that was written with it; None if it is not known, then the
+                checksum is not checked.
 
         Raises:
-            ValueError: it is damaged, or was not made with this offset index.
+            ValueError: the file is damaged, or was not written with this offset index.
         """
         if offset_index is None:
             return cls(base_offset, unchecked_entries(data, _ENTRY))
@@ -73,8 +75,8 @@ class TimeIndex:
     def ceiling(self, timestamp_us: int) -> TimestampOffset | None:
         """Return the first entry whose timestamp is ≥ ``timestamp_us``.
 
-        The first such record lies in its batch or before it, and behind the last place of the
-        offset index before it. None: all that the index covers is earlier.
+        The first such record is in the batch of this entry or before it, and not before the last
+        entry of the offset index at or before that batch. None: all indexed batches are earlier.
         """
         at = int(np.searchsorted(self._entries["timestamp"], timestamp_us, side="left"))
         if at == len(self._entries):
@@ -86,10 +88,10 @@ class TimeIndex:
 
 
 def time_index_bytes(entries: Sequence[tuple[int, int]], offset_index: bytes) -> bytes:
-    """Return the file of an index with these entries (timestamp in us, relative offset).
+    """Return the content of a time index file; empty without entries.
 
     Args:
-        entries: strictly increasing in both; none, no bytes.
-        offset_index: the file that was made with it.
+        entries: timestamp in microseconds and relative offset, both strictly increasing.
+        offset_index: content of the offset index file that is written with it.
     """
     return make_entries(_ENTRY, entries, checksum_of(offset_index))

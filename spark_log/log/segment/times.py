@@ -1,4 +1,4 @@
-"""The segments of one view by time: which of them can hold the first record at or after one."""
+"""Finding the segments of one view that can contain the first record at or after a time."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from spark_log.log.snapshot.snapshots import Snapshots
 
 
 class SegmentTimes:
-    """The largest timestamp of each segment of a view, and of all up to it.
+    """The largest timestamp of each segment of a view, and of all segments up to it.
 
-    What the newest snapshot tells is known at once; the segments behind it are opened one by one,
-    when a time is asked for that none before them reaches.
+    The newest snapshot has those of most segments. The segments behind it are opened one after the
+    other, when a time is searched for that no earlier segment reaches.
 
     Attributes:
-        view: whose segments they are.
+        view: of the log.
     """
 
     def __init__(self, snapshots: Snapshots, view: LogView) -> None:
-        """Read the newest snapshot, unless what it tells is known.
+        """Load the newest snapshot if it is needed.
 
         Raises:
-            NotFoundError: the view leaves something out, or does not count any more.
+            NotFoundError: the view lacks a segment, or is outdated.
         """
         self.view = view
         self._snapshots = snapshots
         self._largest_us: list[int] = []
         self._largest_so_far_us: list[int] = []
-        for segment, summary in zip(view.live.segments, snapshots.known(view), strict=False):
-            self._take_in(segment, summary)
+        for segment, summary in zip(
+            view.live.segments, snapshots.known_summaries(view), strict=False
+        ):
+            self._add(segment, summary)
 
     def segments_reaching(self, timestamp_us: int) -> Iterator[LiveSegment]:
         """Yield, in offset order, the segments that have a record at or after a time.
@@ -42,23 +44,23 @@ class SegmentTimes:
             timestamp_us: microseconds since the epoch.
 
         Raises:
-            NotFoundError: the view leaves something out, or does not count any more.
+            NotFoundError: the view lacks a segment, or is outdated.
             CorruptRecordError: a segment is damaged.
         """
-        # The largest so far never falls: so the first segment that may have it is found by
-        # bisection, though timestamps go up and down.
+        # The largest timestamp so far never decreases, so bisection finds the first segment that
+        # reaches the time, also if timestamps are not in order.
         at = bisect_left(self._largest_so_far_us, timestamp_us)
         segments = self.view.live.segments
         for segment in segments[at:]:
             if at == len(self._largest_us):
-                self._take_in(segment, self._snapshots.summary(segment, self.view.observed_ms))
+                self._add(segment, self._snapshots.summaries.get(segment, self.view.observed_ms))
             if self._largest_us[at] >= timestamp_us:
                 yield segment
             at += 1
 
-    def _take_in(self, segment: LiveSegment, summary: SegmentSummary) -> None:
+    def _add(self, segment: LiveSegment, summary: SegmentSummary) -> None:
         if segment.end_offset not in (None, summary.end_offset):
-            raise NotFoundError(f"the listing leaves out what follows {segment.file.path}")
+            raise NotFoundError(f"the listing leaves out the segment behind {segment.file.path}")
         largest_us = summary.max_timestamp_us
         self._largest_us.append(largest_us)
         so_far_us = self._largest_so_far_us

@@ -1,8 +1,8 @@
-"""Writing a segment: as a stream, in constant memory, before the segment has a name."""
+"""Writing a segment as a stream, in constant memory, before it has a name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from spark_log.log.append.producer_state import ProducerAppend, sequence_after
 from spark_log.log.append.validator import LogValidator
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.record.arrays import times_us_of
 from spark_log.record.batch_check import CHECK_KEY, encode_check
 from spark_log.record.batch_header import (
@@ -34,70 +35,14 @@ from spark_log.record.schema import (
     RECORD_SCHEMA,
     segment_schema,
 )
-from spark_log.storage import StagedFile, Store
-from spark_log.storage.store import storage_errors
+from spark_log.storage import Store
+from spark_log.storage.os_errors import storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Positions in the offset index are 32 bits."""
 
 MAX_SEGMENT_RECORDS = 2**31 - 1
 """Offset deltas in a batch header are 32 bits, signed."""
-
-
-class StagedSegment:
-    """A finished segment that has no name yet: staged bytes, and the indexes that go with them.
-
-    Attributes:
-        staged: the file.
-        size_bytes: its length.
-        append_id: the file's own identity, drawn when it was begun.
-        record_count: how many records, and so how many offsets it will take.
-        last_header: of its last batch.
-        producer: of an idempotent append; None without.
-        min_timestamp_us: the least timestamp of its records.
-        max_timestamp_us: the largest.
-    """
-
-    def __init__(
-        self,
-        staged: StagedFile,
-        append_id: str,
-        record_count: int,
-        last_header: BatchHeader,
-        index_bytes: bytes,
-        time_index_bytes: bytes,
-        *,
-        producer: ProducerAppend | None,
-        min_timestamp_us: int,
-        max_timestamp_us: int,
-    ) -> None:
-        self.producer = producer
-        self.min_timestamp_us = min_timestamp_us
-        self.max_timestamp_us = max_timestamp_us
-        self.staged = staged
-        self.size_bytes = staged.size_bytes
-        self.append_id = append_id
-        self.record_count = record_count
-        self.last_header = last_header
-        self._derived = {"index": index_bytes, "time_index": time_index_bytes}
-
-    @property
-    def header(self) -> BatchHeader:
-        """What one header would say of all that one append brought, for the producer state."""
-        return replace(
-            self.last_header,
-            base_offset_delta=0,
-            last_offset_delta=self.record_count - 1,
-            base_sequence=self.producer.base_sequence if self.producer else NO_SEQUENCE,
-            max_timestamp_us=self.max_timestamp_us,
-            record_count=self.record_count,
-        )
-
-    def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
-        """Yield name and content of the index files; none for a small segment."""
-        for kind, data in self._derived.items():
-            if data:
-                yield getattr(name, kind), data
 
 
 class SegmentWriter:
@@ -121,21 +66,22 @@ class SegmentWriter:
         """Begin a segment.
 
         Args:
-            store: where it is staged.
-            directory: the partition's.
+            store: that will hold the segment.
+            directory: of the partition.
             topic_id: of the topic.
-            partition: its number.
+            partition: number of the partition.
             compression: ``none``, ``lz4`` or ``zstd``.
-            index_interval_bytes: bytes between two index entries.
+            index_interval_bytes: bytes of log between two index entries.
             leader_epoch: for the batch headers.
-            producer: of an idempotent append; its sequence numbers run on over all batches.
-            validator: what the topic asks of records; None takes them as they are.
-            with_offsets: offsets are a column, for a rewritten segment in which some are missing.
-            name: that a rewritten segment will have; the file tells it. None for a plain one.
+            producer: of an idempotent append. Sequence numbers continue from batch to batch.
+            validator: checks the records by the topic's settings; None checks nothing.
+            with_offsets: whether to add the column ``offset_delta``, for a rewritten segment that
+                lacks some offsets.
+            name: of a rewritten segment, which its file contains; None for a plain segment.
 
         Raises:
-            UnsupportedCompressionTypeError: Arrow's file format has no such compression.
-            StorageError: nothing can be staged there.
+            UnsupportedCompressionTypeError: Arrow's file format does not have this compression.
+            StorageError: the segment cannot be staged.
         """
         self._producer = producer
         self._validator = validator
@@ -169,7 +115,7 @@ class SegmentWriter:
 
     @property
     def record_count(self) -> int:
-        """Offsets taken so far: records, and those that a rewrite left out."""
+        """Offsets covered so far: of the written records, and of those that a rewrite left out."""
         return self._next_delta
 
     @property
@@ -178,16 +124,17 @@ class SegmentWriter:
         return self._staged.size_bytes
 
     def write(self, records: pa.RecordBatch, *, attributes: int = 0) -> BatchHeader:
-        """Append one record batch.
+        """Write one record batch, and return its header.
 
         Args:
             records: columns of `RECORD_SCHEMA`, at least one row.
-            attributes: the header's bits.
+            attributes: bits for the batch header, besides those of the validator.
 
         Raises:
-            InvalidRecordError: the columns or their types are not `RECORD_SCHEMA`'s, or no row.
-            RecordTooLargeError, InvalidTimestampError: the topic does not take such records.
-            StorageFullError: nothing of the segment will be visible.
+            InvalidRecordError: the batch has no row, or not the columns and types of
+                `RECORD_SCHEMA`.
+            RecordTooLargeError, InvalidTimestampError: the topic does not accept a record.
+            StorageFullError: no part of the segment will be visible.
         """
         if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
             raise InvalidRecordError(
@@ -231,16 +178,17 @@ class SegmentWriter:
         return header
 
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
-        """Append batches that are in the log already: one Arrow batch that keeps their headers.
+        """Write batches of the log as one Arrow batch that keeps their headers.
 
         Args:
-            records: the rows of all of them, columns of `RECORD_SCHEMA`, and ``offset_delta`` if
-                the writer was made ``with_offsets`` (see `record.rebase`).
-            headers: relative to the base offset that this segment will have; checksums as they are.
+            records: the rows of all batches, with the columns of `RECORD_SCHEMA`, and
+                ``offset_delta`` if the writer was created ``with_offsets`` (`record.rebase`).
+            headers: of the batches, with offset deltas relative to the base offset of this segment
+                and unchanged checksums.
 
         Raises:
-            InvalidRecordError: they do not fit each other, or come before what was written.
-            StorageFullError: nothing of the segment will be visible.
+            InvalidRecordError: headers and rows do not fit, or offsets are not ascending.
+            StorageFullError: no part of the segment will be visible.
         """
         counted = sum(header.record_count for header in headers)
         has_offsets = len(self._schema) > len(RECORD_SCHEMA)
@@ -263,11 +211,11 @@ class SegmentWriter:
         self._write(records, headers, int(times_us.min()) if len(times_us) else None)
 
     def finish(self) -> StagedSegment:
-        """Seal the file and hand it over.
+        """Close the file, and return the staged segment.
 
         Raises:
-            InvalidRecordError: nothing was written.
-            StorageFullError: nothing of the segment will be visible.
+            InvalidRecordError: no record was written.
+            StorageFullError: no part of the segment will be visible.
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
@@ -283,13 +231,13 @@ class SegmentWriter:
             self._last_header,
             *self._indexes.files(append_id),
             producer=self._producer,
-            # Of a segment whose records are all gone:
+            # A compacted segment may have no records:
             min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
         )
 
     def discard(self) -> None:
-        """Give up what was written."""
+        """Delete the staged file. A segment that was appended from it stays."""
         self._staged.discard()
 
     def _write(
@@ -300,7 +248,7 @@ class SegmentWriter:
         if last_delta >= MAX_SEGMENT_RECORDS or position > MAX_SEGMENT_BYTES:
             raise InvalidRecordError(
                 f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
-                f"bytes; append what is more in another one"
+                f"bytes. Append the other records as another segment"
             )
         self._indexes.add(position, headers)
         value = encode_headers(headers)

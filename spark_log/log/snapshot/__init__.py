@@ -1,1 +1,1 @@
-"""Snapshots of a partition log: producer state and an entry for each segment, up to one offset."""
+"""Snapshots of a partition: summaries of its segments and its producer state, up to an offset."""

@@ -1,12 +1,12 @@
-"""Snapshots: what one would otherwise gather by opening every segment (DESIGN.md, 3.4).
+"""A snapshot: segment summaries and producer state of a partition, up to an offset.
 
-On storage: ``<offset>.snapshot``, an Arrow IPC file of one row: ``offset``; ``segments``, a list of
-what each live segment holds; ``producers``, a list of what is remembered of each idempotent
-producer (Kafka's producer snapshots). Its schema metadata names the topic id, the partition and a
-checksum over the row. Segments never change, so that what a snapshot says of one is true for as
-long as the file exists. Derived data, replaced atomically: a crash leaves the older one, and a
-missing or damaged one costs the opening of segments, never an answer. The exception: what the
-producers of deleted records had written is in the newest snapshot alone.
+On storage: ``<offset>.snapshot``, an Arrow IPC file of one row. Its columns are ``offset``;
+``segments``, a list with a summary of each live segment; and ``producers``, a list with the state
+of each idempotent producer (Kafka's producer snapshots). The schema metadata has the topic id, the
+partition and a checksum of the row. Segments never change, so a summary is valid as long as its
+file exists. Derived data, replaced atomically: a crash leaves the older snapshot. Without a valid
+snapshot every segment is opened, which changes no answer, with one exception: the state of
+producers whose records were deleted is in the newest snapshot alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyarrow import ipc
 from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.record.arrays import ints_of
 from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
 from spark_log.record.checksum import array_crc32c
@@ -65,22 +65,24 @@ SNAPSHOT_SCHEMA = pa.schema(
 """Columns of a snapshot file."""
 
 _IDS_KEY = b"spark_log.append_ids"
-"""In the batch's custom metadata, not a column: earlier versions, which read exactly the columns
-above, would take the snapshot for damaged, and with it what it alone knows of producers."""
+"""Key of the append ids in the batch's custom metadata. They are not a column, since earlier
+versions require exactly the columns above: they would take the snapshot for damaged and lose the
+producer state in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What is known of a segment without opening it.
+    """Summary of a segment, known without opening it.
 
     Attributes:
-        name: its file's.
-        end_offset: the offset after the last one that it holds or covers.
-        record_count: how many records it holds.
+        name: parsed name of its file.
+        end_offset: the offset after the last one that it contains or covers.
+        record_count: number of records in it.
         size_bytes: of the file.
-        min_timestamp_us: the least timestamp, microseconds; None if nobody has looked.
-        max_timestamp_us: the largest, microseconds; -1 where a compaction left no record.
-        append_id: the file's own identity; empty where a snapshot of an earlier version tells.
+        min_timestamp_us: smallest timestamp, microseconds since the epoch; None if not known.
+        max_timestamp_us: largest timestamp, microseconds since the epoch; -1 if a compaction left
+            no record.
+        append_id: random id of the file; empty if an earlier version wrote the snapshot.
     """
 
     name: SegmentName
@@ -108,7 +110,7 @@ class SegmentSummary:
     def of_headers(
         cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
     ) -> SegmentSummary:
-        """Return the summary of a stored segment whose headers have been read, all of them."""
+        """Return the summary of a segment in the log, from all of its batch headers."""
         latest_us = latest_timestamp_us(headers)
         return cls(
             name=name,
@@ -123,12 +125,12 @@ class SegmentSummary:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A partition's segments and producers, as they were when its log ended at `offset`.
+    """Segments and producers of a partition when its log ended at `offset`.
 
     Attributes:
         offset: the log end offset.
-        segments: of the live log, in offset order.
-        producers: after all records before `offset`.
+        segments: summaries of the live segments, in offset order.
+        producers: state of the producers after all records before `offset`.
     """
 
     offset: int
@@ -136,16 +138,16 @@ class Snapshot:
     producers: ProducerState
 
     def check_name(self, offset: int) -> None:
-        """Check that the file's name says the same offset as the file.
+        """Check that the file contains the offset that is in its name.
 
         Raises:
-            ValueError: it is another's.
+            ValueError: it contains another one.
         """
         if self.offset != offset:
             raise ValueError(f"it is of offset {self.offset}")
 
     def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
-        """Return the file."""
+        """Return the content of the snapshot file."""
         producers = [_producer_row(*pair) for pair in self.producers.entries()]
         batch = pa.RecordBatch.from_arrays(
             [
@@ -172,17 +174,22 @@ class Snapshot:
 
     @classmethod
     def from_buffer(cls, data: pa.Buffer, *, topic_id: str, partition: int) -> Snapshot:
-        """Read a file.
+        """Read a snapshot file.
+
+        Args:
+            data: content of the file.
+            topic_id: of the topic; the file must have the same.
+            partition: number of the partition; the file must have the same.
 
         Raises:
-            ValueError: it is damaged, or of another partition.
+            ValueError: the file is damaged, or belongs to another partition.
         """
         try:
             file = ipc.open_file(data)
             metadata = file.schema.metadata or {}
             owner = (metadata.get(b"spark_log.topic_id"), metadata.get(b"spark_log.partition"))
             if owner != (topic_id.encode(), str(partition).encode()):
-                raise ValueError(f"belongs to topic id and partition {owner}, not to this one")
+                raise ValueError(f"it belongs to topic id and partition {owner}, not to this one")
             if not file.schema.equals(SNAPSHOT_SCHEMA) or file.num_record_batches != 1:
                 raise ValueError("its columns are not a snapshot's")
             batch, custom_metadata = file.get_batch_with_custom_metadata(0)
@@ -191,7 +198,7 @@ class Snapshot:
                 raise ValueError("its checksum does not fit")
             batch = batch.cast(_readable(SNAPSHOT_SCHEMA))
         except (OSError, pa.ArrowException) as error:
-            raise ValueError(f"not a readable Arrow file: {error}") from None
+            raise ValueError(f"it is not a readable Arrow file: {error}") from None
         (offset,) = batch.column("offset").to_pylist()
         (producers,) = batch.column("producers").to_pylist()
         segments = batch.column("segments").flatten()
@@ -204,16 +211,16 @@ class Snapshot:
 
 
 def _encode_ids(segments: Sequence[SegmentSummary]) -> bytes:
-    """Return the segments' append ids, in order, with commas between them and behind a checksum."""
+    """Return a checksum, a colon, and the segments' append ids in order, separated by commas."""
     ids = ",".join(each.append_id for each in segments).encode()
     return b"%08x:" % extend(0, ids) + ids
 
 
 def _decode_ids(value: bytes | None, count: int) -> list[str]:
-    """Return the append ids of so many segments, empty ones where an earlier version wrote none.
+    """Return the append ids of ``count`` segments; empty ones if an earlier version wrote none.
 
     Raises:
-        ValueError: they are damaged.
+        ValueError: the value is damaged.
     """
     if value is None:
         return [""] * count
@@ -232,7 +239,7 @@ def _crc32c(batch: pa.RecordBatch) -> int:
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with timestamps as int64: microseconds, as Python counts them here."""
+    """Return the schema with timestamps as int64, in microseconds."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_timestamp(kind):

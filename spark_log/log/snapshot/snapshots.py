@@ -1,57 +1,64 @@
-"""The snapshots of a partition: the newest one read, brought up to date, and written anew."""
+"""The snapshots of a partition: the newest one is read, brought up to date, and written anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 
 from spark_log.config.config import TopicConfig
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
-from spark_log.record.batch_header import BatchHeader
+from spark_log.log.snapshot.summaries import SegmentSummaries
 
-_KEPT = 2
-"""Snapshots kept: the newest, and one for whoever listed before it came."""
+_MAX_KEPT = 2
+"""Snapshots that are kept: the newest, and the one before for a reader that listed before it."""
 
 _GROWTH = 4
-"""A snapshot is due when the log has grown by a quarter at least, so that writing them costs an
-append a constant, however many segments there are."""
+"""A snapshot is due when the log has grown by a quarter at least. So the cost of snapshots per
+append is constant, no matter how many segments the log has."""
 
 
 class Snapshots:
-    """What is known of a partition's segments and producers without opening every segment.
+    """Segment summaries and producer state of one partition, without opening every segment.
 
-    Keeps what it has learnt of segments; they never change.
+    Attributes:
+        summaries: the segment summaries that are known.
     """
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
+        self.summaries = SegmentSummaries(directory)
         self._directory = directory
         self._config = config
-        self._known: dict[SegmentName, SegmentSummary] = {}
-        self._noted: dict[SegmentName, tuple[BatchHeader, ...]] = {}
-        self._read: Snapshot | None = None
-        self._written: ProducerState | None = None
+        self._newest: Snapshot | None = None
+        self._state: ProducerState | None = None
         self._newest_offset = 0
         self._segment_count = 0
 
+    # --- reading ---------------------------------------------------------------------------------
+
     def newest(self, view: LogView) -> Snapshot | None:
-        """Return the newest sound snapshot that a listing shows, None if there is none.
+        """Return the newest valid snapshot that a listing shows; None without one.
 
         Raises:
-            StorageError: the storage does not answer: whether there is one is not known.
+            StorageError: the storage does not answer, so it is not known whether one exists.
         """
         for offset in reversed(view.live.snapshots):
             if offset > view.log_end_offset:
                 continue
-            if self._read is not None and self._read.offset == offset:
-                return self._read
+            if self._newest is not None and self._newest.offset == offset:
+                return self._newest
             directory = self._directory
-            # One that was deleted since, or is damaged: there may be an older one.
+            # If it was deleted since, or is damaged, an older one may exist.
             with (
                 suppress(NotFoundError),
                 directory.suppressed.suppress("snapshot", directory.path, ValueError),
@@ -62,70 +69,68 @@ class Snapshots:
                     partition=self._directory.partition,
                 )
                 snapshot.check_name(offset)
-                self._directory.identities.expect(snapshot.segments)
-                self._read = snapshot
-                return self._read
+                self._directory.identities.load(snapshot.segments)
+                self._newest = snapshot
+                return self._newest
         return None
 
-    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
-        """Return what each live segment of a view holds, and the view.
+    def load_segment_ids(self, view: LogView) -> None:
+        """Load the segments' append ids from the newest snapshot, where this costs no request.
 
-        A newer view, where the log was rewritten since: summaries belong to what is returned.
+        With them, a segment that was copied to the name of another one is detected.
+        """
+        directory = self._directory
+        if directory.store.is_mapped:
+            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
+                self.newest(view)
+
+    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+        """Return the summaries of a view's live segments, and the view that they belong to.
+
+        This is a newer view than the given one if the log was rewritten meanwhile.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
         doubted: LiveSegment | None = None
         while True:
-            self._learn(view)
+            self._load_summaries(view)
             found: dict[SegmentName, SegmentSummary] = {}
             for segment in view.live.segments:
                 try:
-                    summary = self.summary(segment, view.observed_ms)
+                    summary = self.summaries.get(segment, view.observed_ms)
                 except NotFoundError:
                     break
                 if segment.end_offset not in (None, summary.end_offset):
                     if segment == doubted:
                         raise self._directory.missing(segment, summary.end_offset)
-                    doubted = segment  # what appeared during the listing may be left out of it
+                    doubted = segment  # the listing may lack a segment that appeared during it
                     break
                 found[segment.name] = summary
             else:
-                self._known = found  # forget what is not live any more
+                self.summaries.replace(found)
                 return list(found.values()), view
             view = self._directory.observe()
 
-    def known(self, view: LogView) -> Iterator[SegmentSummary]:
-        """Yield what the first segments of a view hold, as far as none has to be opened for it."""
-        self._learn(view)
-        summaries = map(self._known_of, view.live.segments)
-        return (each for each in takewhile(lambda each: each is not None, summaries) if each)
+    def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
+        """Yield the summaries of the first segments of a view, up to the first that is not known.
 
-    def summary(self, segment: LiveSegment, observed_ms: float) -> SegmentSummary:
-        """Return what a listed segment holds; opens it unless that is known.
-
-        Args:
-            segment: which.
-            observed_ms: monotonic time before the listing began.
-
-        Raises:
-            NotFoundError: it is gone, or may be.
-            CorruptRecordError: it is damaged.
+        No segment is opened.
         """
-        if self._known_of(segment) is None:
-            self._headers(segment, observed_ms)
-        return self._known[segment.name]
+        self._load_summaries(view)
+        summaries = map(self.summaries.known, view.live.segments)
+        return (each for each in takewhile(lambda each: each is not None, summaries) if each)
 
     def producers(
         self, view: LogView, state: ProducerState | None = None
     ) -> tuple[ProducerState, LogView]:
-        """Return the producer state at the end of a view, and the view.
+        """Return the producer state at the end of a view, and the view that it belongs to.
 
-        A newer view, where the first was too old to tell.
+        This is a newer view than the given one if that was outdated or incomplete.
 
         Args:
-            view: up to where.
-            state: an earlier one to go on from; changed. None begins with the newest snapshot.
+            view: of the log.
+            state: an earlier state, which is updated; None begins with the newest snapshot.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -133,84 +138,88 @@ class Snapshots:
         hole: LiveSegment | None = None
         ahead_of: int | None = None
         while True:
-            state, view = self._begin(view, state)
+            state, view = self._initial_state(view, state)
             try:
-                last = self._take_in(state, view)
+                last = self._replay(state, view)
             except OffsetOutOfRangeError:
-                state = None  # the start moved on
+                state = None  # the log start offset has moved
             except NotFoundError:
                 pass
             else:
                 if state.offset == view.log_end_offset:
                     return state, view
-                # A rewritten segment reaches behind the end of the view; or what appeared during
-                # the listing was left out of it, but not twice.
+                # A rewritten segment may reach behind the end of the view. Or the listing lacks a
+                # segment that appeared during it; a second listing does not lack it too.
                 if state.offset < view.log_end_offset and last is not None and last == hole:
                     raise self._directory.missing(last, state.offset)
                 hole = last
                 if state.offset > view.log_end_offset:
                     if ahead_of == view.log_end_offset:
-                        state = None  # of a log that is gone: deleted with its topic, say
+                        state = None  # of another log, which was deleted with its topic, say
                     ahead_of = view.log_end_offset
             view = self._directory.observe()
 
-    def due_after(self, view: LogView) -> int:
-        """Return after how many more segments the next snapshot is due, 0 or less for now."""
+    # --- writing ---------------------------------------------------------------------------------
+
+    def segments_until_due(self, view: LogView) -> int:
+        """Return after how many more segments the next snapshot is due; 0 or less for now."""
         self._segment_count, newest = len(view.live.segments), view.live.snapshots[-1:]
         seen = 0
         if newest:
             at_end = newest[0] >= view.log_end_offset
             seen = self._segment_count if at_end else max(0, view.live.index_of(newest[0]))
-            self._forget_before(newest[0])
+            self._on_snapshot(newest[0])
         return self._interval(seen) - (self._segment_count - seen)
 
     def write_if_due(self) -> int:
-        """Write a snapshot unless somebody did; return after how many segments to ask again."""
-        due_after = self._due_after_anothers()
-        if due_after <= 0:
+        """Write a snapshot unless another process has; return the segments until the next check."""
+        segments_until_due = self._until_due_after_newer()
+        if segments_until_due <= 0:
             view = self._directory.observe()
-            due_after = self.due_after(view)
-        if due_after <= 0:
-            self._write(*self._up_to_hole(view))
-            due_after = self._interval(self._segment_count)
-        return due_after
+            segments_until_due = self.segments_until_due(view)
+        if segments_until_due <= 0:
+            self._write(*self._up_to_first_gap(view))
+            segments_until_due = self._interval(self._segment_count)
+        return segments_until_due
 
     def write(self, view: LogView | None = None) -> Snapshot:
-        """Write a snapshot of the log as it is now; remove older ones.
+        """Write a snapshot of the log as it is now, and delete older ones.
 
-        Harmless beside other writers, and when it fails.
+        Several processes may do so at once. An error leaves the older snapshots.
 
         Args:
-            view: of the log; None observes it.
+            view: of the log; None lists it.
 
         Raises:
-            StorageError: it was not written.
+            StorageError: the snapshot was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        state, view = self.producers(view or self._directory.observe(), self._written)
-        self._written = None
+        state, view = self.producers(view or self._directory.observe(), self._state)
+        self._state = None
         summaries, view = self.segments(view)
         return self._write(state, summaries, view)
 
-    def _up_to_hole(self, view: LogView) -> tuple[ProducerState, list[SegmentSummary], LogView]:
-        """Return what a snapshot holds, up to where the view begins to leave something out.
+    def _up_to_first_gap(
+        self, view: LogView
+    ) -> tuple[ProducerState, list[SegmentSummary], LogView]:
+        """Return the content of a snapshot up to the first segment that the view lacks.
 
-        While others append a listing often does; to list again and again would cost more than the
-        snapshot is worth.
+        A listing often lacks segments while other processes append. Repeated listings would cost
+        more than the snapshot is worth.
 
         Raises:
-            NotFoundError, OffsetOutOfRangeError: the log was rewritten, or its start moved, since.
+            NotFoundError, OffsetOutOfRangeError: the log was rewritten since, or its start moved.
         """
-        # What was gathered is kept, also when it fails: a slow storage comes further each time.
-        state, view = self._begin(view, self._written)
-        self._written = state
+        # The state is kept also after an error: on a slow storage each call gets further.
+        state, view = self._initial_state(view, self._state)
+        self._state = state
         try:
-            self._take_in(state, view)
+            self._replay(state, view)
         except OffsetOutOfRangeError:
-            self._written = None
+            self._state = None
             raise
         segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
-        return state, [self.summary(each, view.observed_ms) for each in segments], view
+        return state, [self.summaries.get(each, view.observed_ms) for each in segments], view
 
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
@@ -227,56 +236,26 @@ class Snapshots:
         data = snapshot.to_buffer(topic_id=directory.topic_id, partition=directory.partition)
         directory.store.put(self._path(snapshot.offset), data)
         self._segment_count = len(summaries)
-        self._forget_before(snapshot.offset)
-        self._written = state
+        self._on_snapshot(snapshot.offset)
+        self._state = state
         older = [offset for offset in view.live.snapshots if offset < snapshot.offset]
-        for offset in older[: 1 - _KEPT]:
+        for offset in older[: 1 - _MAX_KEPT]:
             directory.store.delete(self._path(offset))
         return snapshot
 
-    def note(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
-        """Remember what a segment that was appended holds, so that it need not be opened."""
-        self._known[summary.name] = summary
-        self._noted[summary.name] = headers
-
-    def learn(self, summary: SegmentSummary) -> None:
-        """Remember what a rewritten segment holds."""
-        self._known[summary.name] = summary
-
-    # --- what is known ---------------------------------------------------------------------------
-
-    def _learn(self, view: LogView) -> None:
-        """Read the newest snapshot, if there is anything in the view that it might tell of."""
-        if any(segment.name not in self._known for segment in view.live.segments):
-            snapshot = None
-            # Without one segments tell, at a higher cost.
-            directory = self._directory
-            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
-                snapshot = self.newest(view)
-            if snapshot is not None:
-                self._known = {each.name: each for each in snapshot.segments} | self._known
-
-    def _known_of(self, segment: LiveSegment) -> SegmentSummary | None:
-        known = self._known.get(segment.name)
-        return known if known and known.size_bytes == segment.file.size_bytes else None
-
-    def _forget_before(self, offset: int) -> None:
-        """Forget what is needed for the next snapshot only, since there is one up to an offset."""
+    def _on_snapshot(self, offset: int) -> None:
+        """Drop state that only the snapshot up to ``offset`` needed, since it exists."""
         if offset > self._newest_offset:
             self._newest_offset = offset
-            self._written = None
-            self._noted = {
-                name: headers for name, headers in self._noted.items() if name.base_offset >= offset
-            }
-            if len(self._known) > 2 * self._segment_count:
-                self._known = {name: self._known[name] for name in self._noted}
+            self._state = None
+            self.summaries.drop_before(offset, self._segment_count)
 
     def _interval(self, seen: int) -> int:
-        """Return after how many segments the next snapshot is due, behind one of so many."""
+        """Return the number of segments between a snapshot of ``seen`` segments and the next."""
         return max(self._config.snapshot_interval_segments, seen // _GROWTH)
 
-    def _due_after_anothers(self) -> int:
-        """Look only for a newer snapshot; return what `due_after` would, 0 where there is none."""
+    def _until_due_after_newer(self) -> int:
+        """Return `segments_until_due` by a newer snapshot of another process; 0 without one."""
         directory = self._directory
         listed = directory.store.list(
             directory.path, start_after=snapshot_name(self._newest_offset)
@@ -287,19 +266,39 @@ class Snapshots:
             return 0
         since = [name.base_offset for file in names if (name := SegmentName.parse(file))]
         self._segment_count += len(since)
-        self._forget_before(newest)
+        self._on_snapshot(newest)
         count = sum(base_offset >= newest for base_offset in since)
         return self._interval(self._segment_count - count) - count
 
-    def _begin(self, view: LogView, state: ProducerState | None) -> tuple[ProducerState, LogView]:
-        """Return a state to go on from in a view: the given one, or the newest snapshot's."""
+    # --- the state of a view ---------------------------------------------------------------------
+
+    def _load_summaries(self, view: LogView) -> None:
+        """Load the summaries of the newest snapshot if a segment's summary is not known."""
+        if not self.summaries.covers(view):
+            snapshot = None
+            # Without a snapshot the segments are opened, at a higher cost.
+            directory = self._directory
+            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
+                snapshot = self.newest(view)
+            if snapshot is not None:
+                self.summaries.load(snapshot.segments)
+
+    def _initial_state(
+        self, view: LogView, state: ProducerState | None
+    ) -> tuple[ProducerState, LogView]:
+        """Return a state to replay a view on: the given one, or that of the newest snapshot.
+
+        If no valid snapshot covers the log start offset, the producers of deleted records are
+        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
+        new producers, so their appends are accepted, and a warning is counted and logged.
+        """
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
             snapshot = self.newest(view)
             start = view.log_start_offset
             covers_start = snapshot is not None and snapshot.offset >= start
             if start and not covers_start and not has_looked_again:
-                # A snapshot comes before the marker that moves the start, but a listing during
+                # A snapshot is written before the marker that moves the start. But a listing during
                 # which both appeared may show the marker alone.
                 has_looked_again = True
                 view = self._directory.observe()
@@ -307,17 +306,31 @@ class Snapshots:
             state = ProducerState(start)
             if snapshot is not None and (covers_start or not start):
                 state = ProducerState(snapshot.offset, snapshot.producers.entries())
+            elif start:
+                self._warn_of_unknown_producers(start)
         return state, view
 
-    def _take_in(self, state: ProducerState, view: LogView) -> LiveSegment | None:
-        """Bring a state up to the end of a view, or to where it leaves something out.
+    def _warn_of_unknown_producers(self, log_start_offset: int) -> None:
+        directory = self._directory
+        error = CorruptRecordError(
+            f"the log starts at offset {log_start_offset}, and no snapshot of this offset or a "
+            f"later one can be read. So idempotent producers are known by the remaining records "
+            f"alone: a retry of an append whose records were deleted would append them again, and "
+            f"older epochs of its producer are not refused. Restore a .snapshot file from a copy, "
+            f"if you have one",
+            path=directory.path,
+        )
+        directory.suppressed.add("reading of producers", directory.path, error)
+
+    def _replay(self, state: ProducerState, view: LogView) -> LiveSegment | None:
+        """Replay the segments of a view on a state, up to its end or to a segment that it lacks.
 
         Returns:
-            The last segment that was taken in.
+            The last segment that was replayed.
 
         Raises:
-            OffsetOutOfRangeError: the state is older than the log's start.
-            NotFoundError: a segment is gone, or may be.
+            OffsetOutOfRangeError: the state is older than the log start offset.
+            NotFoundError: a segment was deleted, or may have been.
             CorruptRecordError: a segment is damaged.
         """
         view.check_offset(min(state.offset, view.log_end_offset), self._directory.path)
@@ -325,30 +338,13 @@ class Snapshots:
         if state.offset < view.log_end_offset:
             first = view.live.index_of(state.offset)
             for segment in view.live.segments[first:]:
-                end_offset, headers = self._headers(segment, view.observed_ms)
-                state.take_in(segment.name.base_offset, headers, segment.file.modified_us)
+                end_offset, headers = self.summaries.headers(segment, view.observed_ms)
+                state.replay(segment.name.base_offset, headers, segment.file.modified_us)
                 state.offset = max(state.offset, end_offset)
                 last = segment
                 if segment.end_offset not in (None, end_offset):
                     break
         return last
-
-    def _headers(
-        self, segment: LiveSegment, observed_ms: float
-    ) -> tuple[int, Sequence[BatchHeader]]:
-        """Return where a listed segment ends, and its headers; opens it unless they were noted.
-
-        What it holds is known from then on.
-        """
-        known, noted = self._known_of(segment), self._noted.get(segment.name)
-        if known is not None and noted is not None:
-            return known.end_offset, noted
-        reader = self._directory.open_listed(segment, observed_ms)
-        headers = [header for _, found in reader.all_headers() for header in found]
-        self._directory.check_unchanged(reader, observed_ms)
-        if known is None:
-            self._known[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
-        return reader.end_offset, headers
 
     def _path(self, offset: int) -> str:
         return self._directory.file_path(snapshot_name(offset))

@@ -1,1 +1,1 @@
-"""Verification of a partition log: each file in its directory, and all of them together."""
+"""Verification of a partition log: each file of its directory, and the log that they make up."""

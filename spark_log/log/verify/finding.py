@@ -1,4 +1,4 @@
-"""What a verification finds: one value for each thing that is not as it should be."""
+"""Findings of a verification: one value for each problem."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pyarrow as pa
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     ERROR = "error"
-    """Records are damaged or missing. Only a copy brings them back."""
+    """Records are damaged or missing. They can only be restored from a copy."""
 
     WARNING = "warning"
-    """The records are sound; a derived file is damaged, or something lies about. Can be repaired,
-    or says what to do."""
+    """The records are intact, but a derived file is damaged or a file does not belong to the log. A
+    repair fixes it, or the message says what to do."""
 
     NOTE = "note"
-    """Nothing is wrong: what a crash or a writer at work leaves, and what goes away by itself."""
+    """No problem: a file of a crashed or running writer, or one that a cleaner will delete."""
 
 
 class FindingKind(StrEnum):
-    """What it is."""
+    """What kind of problem a finding is."""
 
     DAMAGED_SEGMENT = "damaged-segment"
     MISSING_SEGMENT = "missing-segment"
@@ -45,10 +45,10 @@ class FindingKind(StrEnum):
 
 
 _REMEDIES: Final = {
-    FindingKind.DAMAGED_INDEX: "made anew",
-    FindingKind.MISSING_INDEX: "made anew",
-    FindingKind.DAMAGED_SNAPSHOT: "made anew",
-    FindingKind.WRONG_SNAPSHOT: "made anew",
+    FindingKind.DAMAGED_INDEX: "rebuilt",
+    FindingKind.MISSING_INDEX: "rebuilt",
+    FindingKind.DAMAGED_SNAPSHOT: "rebuilt",
+    FindingKind.WRONG_SNAPSHOT: "rebuilt",
     FindingKind.SPENT_SEGMENT: "removed",
     FindingKind.SPENT_START: "removed",
     FindingKind.ORPHANED_FILE: "removed",
@@ -58,14 +58,14 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One problem, or a note.
 
     Attributes:
         path: the file or directory, relative to the root.
-        kind: what it is.
-        severity: how bad it is.
-        message: what is wrong, and what can be done.
-        repaired: whether this very run has set it right.
+        kind: what kind of problem it is.
+        severity: how serious it is.
+        message: what is wrong, and what to do.
+        repaired: whether this run has repaired it.
     """
 
     path: str
@@ -76,17 +76,17 @@ class Finding:
 
     @property
     def remedy(self) -> str | None:
-        """What a repair does about it: ``made anew`` or ``removed``; None: nothing."""
+        """What a repair does: the file is ``rebuilt`` or ``removed``; None if it does nothing."""
         return _REMEDIES.get(self.kind)
 
     @property
     def is_problem(self) -> bool:
-        """Whether it is still there, and more than a note."""
+        """Whether it is an error or a warning that this run has not repaired."""
         return not self.repaired and self.severity is not Severity.NOTE
 
 
 def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """Return findings as a table.
+    """Return findings as an Arrow table.
 
     Columns: ``path``, ``kind``, ``severity``, ``message``: string; ``repaired``: bool.
     """

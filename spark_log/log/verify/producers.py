@@ -1,10 +1,10 @@
-"""What a snapshot says of producers, held against the batch headers that are there.
+"""Compares the producer state in a snapshot with the batch headers of the log.
 
-Headers tell all of a producer only as far as they reach. What they cannot tell is left as it is:
-producers whose records lie before the log's start are in snapshots alone. What may rightly be
-missing from a snapshot is not missed: who was silent for long may have expired before it was
-written, and what a rewrite left out leaves no header. When a batch of a rewritten segment was
-appended is not known, only that it was after the plain segments before it.
+Headers can only confirm the producers whose batches are in the log; producers whose records are
+before the log's start exist in snapshots alone and are not checked. A producer may rightly be
+missing from a snapshot: one that was idle for long may have expired before the snapshot was
+written, and a rewrite may have removed its batches. The append time of a batch in a rewritten
+segment is not known, only that it is after the append of the plain segments before it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 
 
 class ProducerCheck:
-    """One snapshot's producers, against headers that are replayed in offset order."""
+    """Checks the producers of one snapshot by replaying batch headers in offset order."""
 
     def __init__(
         self, state: ProducerState, *, written_us: int, first_offset: int, expiration_ms: int
     ) -> None:
-        """Begin with no header.
+        """Start before the first header.
 
         Args:
-            state: what the snapshot says.
-            written_us: when it was written, by the storage's clock.
-            first_offset: the log's start: what lies before it has no header.
-            expiration_ms: ``producer.id.expiration.ms``. Half of it counts here, since an older
-                version dropped who had expired by the clock of the machine that wrote it.
+            state: the producer state of the snapshot.
+            written_us: when the snapshot was written, by the storage's clock.
+            first_offset: the log start offset: batches before it have no header.
+            expiration_ms: ``producer.id.expiration.ms``. Half of it is used here, because older
+                versions expired producers by the clock of the machine that wrote the snapshot.
         """
         self._said = dict(state.entries())
         self._end_offset = state.offset
@@ -50,28 +50,32 @@ class ProducerCheck:
         self._position = first_offset
         self._appended_after_us = self._rewritten_us = self._compacted_to = 0
         self._rebuilt = ProducerState(first_offset)
-        self._known: dict[int, ProducerState] = {}
-        """Of each producer, what the snapshot must know: all since a time when it knew of it."""
+        self._expected: dict[int, ProducerState] = {}
+        """For each producer the state that the snapshot must have."""
         self._seen: set[tuple[int, int]] = set()
         self._problems: dict[int, str] = {}
         for (run, producer_id), (following, other_id) in zip(
             self._runs, self._runs[1:], strict=False
         ):
             if run.end_offset > following.base_offset:
-                self._note(producer_id, f"shares offset {following.base_offset} with {other_id}")
+                self._add_problem(
+                    producer_id, f"has offset {following.base_offset}, as producer {other_id} does"
+                )
         for run, producer_id in self._runs:
             if run.end_offset > self._end_offset:
-                self._note(producer_id, f"wrote up to offset {run.end_offset}, behind it")
+                self._add_problem(
+                    producer_id, f"has records up to offset {run.end_offset}, after the snapshot"
+                )
 
-    def take_in(
+    def replay(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
     ) -> None:
-        """Replay headers of a live segment; others than those in question are passed over.
+        """Replay headers of a live segment. Headers after the snapshot's offset are skipped.
 
         Args:
-            segment: that they are of.
-            base_offset: what their deltas count from.
-            headers: sound, in order.
+            segment: the segment of the headers.
+            base_offset: the offset that their deltas are relative to.
+            headers: sound headers, in offset order.
         """
         modified_us = segment.file.modified_us
         if segment.name.generation:
@@ -86,23 +90,23 @@ class ProducerCheck:
             if end <= self._position or end > self._end_offset:
                 continue
             if start > self._position:
-                self._known.clear()  # what the missing headers tell may have replaced it
+                self._expected.clear()  # the missing headers may have changed the state
             self._position = end
             self._check_runs(segment, header, start, end)
             self._replay(base_offset, header, start, modified_us)
 
     def problems(self) -> dict[int, str]:
-        """Return what is wrong, by producer id."""
+        """Return what is wrong, by producer id. After all headers were replayed."""
         if self._position == self._end_offset:
-            self._check_known()
+            self._check_expected()
             if self._first_offset == 0:
-                self._check_seen()
+                self._check_all_have_headers()
         return self._problems
 
     def corrected(self) -> ProducerState:
-        """Return the state with what is wrong replaced by what the headers tell.
+        """Return the state with wrong entries replaced by the state that the headers give.
 
-        What cannot be told from headers stays. Only where every header has been taken in.
+        Entries that headers cannot confirm do not change. Only after all headers were replayed.
         """
         entries, rebuilt = dict(self._said), dict(self._rebuilt.entries())
         for producer_id in self.problems():
@@ -111,10 +115,10 @@ class ProducerCheck:
                 entries[producer_id] = entry
         return ProducerState(self._end_offset, entries.items())
 
-    # --- what it says that is not so -------------------------------------------------------------
+    # --- wrong entries ---------------------------------------------------------------------------
 
     def _check_runs(self, segment: LiveSegment, header: BatchHeader, start: int, end: int) -> None:
-        """Check what is remembered of a batch's offsets."""
+        """Check the runs of sequence numbers at a batch's offsets."""
         for run, producer_id in self._runs_over(start, end):
             entry = self._said[producer_id]
             said = (
@@ -128,7 +132,7 @@ class ProducerCheck:
                 continue
             if said != true:
                 names = "producer id, epoch and sequence number"
-                self._note(producer_id, f"{names} at offset {start} are {true}, not {said}")
+                self._add_problem(producer_id, f"{names} at offset {start} are {true}, not {said}")
 
     def _runs_over(self, start: int, end: int) -> Iterator[tuple[SequenceRun, int]]:
         at = bisect_right(self._runs, start, key=lambda pair: pair[0].base_offset) - 1
@@ -138,43 +142,43 @@ class ProducerCheck:
             if run.end_offset > start:
                 yield run, producer_id
 
-    def _check_seen(self) -> None:
-        """Check that there is a header of whoever is remembered, where all are there."""
+    def _check_all_have_headers(self) -> None:
+        """Check that each producer has a header. Only if the log has all headers from offset 0."""
         for producer_id, entry in self._said.items():
-            is_gone = self._may_expire(entry.appended_us, self._rewritten_us) or (
-                # A compaction left its batches out, since it has written others behind this.
+            is_expired_or_compacted = self._may_expire(entry.appended_us, self._rewritten_us) or (
+                # A compaction removed its batches: it has later ones, after the snapshot.
                 bool(entry.runs) and entry.runs[-1].end_offset <= self._compacted_to
             )
-            if (producer_id, entry.epoch) not in self._seen and not is_gone:
-                self._note(producer_id, f"wrote nothing in epoch {entry.epoch}")
+            if (producer_id, entry.epoch) not in self._seen and not is_expired_or_compacted:
+                self._add_problem(producer_id, f"has no records of epoch {entry.epoch}")
 
-    # --- what it does not say --------------------------------------------------------------------
+    # --- missing entries -------------------------------------------------------------------------
 
     def _replay(self, base_offset: int, header: BatchHeader, start: int, modified_us: int) -> None:
         producer_id = header.producer_id
-        self._rebuilt.take_in(base_offset, [header], modified_us)
+        self._rebuilt.replay(base_offset, [header], modified_us)
         if producer_id == NO_PRODUCER_ID:
             return
         self._seen.add((producer_id, header.producer_epoch))
-        known = self._known.get(producer_id)
-        if known is None or self._may_expire(_entry(known).appended_us, modified_us):
-            known = self._known[producer_id] = ProducerState(start)
-        known.take_in(base_offset, [header], self._appended_after_us)
+        expected = self._expected.get(producer_id)
+        if expected is None or self._may_expire(_entry(expected).appended_us, modified_us):
+            expected = self._expected[producer_id] = ProducerState(start)
+        expected.replay(base_offset, [header], self._appended_after_us)
 
-    def _check_known(self) -> None:
-        for producer_id, state in self._known.items():
+    def _check_expected(self) -> None:
+        for producer_id, state in self._expected.items():
             true, said = _entry(state), self._said.get(producer_id)
             if self._may_expire(true.appended_us, self._written_us):
                 continue
             if said is None:
-                self._note(producer_id, "is missing")
+                self._add_problem(producer_id, "is missing")
             elif said.epoch < true.epoch:
-                self._note(producer_id, f"is in epoch {true.epoch}, not {said.epoch}")
+                self._add_problem(producer_id, f"is in epoch {true.epoch}, not {said.epoch}")
             elif said.epoch == true.epoch:
                 for run in true.runs:
                     if not any(_holds(other, run) for other in said.runs):
                         text = f"its records at offsets {run.base_offset} to {run.end_offset - 1}"
-                        self._note(producer_id, f"{text} are missing")
+                        self._add_problem(producer_id, f"{text} are missing")
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -197,12 +201,12 @@ class ProducerCheck:
     def _may_expire(self, appended_us: int, at_us: int) -> bool:
         return at_us - appended_us >= self._forgettable_us
 
-    def _note(self, producer_id: int, problem: str) -> None:
+    def _add_problem(self, producer_id: int, problem: str) -> None:
         self._problems.setdefault(producer_id, problem)
 
 
 def _entry(state: ProducerState) -> ProducerEntry:
-    """Return the only entry."""
+    """Return the only entry of a state."""
     ((_, entry),) = state.entries()
     return entry
 
@@ -212,7 +216,7 @@ def _holds(run: SequenceRun, part: SequenceRun) -> bool:
 
 
 def _part(run: SequenceRun, start: int, end: int) -> SequenceRun | None:
-    """Return what of a run lies between two offsets, None for nothing."""
+    """Return the part of a run between two offsets; None if it is empty."""
     first, last = max(run.base_offset, start), min(run.end_offset, end)
     if first >= last:
         return None

@@ -1,4 +1,4 @@
-"""One segment file and its indexes, looked at whole: all that is wrong, not only the first."""
+"""Verification of one segment file and its indexes: finds all problems, not only the first."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FILE_BEGIN = b"ARROW1\0\0"
 
 
 class SegmentCheck:
-    """A segment that is being verified. Memory is bounded by one batch, and 100 bytes for each.
+    """Checks one segment. Memory: the largest batch, and 100 bytes for each batch.
 
     Attributes:
-        end_offset: the offset after its last; None where that cannot be told.
-        record_count: of all batches.
-        is_sound: nothing is wrong with the file itself.
+        end_offset: the offset after the segment's last one; None if it is not known.
+        record_count: how many records the sound batches have.
+        is_sound: whether no problem was found in the segment file.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class SegmentCheck:
         on_headers: Callable[[tuple[BatchHeader, ...]], None],
         repair: bool,
     ) -> None:
-        """Touches nothing yet.
+        """Prepare the check; touches nothing.
 
         Args:
-            directory: where it lies.
-            name: of the segment.
-            size_bytes: as a listing showed it.
-            index_interval_bytes: of the topic, for indexes that are made anew.
-            is_settled: it is old enough for its writer to have put the indexes.
+            directory: the partition's directory.
+            name: the segment's name.
+            size_bytes: the size of the file in a listing.
+            index_interval_bytes: the topic's ``index.interval.bytes``, for rebuilt indexes.
+            is_settled: whether the segment is so old that its writer must have put the indexes.
             on_headers: called with the headers of each sound Arrow batch, in order.
-            repair: whether to make unsound and missing indexes anew.
+            repair: whether to rebuild damaged and missing indexes.
         """
         self._directory = directory
         self._name = name
@@ -78,21 +78,21 @@ class SegmentCheck:
         self.record_count = 0
         self.is_sound = True
 
-    def findings(self, progress: Callable[[int], None]) -> Iterator[Finding]:
-        """Yield what is wrong, as it is found.
+    def findings(self, on_progress: Callable[[int], None]) -> Iterator[Finding]:
+        """Yield problems as they are found.
 
         Args:
-            progress: called with the number of bytes that were looked at, again and again.
+            on_progress: called repeatedly with the number of bytes that were checked since.
 
         Raises:
-            NotFoundError: the file is gone; what was yielded does not count.
+            NotFoundError: the file was deleted; discard the findings.
             StorageError: the storage does not answer.
         """
         try:
             reader = self._directory.open(self._name)
         except CorruptRecordError as error:
             yield self._damaged(error.message)
-            progress(self._size_bytes)
+            on_progress(self._size_bytes)
             return
         self._append_id = reader.append_id
         yield from self._check_begin(reader)
@@ -100,16 +100,16 @@ class SegmentCheck:
         for finding, position in self._check_batches(reader):
             if finding is not None:
                 yield finding
-            progress(position - seen_bytes)
+            on_progress(position - seen_bytes)
             seen_bytes = position
-        progress(self._size_bytes - seen_bytes)
+        on_progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
             self.end_offset = reader.end_offset
         if self.is_sound:
             yield from self._check_indexes(reader)
 
     def summary(self) -> SegmentSummary | None:
-        """Return what a snapshot must say of it; None where the file is not sound."""
+        """Return the segment's summary for a snapshot; None if the file is not sound."""
         if not self.is_sound or self.end_offset is None:
             return None
         return SegmentSummary(
@@ -125,35 +125,40 @@ class SegmentCheck:
     # --- the file --------------------------------------------------------------------------------
 
     def _check_begin(self, reader: SegmentReader) -> Iterator[Finding]:
-        """Check what only readers of Arrow's stream format need: it stands twice in the file."""
+        """Check the beginning of the file, which only other Arrow readers use.
+
+        The schema is stored twice: there and in the footer.
+        """
         if reader.size_bytes != self._size_bytes:
             yield self._damaged(
-                f"its footer speaks of {reader.size_bytes} bytes, the file has {self._size_bytes}. "
-                f"Restore the file from a copy"
+                f"has {self._size_bytes} bytes, but its footer is for {reader.size_bytes}. Restore "
+                f"the file from a copy"
             )
         begin = self._directory.store.read(self._path, 0, reader.position(0))
         problem = None
         try:
             schema = ipc.open_stream(begin.slice(len(_FILE_BEGIN))).schema
             if begin.slice(0, len(_FILE_BEGIN)).to_pybytes() != _FILE_BEGIN:
-                problem = "does not begin as an Arrow file does"
+                problem = "does not begin like an Arrow file"
             elif not schema.equals(reader.schema, check_metadata=True):
-                problem = "its schema at the beginning is another than the one in its footer"
+                problem = "its schema at the beginning differs from the schema in its footer"
         except (OSError, ValueError, pa.ArrowException) as error:
             problem = f"its schema at the beginning is damaged: {error}"
         if problem is not None:
-            message = f"{problem}. Only other Arrow readers look there; restore it from a copy"
+            message = (
+                f"{problem}. Only other Arrow readers use this part; restore the file from a copy"
+            )
             yield Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.WARNING, message)
 
     def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[Finding | None, int]]:
-        """Yield, for each Arrow batch, what is wrong with it and where it ends."""
+        """Yield for each Arrow batch its finding, if any, and its end position in the file."""
         previous: BatchHeader | None = None
         for ordinal in reader.in_order():
             finding = None
             try:
                 headers, records = reader.read_batch(ordinal)
                 reader.check_follows(previous, headers[0], ordinal)
-                self._note(reader.position(ordinal), headers, records)
+                self._record_batch(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
                 previous = headers[-1]
             except CorruptRecordError as error:
@@ -162,10 +167,10 @@ class SegmentCheck:
         if previous is not None and self._name.last_offset is None:
             self.end_offset = reader.base_offset + previous.last_offset_delta + 1
 
-    def _note(
+    def _record_batch(
         self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
     ) -> None:
-        """Remember what indexes and snapshots must say of this batch."""
+        """Record what indexes and snapshots must contain for this batch."""
         self._positions.append(position)
         self._bases.append(headers[0].base_offset_delta)
         latest = self._latest[-1] if self._latest else None
@@ -197,7 +202,7 @@ class SegmentCheck:
             (self._index_path, offset_data, offset_problem),
             (self._time_index_path, time_data, time_problem or offset_problem),
         ]
-        # A damaged half makes the other one useless: both are written anew.
+        # One damaged index makes the other unusable: both are rebuilt.
         files = self._rebuilt(reader)
         is_missed = all(files) and self._is_settled
         wrong = [
@@ -205,9 +210,9 @@ class SegmentCheck:
                 path,
                 FindingKind.MISSING_INDEX if data is None else FindingKind.DAMAGED_INDEX,
                 Severity.NOTE if data is None else Severity.WARNING,
-                "is not there: readers do without"
+                "does not exist: readers work without it"
                 if data is None
-                else f"{problem}. Readers do without",
+                else f"{problem}. Readers work without it",
             )
             for path, data, problem in found
             if (is_missed if data is None else problem)
@@ -227,9 +232,9 @@ class SegmentCheck:
         for entry in index.entries():
             at = bisect_left(self._positions, entry.position)
             if self._positions[at : at + 1] != [entry.position]:
-                return f"there is no record batch at its position {entry.position}"
+                return f"has an entry for position {entry.position}, where no record batch begins"
             if self._name.base_offset + self._bases[at] != entry.offset:
-                return f"the record batch at its position {entry.position} has another offset"
+                return f"has a wrong offset for the record batch at position {entry.position}"
         return None
 
     def _time_index_problem(
@@ -238,7 +243,7 @@ class SegmentCheck:
         if data is None:
             return None
         if offset_data is None:
-            return "the offset index that it was made with is not there"
+            return "the offset index that belongs to it does not exist"
         try:
             index = TimeIndex.from_bytes(self._name.base_offset, data, offset_data)
             places = OffsetIndex.from_bytes(self._name.base_offset, offset_data, None).positions()
@@ -247,7 +252,7 @@ class SegmentCheck:
         before = [self._latest[at - 1] for at in np.searchsorted(self._positions, places) if at > 0]
         steps = [None, *before]
         expected = [after for last, after in pairwise(steps) if after != last]
-        return None if list(index.entries()) == expected else "its times are not the records'"
+        return None if list(index.entries()) == expected else "its times differ from the records'"
 
     def _rebuilt(self, reader: SegmentReader) -> tuple[bytes, bytes]:
         builder = IndexBuilder(self._index_interval_bytes)
@@ -256,7 +261,7 @@ class SegmentCheck:
         return builder.files(reader.append_id)
 
     def _put_indexes(self, files: tuple[bytes, bytes]) -> bool:
-        """Write both, or, where the segment is too small for any, take away what is there."""
+        """Write both indexes, or delete them if the segment is too small for an index."""
         store = self._directory.store
         paths = (self._index_path, self._time_index_path)
         try:

@@ -1,4 +1,4 @@
-"""One snapshot, held against the segments and batch headers of the live log."""
+"""Verification of one snapshot, against the segments and batch headers of the live log."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from spark_log.storage import FileInfo
 
 
 class SnapshotCheck:
-    """A snapshot that is being verified, and written anew where it is wrong.
+    """Checks one snapshot, and corrects it in a repair.
 
-    It is corrected, not thrown away: what it remembers of producers whose records are deleted
-    stands nowhere else. What is wrong is replaced in one put, so that a crash leaves the one or
-    the other.
+    A snapshot is corrected, not deleted: the state of producers whose records are deleted exists
+    only in snapshots. It is replaced by one put, so that a crash leaves the old or the new one.
     """
 
     def __init__(
         self, log: PartitionLog, offset: int, file: FileInfo, log_start_offset: int
     ) -> None:
-        """Read the file.
+        """Read the snapshot.
 
         Args:
-            log: the partition's.
-            offset: that the file's name says.
-            file: as a listing showed it.
-            log_start_offset: as that listing showed it.
+            log: the partition's log.
+            offset: the offset in the file's name.
+            file: the file in a listing.
+            log_start_offset: the log start offset in that listing.
 
         Raises:
-            NotFoundError: it is gone.
+            NotFoundError: the file was deleted.
             StorageError: the storage does not answer.
         """
         self._log = log
@@ -65,19 +64,19 @@ class SnapshotCheck:
 
     @property
     def offset(self) -> int:
-        """Up to where the snapshot tells of the log."""
+        """The end of the part of the log that the snapshot describes."""
         return self._offset
 
     def append_id_of(self, name: SegmentName) -> str:
-        """Return the append id that it tells of a segment, empty where it tells none."""
+        """Return the append id that the snapshot has for a segment; empty if it has none."""
         return self._append_ids.get(name, "")
 
-    def take_in(
+    def replay(
         self, segment: LiveSegment, base_offset: int, headers: Iterable[BatchHeader]
     ) -> None:
-        """See `ProducerCheck.take_in`."""
+        """Replay headers of a live segment, in offset order."""
         if self._damage is None:
-            self._producers.take_in(segment, base_offset, headers)
+            self._producers.replay(segment, base_offset, headers)
 
     def findings(
         self,
@@ -86,14 +85,14 @@ class SnapshotCheck:
         *,
         repair: bool,
     ) -> Iterator[Finding]:
-        """Yield what is wrong, after all headers were taken in.
+        """Yield what is wrong, after all headers were replayed.
 
         Args:
-            summaries: of the sound segments, as they are.
-            log_end_offset: observed after the snapshot was; None where that cannot be told.
-            repair: write it anew. Only where no segment is damaged or missing.
+            summaries: the true summaries of the sound segments.
+            log_end_offset: the log end offset, read after the snapshot; None if it is not known.
+            repair: whether to rewrite the snapshot. Only if no segment is damaged or missing.
         """
-        if not self._is_still_there():
+        if not self._is_unchanged():
             return
         if self._damage is not None:
             yield self._damaged(repair)
@@ -103,16 +102,16 @@ class SnapshotCheck:
                 self._file.path,
                 FindingKind.MISSING_SEGMENT,
                 Severity.ERROR,
-                f"there was a log up to offset {self._offset}, and there is none behind "
-                f"{log_end_offset}: its last segments are missing. Restore them from a copy",
+                f"the log ended at offset {self._offset} or later, and ends at {log_end_offset} "
+                f"now: its last segments are missing. Restore them from a copy",
             )
         wrong = [
-            f"what it says of {said.name.log} is not so"
+            f"its entry for {said.name.log} is wrong"
             for said in self._snapshot.segments
-            if said.name in summaries and not _is_so(said, summaries[said.name])
+            if said.name in summaries and not _is_right(said, summaries[said.name])
         ]
         problems = sorted(self._producers.problems().items())
-        wrong += [f"of producer {producer_id}: {problem}" for producer_id, problem in problems]
+        wrong += [f"its producer {producer_id}: {problem}" for producer_id, problem in problems]
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             message = f"{wrong[0]}{more}"
@@ -125,7 +124,7 @@ class SnapshotCheck:
         snapshot = Snapshot(
             self._offset,
             tuple(
-                said if _is_so(said, true := summaries.get(said.name, said)) else true
+                said if _is_right(said, true := summaries.get(said.name, said)) else true
                 for said in self._snapshot.segments
             ),
             self._producers.corrected(),
@@ -140,12 +139,18 @@ class SnapshotCheck:
         return True
 
     def _damaged(self, repair: bool) -> Finding:
-        message = f"{self._damage}. Readers do without"
+        message = f"{self._damage}. Readers work without it"
+        if 0 < self._log_start_offset <= self._offset:
+            message += (
+                f", but unless another snapshot is sound, the producers whose records are before "
+                f"the log start {self._log_start_offset} are forgotten: restore it from a copy "
+                f"before a repair"
+            )
         finding = self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
         if not repair:
             return finding
         try:
-            # The new one is made of an older one, if any, and headers: nothing is taken from this.
+            # The new one is built from an older snapshot, if any, and headers, not from this one.
             if self._log.write_snapshot().offset != self._offset:
                 self._log.files.store.delete(self._file.path)
         except (StorageError, CorruptRecordError) as error:
@@ -155,8 +160,8 @@ class SnapshotCheck:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _is_still_there(self) -> bool:
-        """Whether it is the same file: others write and remove snapshots meanwhile."""
+    def _is_unchanged(self) -> bool:
+        """Return whether the file is unchanged: others write and delete snapshots meanwhile."""
         try:
             return self._log.files.store.head(self._file.path) == self._file
         except NotFoundError:
@@ -166,8 +171,8 @@ class SnapshotCheck:
         return Finding(self._file.path, kind, Severity.WARNING, message)
 
 
-def _is_so(said: SegmentSummary, true: SegmentSummary) -> bool:
-    """Whether a summary is right; the least timestamp may be left out."""
+def _is_right(said: SegmentSummary, true: SegmentSummary) -> bool:
+    """Return whether a summary is right; its smallest timestamp may be missing."""
     if said.min_timestamp_us is None:
         true = replace(true, min_timestamp_us=None)
     return said == true

@@ -1,11 +1,11 @@
-"""Verifies the log of one partition: every file in its directory, and that together they are a log.
+"""Verifies the log of one partition: every file of its directory, and that they make up a log.
 
-Runs beside writers, mergers and cleaners. What vanishes or appears meanwhile is no finding: a fault
-counts only when a second look shows it too. Memory is bounded by the directory's listing, its
-snapshots, one record batch, and the positions of one segment's batches.
+It may run beside writers, mergers and cleaners. A file that appears or vanishes meanwhile is not a
+finding: a problem is reported only if a second listing shows it too. Memory: the directory's
+listing, its snapshots, one record batch, and the positions of one segment's batches.
 
-With ``repair`` derived files are made anew, and names are freed under the rules that a cleaner has
-(see `leftovers`). Nothing that holds a record of the log is ever touched.
+With ``repair`` derived files are rebuilt, and names are freed by the rules of a cleaner
+(`stray_files`). A file with records of the log is never changed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.log.verify.leftovers import Leftovers
 from spark_log.log.verify.segment import SegmentCheck
 from spark_log.log.verify.snapshot import SnapshotCheck
+from spark_log.log.verify.stray_files import StrayFiles
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 class Verifier:
-    """One partition's log, verified once.
+    """Verifies one partition's log. Use it once.
 
     Attributes:
-        segments: how many live segments were looked at.
-        records: how many records they hold.
-        size_bytes: of all files in the directory.
+        segments: how many live segments were checked.
+        records: how many records they have.
+        size_bytes: the size of all files in the directory.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Verifier:
         repair: bool = False,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
     ) -> None:
-        """Touches nothing yet.
+        """Prepare the verification; touches nothing.
 
         Args:
-            log: of the partition.
-            repair: whether to set right what can be, as it is found.
+            log: the partition's log.
+            repair: whether to repair problems as they are found.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
         self._log = log
@@ -63,35 +63,35 @@ class Verifier:
         self.records = 0
         self.size_bytes = 0
 
-    def findings(self, progress: Progress = lambda done_bytes: None) -> Iterator[Finding]:
-        """Yield what is not as it should be.
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
+        """Yield problems and notes as they are found.
 
         Args:
-            progress: called with numbers of bytes that were looked at; they add up to about the
+            on_progress: called with numbers of bytes that were checked; their sum is about the
                 size of the directory.
 
         Raises:
-            ClockSkewError: something is to be repaired, and this process's clock is too far from
-                the storage's to remove anything.
+            ClockSkewError: ``repair``, and the clocks of this process and the storage differ too
+                much to remove anything.
             StorageError: the storage does not answer.
         """
         has_errors = False
-        for finding in self._findings(progress):
+        for finding in self._findings(on_progress):
             has_errors = has_errors or finding.severity is Severity.ERROR
             yield finding
-        # Last: only where every segment is sound, headers tell what snapshots must say.
+        # Last: the true content of snapshots is known only if every segment is sound.
         for snapshot in self._snapshots:
             end_offset = self._log_end_offset()
             is_repaired = self._repair and not has_errors and end_offset is not None
             yield from snapshot.findings(self._summaries, end_offset, repair=is_repaired)
 
-    def _findings(self, progress: Progress) -> Iterator[Finding]:
+    def _findings(self, on_progress: OnProgress) -> Iterator[Finding]:
         files = list(self._directory.store.list(self._directory.path))
         self.size_bytes = sum(file.size_bytes for file in files)
         live = live_log(files)
         self._live = {segment.name: segment for segment in live.segments}
         self._snapshots = list(self._open_snapshots(files, live))
-        leftovers = Leftovers(
+        stray = StrayFiles(
             self._directory,
             files,
             delete_delay_ms=self._log.config.file_delete_delay_ms,
@@ -100,20 +100,20 @@ class Verifier:
         )
         for file in files:
             name = SegmentName.parse(file.name)
-            if name is not None and not leftovers.is_spent(name):
-                yield from self._segment(name, file, leftovers.is_old(file), progress)
+            if name is not None and not stray.is_spent(name):
+                yield from self._segment(name, file, stray.is_old(file), on_progress)
                 continue
-            progress(file.size_bytes)
+            on_progress(file.size_bytes)
             if parse_snapshot_name(file.name) is None:
-                yield from leftovers.findings(file)
+                yield from stray.findings(file)
         yield from self._chain(live)
         yield from self._truncated()
-        yield from leftovers.abandoned()
+        yield from stray.abandoned()
 
     # --- segments --------------------------------------------------------------------------------
 
     def _segment(
-        self, name: SegmentName, file: FileInfo, is_old: bool, progress: Progress
+        self, name: SegmentName, file: FileInfo, is_old: bool, on_progress: OnProgress
     ) -> Iterator[Finding]:
         check = SegmentCheck(
             self._directory,
@@ -125,9 +125,9 @@ class Verifier:
             repair=self._repair,
         )
         try:
-            found = list(check.findings(progress))
+            found = list(check.findings(on_progress))
         except NotFoundError:
-            return  # rewritten and freed meanwhile; if not, the chain has a hole now
+            return  # rewritten and freed meanwhile; if not, `_chain` reports a gap
         yield from found
         self._ends[name] = check.end_offset
         summary = check.summary()
@@ -140,48 +140,52 @@ class Verifier:
                 yield from self._identity(summary)
 
     def _identity(self, summary: SegmentSummary) -> Iterator[Finding]:
-        """Yield that a live segment is another than the one that got its name."""
+        """Yield a finding if another file has taken the place of a live segment."""
         name, append_id = summary.name, summary.append_id
         first = self._owners.setdefault(append_id, name)
         told = {snapshot.append_id_of(name) for snapshot in self._snapshots} - {"", append_id}
         if first != name:
             what = f"holds the same append as {first.log}: one of the two is a copy"
         elif told:
-            what = f"holds the append {append_id}, and a snapshot tells of {told.pop()} at its name"
+            what = f"holds the append {append_id}, but a snapshot has {told.pop()} for its name"
         else:
             return
-        message = f"{what}. Restore the segment that was there from a copy"
+        message = f"{what}. Restore the original segment from a copy"
         path = self._directory.file_path(name.log)
         yield Finding(path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, message)
 
     def _replay(self, name: SegmentName, headers: tuple[BatchHeader, ...]) -> None:
-        """Hand sound headers on: files are looked at in the order of the chain."""
+        """Pass the headers of a live segment to the snapshots; segments are read in order."""
         segment = self._live.get(name)
         if segment is not None:
             for snapshot in self._snapshots:
-                snapshot.take_in(segment, name.base_offset, headers)
+                snapshot.replay(segment, name.base_offset, headers)
 
     # --- the chain -------------------------------------------------------------------------------
 
     def _chain(self, live: LiveLog) -> Iterator[Finding]:
-        """Yield where the live segments do not follow each other."""
+        """Yield gaps and overlaps between the live segments."""
         for segment, finding in self._breaks(live):
-            # What appeared during a listing may be left out of it although a later one is not.
+            # A listing may lack a file that appeared during it, but show a later one.
             if segment in self._directory.live_log().segments:
                 yield finding
-        if live.beyond is not None:
+        if live.base_after_gap is not None:
             again = self._directory.live_log()
-            if (again.end_of_chain, again.beyond) == (live.end_of_chain, live.beyond):
+            if (again.chain_end_offset, again.base_after_gap) == (
+                live.chain_end_offset,
+                live.base_after_gap,
+            ):
                 yield Finding(
                     self._directory.path,
                     FindingKind.MISSING_SEGMENT,
                     Severity.ERROR,
-                    f"the log ends at offset {live.end_of_chain}, but there is a segment at "
-                    f"{live.beyond}: what lies between them is missing. Restore it from a copy",
+                    f"the log ends at offset {live.chain_end_offset}, but a segment begins at "
+                    f"{live.base_after_gap}: the segments between are missing. Restore them from a "
+                    f"copy",
                 )
 
     def _truncated(self) -> Iterator[Finding]:
-        """Yield that the log had reached further, as other files than snapshots tell."""
+        """Yield a finding if a file other than a snapshot shows that the log's end was lost."""
         try:
             self._log.observe()
         except LogTruncatedError as error:
@@ -190,7 +194,7 @@ class Verifier:
                 kind = FindingKind.MISSING_SEGMENT
                 yield Finding(self._directory.path, kind, Severity.ERROR, error.message)
         except CorruptRecordError:
-            pass  # that is a finding of its own
+            pass  # reported as another finding
 
     def _breaks(self, live: LiveLog) -> Iterator[tuple[LiveSegment, Finding]]:
         for segment in live.segments:
@@ -199,16 +203,16 @@ class Verifier:
                 continue
             if following is not None and end < following:
                 kind = FindingKind.MISSING_SEGMENT
-                what = "what lies between them is missing. Restore it from a copy"
+                what = "the segments between are missing. Restore them from a copy"
             elif following is not None and end > following:
                 kind = FindingKind.OVERLAPPING_SEGMENT
-                what = "records are there twice. Find out which of the two is right"
+                what = "both have the offsets between. Find out which of the two is right"
             elif end <= segment.start_offset:
                 kind, following = FindingKind.WRONG_START, segment.start_offset
-                what = "a start marker says that the log starts there, in this segment"
+                what = "a start marker says that the log starts in this segment"
             else:
                 continue
-            message = f"ends at offset {end}, and the log goes on at {following}: {what}"
+            message = f"ends at offset {end}, but the log continues at {following}: {what}"
             path = self._directory.file_path(segment.name.log)
             yield segment, Finding(path, kind, Severity.ERROR, message)
 
@@ -218,7 +222,7 @@ class Verifier:
         for file in files:
             offset = parse_snapshot_name(file.name)
             if offset is not None:
-                with suppress(NotFoundError):  # a newer one took its place meanwhile
+                with suppress(NotFoundError):  # a newer snapshot has replaced it meanwhile
                     yield SnapshotCheck(self._log, offset, file, live.log_start_offset)
 
     def _log_end_offset(self) -> int | None:
@@ -227,4 +231,4 @@ class Verifier:
         except LogTruncatedError as error:
             return error.log_end_offset
         except CorruptRecordError:
-            return None  # that is a finding of its own
+            return None  # reported as another finding

@@ -16,7 +16,7 @@ from typing import Final
 
 from spark_log.errors import StorageError
 from spark_log.log.clean.file_deletion import ABANDONED_US
-from spark_log.log.witness import forget_logs
+from spark_log.log.witness import delete_witnesses
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
@@ -60,7 +60,7 @@ def remove_data(store: Store, topics: Iterable[TopicImage]) -> None:
     for topic in topics:
         try:
             store.delete_directory(topic.directory)
-            forget_logs(store, topic.directory)
+            delete_witnesses(store, topic.directory)
         except StorageError as error:
             _log.warning(
                 "%s: not all files were removed; a cleaner will remove the rest: %s",
@@ -97,7 +97,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
         files = list(_files_of(store, marker.name))
         if not dry_run:
             store.delete_directory(marker.name)
-            forget_logs(store, marker.name)
+            delete_witnesses(store, marker.name)
             if now_us - marker.modified_us > _KEPT_US:
                 store.delete(marker.path)
         if files:

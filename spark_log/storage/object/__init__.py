@@ -1,1 +1,1 @@
-"""The store on object storage (S3, Google Cloud Storage, Azure), through obstore."""
+"""The store on S3, Google Cloud Storage and Azure Blob Storage, through obstore."""

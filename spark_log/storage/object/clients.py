@@ -1,8 +1,8 @@
-"""The clients that carry an object store's requests: obstore's, one for each kind of request.
+"""obstore's clients for an object store: one for each kind of request.
 
-They differ in what they do about an answer that does not come. A read is simply tried again. A
-conditional put is not: a second delivery would meet the first, so `storage.object.conditional_put`
-decides what to do.
+They differ in what they do when no answer comes. A read is sent again by the client. A conditional
+put is not: the second delivery would find the object of the first, so
+`storage.object.conditional_put` decides what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from spark_log.errors import StorageError, UnsupportedStoreError
-from spark_log.storage.object.errors import ask
+from spark_log.storage.object.errors import call_obstore
 from spark_log.storage.object.location import ObjectLocation
 
 if TYPE_CHECKING:  # these exist for type checkers only
@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # these exist for type checkers only
 Client = S3Store | GCSStore | AzureStore
 
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""``request.timeout.ms`` where nobody says otherwise."""
+"""Default of ``request.timeout.ms``."""
 
 _PUT_PATIENCE: Final = 2
-"""A put may take so many times as long: the limit is on all of it, and it carries data."""
+"""A put may take twice as long: its limit includes the time in which its data is sent."""
 
 _NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
 _CLASSES: Final = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}
@@ -38,10 +38,10 @@ _is_forked = False
 
 
 class ObjectClients:
-    """Clients for one location, made when they are first needed. Threads share them.
+    """The clients for one location. Each is created on its first use; threads share them.
 
-    Raises:
-        UnsupportedStoreError: the options do not make a client (a key that cannot be read, …).
+    Raises (on use):
+        UnsupportedStoreError: no client can be created from the storage options.
         StorageError: this process was forked from one that had used an object store.
     """
 
@@ -53,31 +53,31 @@ class ObjectClients:
 
     @property
     def reader(self) -> Client:
-        """For reads, and for writes that may be delivered twice: retries with jitter."""
+        """Client for reads, and for writes that may be delivered twice: retries with jitter."""
         self._check_process()
         return self._reader
 
     @property
     def writer(self) -> Client:
-        """For conditional puts: sends every request once."""
+        """Client for conditional puts: sends every request once."""
         self._check_process()
         return self._writer
 
     @property
     def bulk(self) -> Client:
-        """For uploads in parts under a name of one's own: retries, and is patient."""
+        """Client for multipart uploads under a hidden name: retries, with a long timeout."""
         self._check_process()
         return self._bulk
 
     @property
     def copier(self) -> Client:
-        """For conditional copies: sends every request once, and is patient."""
+        """Client for conditional copies: sends every request once, with a long timeout."""
         self._check_process()
         return self._copier
 
     @cached_property
     def _reader(self) -> Client:
-        # What limits a request is how long nothing comes of its answer; that may be large.
+        # An answer may be large: limit the time without any data, not the whole request.
         return self._client(
             self._retries, {"timeout": "1h", "read_timeout": f"{self._timeout_ms}ms"}
         )
@@ -122,14 +122,14 @@ class ObjectClients:
         }
         if location.service == "s3":
             options["config"]["copy_if_not_exists"] = "multipart"
-            if _has_foreign_token(location.config):
-                options["credential_provider"] = _GivenKey(location.config)
+            if _has_unrelated_token(location.config):
+                options["credential_provider"] = _StaticCredential(location.config)
         try:
-            client: Client = ask(_CLASSES[location.service], location.bucket, **options)
+            client: Client = call_obstore(_CLASSES[location.service], location.bucket, **options)
         except Exception:
-            # What obstore says may quote the option that it cannot read.
+            # The message of obstore may quote the value of the option that it cannot read.
             raise UnsupportedStoreError(
-                f"{location.url}: no client can be made from the storage options "
+                f"{location.url}: no client can be created from the storage options "
                 f"{_names(location.config)}; check their values",
                 path=location.url,
             ) from None
@@ -139,13 +139,13 @@ class ObjectClients:
         if _is_forked:
             raise StorageError(
                 f"{self._location.url}: this process was forked from one that had used an object "
-                f"store, whose threads it lacks; start processes by 'spawn' or 'forkserver'",
+                f"store, and lacks its threads; start processes by 'spawn' or 'forkserver'",
                 path=self._location.url,
             )
 
 
-class _GivenKey:
-    """A key from the options, without the session token that the environment has for another."""
+class _StaticCredential:
+    """The access key from the options, without the session token of the environment."""
 
     def __init__(self, config: dict[str, str | bool]) -> None:
         self._credential: S3Credential = {
@@ -159,7 +159,7 @@ class _GivenKey:
         return self._credential
 
 
-def _has_foreign_token(config: dict[str, str | bool]) -> bool:
+def _has_unrelated_token(config: dict[str, str | bool]) -> bool:
     in_environment = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_TOKEN")
     own = {"access_key_id", "secret_access_key"} <= config.keys() and "session_token" not in config
     return own and bool(in_environment)
@@ -170,7 +170,7 @@ def _names(config: Iterable[str]) -> str:
 
 
 def _note_fork() -> None:
-    # obstore's threads exist only in the process that started them: a child would wait for ever.
+    # obstore's threads exist only in the process that started them: a child would wait forever.
     global _is_forked  # noqa: PLW0603
     _is_forked = _is_forked or _is_started
 

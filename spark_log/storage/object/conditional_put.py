@@ -1,9 +1,9 @@
-"""A conditional write to an object store, tried until it is known how it ended.
+"""A conditional write to an object store, repeated until its outcome is known.
 
-"The name is taken" is not an answer: the request that finds it taken may be a second delivery of
-the one that took it, re-sent by a client, a proxy or by the retries here, after the first answer
-was lost. So whatever stands under the name is looked at. And a lost answer is not a failure: the
-request may have taken effect, or may yet.
+"The name is taken" does not mean that the write failed: the request may be a second delivery of the
+one that took the name, sent again by the client, a proxy or the retries here after the first answer
+was lost. So the object under the name is read and compared. A lost answer is not a failure either:
+the request may have taken effect, or may still do so.
 """
 
 from __future__ import annotations
@@ -24,22 +24,15 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.storage.deadline import note_request
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask
+from spark_log.storage.deadline import on_request
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 
 _MAX_TRIES = 6
 _MAX_DURATION_S = 120
 
 
 class ConditionalPut:
-    """One put-if-absent with all its tries; used once.
-
-    Args to the constructor:
-        path: for errors.
-        send: makes the request, once: creates the object or raises obstore's error.
-        is_ours: looks at what stands under the name: True, False, or None where nothing does.
-        server: where the request goes, for errors.
-    """
+    """One put-if-absent with all its retries. Use it once."""
 
     def __init__(
         self,
@@ -49,80 +42,91 @@ class ConditionalPut:
         *,
         server: str = "",
     ) -> None:
+        """Prepare the put; `run` sends it.
+
+        Args:
+            path: the object's path, for errors.
+            send: sends the request once: creates the object, or raises obstore's error.
+            is_ours: compares the object under the name: True if this put made it, False if another
+                did, None if no object exists.
+            server: where the request goes, for errors.
+        """
         self._path = path
         self._server = server
         self._send = send
         self._is_ours = is_ours
-        self._may_be_there = False
+        self._may_exist = False
 
     def run(self) -> None:
-        """Make the object.
+        """Create the object.
 
         Raises:
-            AlreadyExistsError: another's stands under the name.
-            UnknownOutcomeError: an answer was lost, and what became of it cannot be seen.
-            StorageFullError: no space; nothing was made.
-            StorageError: the store refused, or cannot be reached; nothing was made.
+            AlreadyExistsError: another put has taken the name.
+            UnknownOutcomeError: an answer was lost, and the outcome cannot be determined.
+            StorageFullError: no space; no object was created.
+            StorageError: the store refused, or cannot be reached; no object was created.
         """
         retrying = Retrying(
-            retry=retry_if_exception_type(_TryAgain),
+            retry=retry_if_exception_type(_Retry),
             wait=wait_random_exponential(multiplier=0.02, max=5),
             stop=stop_after_attempt(_MAX_TRIES) | stop_after_delay(_MAX_DURATION_S),
             reraise=True,
         )
         try:
             retrying(self._try)
-        except _TryAgain as error:
-            if not self._settled_by_looking():
+        except _Retry as error:
+            if not self._has_succeeded():
                 raise self._outcome(error.failure) from None
 
     def _try(self) -> None:
-        # After a lost answer a look is cheaper than sending everything again.
-        if self._settled_by_looking():
+        # After a lost answer, comparing is cheaper than sending the data again.
+        if self._has_succeeded():
             return
-        self._note_request()
+        self._on_request()
         try:
-            ask(self._send)
+            call_obstore(self._send)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
         else:
             return
-        # A conflict (409) may be our own first delivery, still being carried out.
-        self._may_be_there |= failure.is_refused_name or failure.may_have_happened
-        if failure.is_refused_name and self._settled_by_looking():
+        # A conflict (409) may be with our own first delivery, which is still in progress.
+        self._may_exist |= failure.is_conflict or failure.may_have_succeeded
+        if failure.is_conflict and self._has_succeeded():
             return
-        if failure.is_refused_name or failure.may_succeed_later:
-            raise _TryAgain(failure)
+        if failure.is_conflict or failure.is_retriable:
+            raise _Retry(failure)
         raise self._outcome(failure)
 
-    def _note_request(self) -> None:
-        """Raise before a request for which there is no time, by what became of those before it."""
+    def _on_request(self) -> None:
+        """Record the request; raise if the time is up, by what is known of earlier deliveries."""
         where = f" at {self._server}" if self._server else ""
         try:
-            note_request(f"PUT {self._path}{where}", writes=True)
+            on_request(f"PUT {self._path}{where}", writes=True)
         except StorageTimeoutError as error:
-            if not self._may_be_there:
+            if not self._may_exist:
                 raise
             raise UnknownOutcomeError(
-                f"{self._path}: the answer to a put was lost, and the time to look for it is over",
+                f"{self._path}: the answer to a put was lost, and no time is left to check for it",
                 path=self._path,
             ) from error
 
-    def _settled_by_looking(self) -> bool:
-        """Whether ours is there; False where nothing was lost, or nothing stands there (yet).
+    def _has_succeeded(self) -> bool:
+        """Return whether an earlier delivery has created the object.
+
+        False if no answer was lost, or if no object exists (yet).
 
         Raises:
-            AlreadyExistsError: another's is there.
-            UnknownOutcomeError: it cannot be seen.
+            AlreadyExistsError: another put has taken the name.
+            UnknownOutcomeError: the object cannot be read.
         """
-        if not self._may_be_there:
+        if not self._may_exist:
             return False
         try:
             is_ours = self._is_ours()
         except StorageError as error:
             raise UnknownOutcomeError(
-                f"{self._path}: the answer to a put was lost, and what stands there cannot be "
-                f"seen: {error}",
+                f"{self._path}: the answer to a put was lost, and it cannot be checked whether "
+                f"the object exists: {error}",
                 path=self._path,
             ) from None
         if is_ours is False:
@@ -130,16 +134,16 @@ class ConditionalPut:
         return is_ours is True
 
     def _outcome(self, failure: Failure) -> StorageError:
-        if not self._may_be_there:
+        if not self._may_exist:
             return failure.error(self._path, self._server)
         return UnknownOutcomeError(
-            f"{self._path}: the answer to a put was lost ({failure}); it is not there, but may "
-            f"appear",
+            f"{self._path}: the answer to a put was lost ({failure}); the object does not exist, "
+            f"but may still appear",
             path=self._path,
         )
 
 
-class _TryAgain(Exception):  # noqa: N818 - not an error
+class _Retry(Exception):  # noqa: N818 - not an error
     def __init__(self, failure: Failure) -> None:
         super().__init__()
         self.failure = failure

@@ -1,4 +1,4 @@
-"""What an object store's answer, or the lack of one, says about a request."""
+"""What the answer of an object store, or a missing answer, says about a request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from obstore.exceptions import (
 )
 
 from spark_log import errors
-from spark_log.storage.deadline import note_request
+from spark_log.storage.deadline import on_request
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
-"""What obstore raises when a request fails; a missing object is a ``FileNotFoundError``. Its panics
-are none of these: call it by `ask`."""
+"""Errors of obstore when a request fails; a missing object is a ``FileNotFoundError``. A panic is
+none of them: call obstore by `call_obstore`."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -35,8 +35,8 @@ _FULL = {507}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
 _MISSING_CODES = {"NoSuchKey", "BlobNotFound"}
 _NO_BUCKET_CODES = {"NoSuchBucket", "ContainerNotFound"}
-_PASSING = {408, 409, 429}
-_PASSING_CODES = {"RequestTimeout"}
+_TRANSIENT = {408, 409, 429}
+_TRANSIENT_CODES = {"RequestTimeout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,29 @@ class Failure:
     """Why a request failed.
 
     Attributes:
-        status: the HTTP status, 0 where there was no answer.
-        code: the service's own name for the error, or "".
-        was_sent: False when no connection came about.
-        is_missing: there is no such object.
-        is_refused_name: the name is taken, or (409) somebody else is taking it just now.
-        is_panic: obstore failed in making the request.
-        is_silence: no answer came to the request.
+        status: the HTTP status; 0 without an answer.
+        code: the service's name for the error, or "".
+        was_sent: False if no connection was established.
+        is_missing: the object does not exist.
+        is_conflict: the name is taken, or (409) another request is taking it just now.
+        is_panic: obstore panicked while it made the request.
+        is_unanswered: no answer came to the request.
     """
 
     status: int
     code: str
     was_sent: bool
     is_missing: bool
-    is_refused_name: bool
+    is_conflict: bool
     is_panic: bool = False
-    is_silence: bool = False
+    is_unanswered: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Read what obstore says. Its text holds URLs and headers: it is never shown."""
+        """Return the failure that obstore's error describes.
+
+        The text of the error contains URLs and headers: it is never shown.
+        """
         text = str(error)
         status = _STATUS.search(text)
         code = _CODE.search(text)
@@ -75,65 +78,64 @@ class Failure:
             status=number,
             code=code.group(1) if code else "",
             was_sent=not any(sign in text for sign in _NEVER_SENT),
-            # A bucket, or a user, may be what is not found.
+            # "Not found" may also be about a bucket or a user.
             is_missing=isinstance(error, FileNotFoundError)
             and (code is None or code.group(1) in _MISSING_CODES),
-            is_refused_name=isinstance(error, AlreadyExistsError | PreconditionError),
+            is_conflict=isinstance(error, AlreadyExistsError | PreconditionError),
             is_panic=isinstance(error, ClientPanicError),
-            is_silence=status is None and _NO_ANSWER in text,
+            is_unanswered=status is None and _NO_ANSWER in text,
         )
 
     @property
     def is_full(self) -> bool:
-        """No space or quota is left."""
+        """Whether no space or quota is left."""
         return self.status in _FULL or self.code in _FULL_CODES
 
     @property
-    def may_have_happened(self) -> bool:
-        """The request may have taken effect: only an answer that refuses it rules that out.
+    def may_have_succeeded(self) -> bool:
+        """Whether the request may have taken effect: only an answer that refuses it says no.
 
-        A 5xx rules nothing out: S3 says so of 500, and a proxy on the way may say 502 to 504 of
-        a request that it handed on.
+        A 5xx does not: S3 documents this for 500, and a proxy may answer 502 to 504 although it
+        has forwarded the request.
         """
         if not self.was_sent or self.is_full or self.status == HTTPStatus.NOT_IMPLEMENTED:
             return False
         return self.status == 0 or self.status >= 500
 
     @property
-    def may_succeed_later(self) -> bool:
-        """The same request may be answered otherwise in a moment."""
+    def is_retriable(self) -> bool:
+        """Whether the same request may succeed later."""
         if self.is_full or self.is_panic or self.status == HTTPStatus.NOT_IMPLEMENTED:
             return False
-        is_passing = self.status in _PASSING or self.code in _PASSING_CODES
-        return self.status == 0 or self.status >= 500 or is_passing
+        is_transient = self.status in _TRANSIENT or self.code in _TRANSIENT_CODES
+        return self.status == 0 or self.status >= 500 or is_transient
 
     def error(self, path: str, server: str = "") -> errors.StorageError:
-        """Return this package's error; it says nothing that could hold a credential.
+        """Return this package's error for the failure. Its message cannot contain a credential.
 
         Args:
-            path: of the object.
+            path: the object's path.
             server: where requests go, without credentials.
         """
         if self.is_missing:
             return errors.NotFoundError(f"{path}: no such file", path=path)
         if self.code in _NO_BUCKET_CODES:
             return errors.InvalidRootError(
-                f"{path}: there is no such bucket ({self}); create it first, or check its name",
+                f"{path}: the bucket does not exist ({self}); create it first, or check its name",
                 path=path,
             )
         if self.is_full:
             return errors.StorageFullError(
-                f"{path}: no space is left ({self}); nothing of it is visible, free space and "
-                f"write it again",
+                f"{path}: no space is left ({self}); nothing was written: free space and try again",
                 path=path,
             )
         if self.status == HTTPStatus.NOT_IMPLEMENTED:
             return errors.UnsupportedStoreError(
-                f"{path}: the server does not know this request ({self}); spark-log needs an "
+                f"{path}: the server does not implement this request ({self}); spark-log needs an "
                 f"object store with conditional writes",
                 path=path,
             )
-        if self.may_succeed_later:
+        if self.is_retriable:
             return self._unavailable(path, server)
         return self._refused(path)
 
@@ -143,7 +145,7 @@ class Failure:
             ""
             if self.status
             else "check that it runs, that the endpoint (endpoint_url) is right, and the network "
-            "on the way; or "
+            "between; or "
         )
         return errors.StorageUnavailableError(f"{path}: {self}{where}; {hint}try again", path=path)
 
@@ -151,13 +153,13 @@ class Failure:
         if self.is_panic:
             return errors.StorageError(
                 f"{path}: the client of the object store failed to make the request; check the "
-                f"storage options and environment variables that it is made from (key, secret, "
-                f"token, region, endpoint) for newlines and other characters that cannot be in "
-                f"the header of a request",
+                f"storage options and environment variables that it uses (key, secret, token, "
+                f"region, endpoint) for newlines and other characters that are not allowed in the "
+                f"header of a request",
                 path=path,
             )
         is_denied = self.status in (401, 403) or "User" in self.code
-        hint = "; check the credentials and their rights" if is_denied else ""
+        hint = "; check the credentials and their permissions" if is_denied else ""
         return errors.StorageError(f"{path}: {self}{hint}", path=path)
 
     def __str__(self) -> str:
@@ -171,21 +173,21 @@ class Failure:
 
 
 class ClientPanicError(ValueError):
-    """The Rust code under obstore panicked: mostly over an option that no request can carry."""
+    """The Rust code of obstore panicked, usually over an option that no request can carry."""
 
 
-def ask(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Call obstore. A panic of it would pass every ``except Exception`` on its way: not this one.
+def call_obstore(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call obstore, and turn its panics, which no ``except Exception`` catches, into an error.
 
     Raises:
-        ClientPanicError: it panicked. What it said is left out: it may quote an option.
+        ClientPanicError: obstore panicked. Its message is left out: it may quote an option.
     """
     try:
         return call(*args, **kwargs)
     except Exception:
         raise
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # which cannot be imported
+        if type(error).__name__ != "PanicException":  # the class cannot be imported
             raise
         raise ClientPanicError from None
 
@@ -197,17 +199,18 @@ def request_errors(
     """Turn obstore's errors inside the block into this package's, without their text.
 
     Args:
-        path: of the object or directory.
-        request: what is sent, for people; empty: an earlier block has said so.
-        server: where it goes, without credentials.
-        writes: the request changes something.
+        path: path of the object or directory.
+        request: the request, as messages name it; empty if an outer block has named it.
+        server: where the request goes, without credentials.
+        writes: whether the request changes something.
 
     Raises:
-        StorageTimeoutError: the time of the call that this is part of is over; nothing was sent.
+        StorageTimeoutError: the time of the current call is up; nothing was sent.
+        StorageError: the request failed.
     """
     if request:
         where = f" at {server}" if server else ""
-        note_request(f"{request} {path}{where}", writes=writes)
+        on_request(f"{request} {path}{where}", writes=writes)
     try:
         yield
     except errors.StorageError:

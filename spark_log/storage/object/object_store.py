@@ -1,10 +1,10 @@
-"""A bucket prefix on S3 (or what speaks its API), Google Cloud Storage or Azure Blob Storage.
+"""A store below a prefix of a bucket: on S3 and its imitations, Google Cloud Storage or Azure.
 
-``put_if_absent`` is a PUT on the condition that nothing stands under the name. Each carries a
-random put id as object metadata, by which a second delivery of the same put is told from
-another's. On S3 a large staged file is uploaded in parts under a hidden name beside the target,
-and takes its name by a copy that is completed on the same condition: so a try that lost to another
-does not upload again. A crash leaves at most that hidden object, which no listing shows.
+``put_if_absent`` is a PUT on the condition that no object of that name exists. Each put carries a
+random put id as object metadata, which tells a second delivery of the same put from the put of
+another writer. On S3 a large staged file is uploaded in parts under a hidden name beside the target
+and then copied to its name on the same condition, so that a retry under another name does not
+upload again. A crash leaves at most the hidden object, which `list` does not show.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ from spark_log.errors import (
 )
 from spark_log.storage.object.clients import REQUEST_TIMEOUT_MS, ObjectClients
 from spark_log.storage.object.conditional_put import ConditionalPut
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask, request_errors
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore, request_errors
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.storage.object.probe import probe_root
 from spark_log.storage.object.staged_object import StagedObject
-from spark_log.storage.store import FileInfo, StagedFile, Store, storage_errors
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import FileInfo, StagedFile, Store
 
-if TYPE_CHECKING:  # for type checkers only
+if TYPE_CHECKING:  # imported for type checkers only
     from obstore import GetOptions
 
 PUT_ID: Final = "sparklogput"
-"""Name of the object metadata; letters only: Azure takes no hyphens, and proxies drop ``_``."""
+"""Key of the object metadata. Letters only: Azure refuses hyphens, and proxies drop ``_``."""
 
 MULTIPART_BYTES: Final = 64 << 20
 _READ_BYTES: Final = 8 << 20
 _PAGE: Final = 1_000
 _AFTER_ALL: Final = "\U0010ffff"
-"""Sorts after every other character."""
+"""The last character in sort order."""
 
 _BEFORE_HIDDEN: Final = f"-{_AFTER_ALL}"
 """Sorts right before every name that begins with a dot."""
 
 
 class ObjectStore(Store):
-    """Objects below a prefix of a bucket."""
+    """Objects below a prefix of a bucket. ``put_if_absent`` is a conditional PUT."""
 
     is_mapped: ClassVar[bool] = False
 
@@ -59,12 +60,12 @@ class ObjectStore(Store):
         multipart_bytes: int = MULTIPART_BYTES,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        """Open it; touches nothing.
+        """Open the store; sends no request.
 
         Args:
-            location: where it lies; travels with its credentials when the store is pickled.
+            location: the root; is pickled with the store, including its credentials.
             multipart_bytes: staged files from this size on are uploaded in parts (on S3).
-            request_timeout_ms: how long a request waits for its answer; a put twice as long.
+            request_timeout_ms: how long a request waits for its answer; a put waits twice as long.
         """
         self.url = location.url
         self._location = location
@@ -78,19 +79,32 @@ class ObjectStore(Store):
     # --- the root --------------------------------------------------------------------------------
 
     def create_root(self) -> None:
-        """See `Store.create_root`: puts and races for a few hidden names, and removes them."""
+        """Check that conditional puts work, with a few hidden objects that are deleted again.
+
+        Raises:
+            UnsupportedStoreError: the server does not honour conditions.
+            InvalidRootError: the bucket does not exist.
+            StorageError: the server does not answer, or refuses to write.
+        """
         probe_root(self, self._location, self._clients)
 
     # --- writing ---------------------------------------------------------------------------------
 
     def stage(self, directory: str) -> StagedFile:
-        """See `Store.stage`: a temporary file without a name on this machine (``TMPDIR``)."""
+        """Return an empty staged file: an unlinked temporary file on this machine (``TMPDIR``)."""
         return StagedObject(self._clients, directory)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
-        """See `Store.put_if_absent`; durable with or without ``sync``."""
+        """Put the object, unless the name is taken; ``sync`` makes no difference.
+
+        Raises:
+            AlreadyExistsError: another put has taken the name.
+            UnknownOutcomeError: the answer was lost; the object may exist.
+            StorageFullError: no space; no object was created.
+            StorageError: the store failed; no object was created.
+        """
         if isinstance(source, StagedObject) and self._is_large(source):
             self._copy_if_absent(path, source)
             return
@@ -116,12 +130,12 @@ class ObjectStore(Store):
         ConditionalPut(path, send, is_ours, server=self._location.server).run()
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """See `Store.put`; durable with or without ``sync``."""
+        """Create or replace the object; ``sync`` makes no difference."""
         with self._request("PUT", path, writes=True):
-            ask(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
+            call_obstore(obstore.put, self._clients.reader, path, _array(data), use_multipart=False)
 
     def _is_large(self, staged: StagedObject) -> bool:
-        # GCS and Azure take 4 GiB, more than any segment has, in one PUT, and Azure's copies are
+        # GCS and Azure accept 4 GiB in one PUT, which no segment exceeds; and Azure's copies are
         # not atomic.
         with storage_errors(staged.directory):
             staged.seal()
@@ -132,8 +146,8 @@ class ObjectStore(Store):
         uploaded = staged.upload()
 
         def is_ours() -> bool | None:
-            # A copy carries no metadata on S3: compare the bytes, which are different in any two
-            # segments (docs/adr/0003). Another's differ in their first chunk.
+            # A copy has no metadata on S3, so compare the bytes: those of two segments always
+            # differ (docs/adr/0003), and already in the first chunk.
             try:
                 return self._holds(path, staged.read_back())
             except NotFoundError:
@@ -149,14 +163,14 @@ class ObjectStore(Store):
     # --- reading ---------------------------------------------------------------------------------
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """See `Store.read`."""
+        """Return ``length`` bytes from ``start``; fewer if the object ends before."""
         if length <= 0:
             self.head(path)
             return pa.py_buffer(b"")
         with self._request("GET", path):
             try:
                 return pa.py_buffer(
-                    ask(
+                    call_obstore(
                         obstore.get_range,
                         self._clients.reader,
                         path,
@@ -165,48 +179,50 @@ class ObjectStore(Store):
                     )
                 )
             except REQUEST_ERRORS as error:
-                # A range that begins at or after the end is refused, in several ways.
+                # Servers refuse a range that begins at or after the end, in several ways.
                 failure = Failure.of(error)
-                is_final = isinstance(error, FileNotFoundError) or failure.is_silence
+                is_final = isinstance(error, FileNotFoundError) or failure.is_unanswered
                 if is_final or start < self.head(path).size_bytes:
                     raise failure.error(path, self._location.server) from None
                 return pa.py_buffer(b"")
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
-        """See `Store.read_tail`: one request, except on Azure, which has no suffix ranges."""
+        """Return the last ``length`` bytes: one request, but two on Azure (no suffix ranges)."""
         return self.read_tail_and_size(path, length)[0]
 
     def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
-        """See `Store.read_tail_and_size`: the answer to a range tells the size of the whole."""
+        """Return the last ``length`` bytes and the object's size, which the answer contains."""
         if length > 0 and self._location.service != "azure":
             with self._request("GET", path):
                 try:
                     options: GetOptions = {"range": {"suffix": length}}
-                    result = ask(obstore.get, self._clients.reader, path, options=options)
-                    return pa.py_buffer(ask(result.bytes)), result.meta["size"]
+                    result = call_obstore(obstore.get, self._clients.reader, path, options=options)
+                    return pa.py_buffer(call_obstore(result.bytes)), result.meta["size"]
                 except REQUEST_ERRORS as error:
-                    # Of an empty object, or by a server that knows no such range, it is refused.
+                    # Refused for an empty object, and by servers without suffix ranges.
                     failure = Failure.of(error)
-                    is_passing = failure.status and failure.may_succeed_later
-                    if failure.is_missing or failure.is_silence or is_passing:
+                    is_transient = failure.status and failure.is_retriable
+                    if failure.is_missing or failure.is_unanswered or is_transient:
                         raise failure.error(path, self._location.server) from None
         size_bytes = self.head(path).size_bytes
         tail = self.read(path, max(0, size_bytes - length), min(length, size_bytes))
         return tail, size_bytes
 
     def open_buffer(self, path: str) -> pa.Buffer:
-        """See `Store.open_buffer`: reads it whole."""
+        """Return the whole object, read by one request."""
         with self._request("GET", path):
-            return pa.py_buffer(ask(ask(obstore.get, self._clients.reader, path).bytes))
+            return pa.py_buffer(
+                call_obstore(call_obstore(obstore.get, self._clients.reader, path).bytes)
+            )
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
-        """See `Store.list`: pages of 1,000; what lies in a subdirectory is skipped, not read."""
+        """Yield the files directly in ``directory``: pages of 1,000; subdirectories are skipped."""
         for name, info in self._children(directory, start_after or ""):
             if info is not None and not name.startswith("."):
                 yield info
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """See `Store.list_hidden`: uploads in parts on their way, and probes."""
+        """Yield the hidden objects: multipart uploads that are not done, and probes."""
         for name, info in self._children(directory, _BEFORE_HIDDEN):
             if not name.startswith("."):
                 return
@@ -214,48 +230,48 @@ class ObjectStore(Store):
                 yield info
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`: one request for each."""
+        """Yield the names of the directories directly in ``directory``: one request for each."""
         for name, info in self._children(directory, ""):
             if info is None and not name.startswith("."):
                 yield name
 
     def head(self, path: str) -> FileInfo:
-        """See `Store.head`."""
+        """Return size and time of the object."""
         with self._request("HEAD", path):
-            return _file_info(ask(obstore.head, self._clients.reader, path))
+            return _file_info(call_obstore(obstore.head, self._clients.reader, path))
 
     def put_id(self, path: str) -> str | None:
-        """Return the id of the put that made the object, if it has one.
+        """Return the id of the put that made the object, None if it has none.
 
         Raises:
             NotFoundError: no such object.
         """
         with self._request("HEAD", path):
-            found = ask(obstore.get, self._clients.reader, path, options={"head": True})
+            found = call_obstore(obstore.get, self._clients.reader, path, options={"head": True})
             return found.attributes.get(PUT_ID)
 
     # --- deleting --------------------------------------------------------------------------------
 
     def delete(self, path: str) -> None:
-        """See `Store.delete`."""
+        """Delete the object. Harmless if it does not exist."""
         with suppress(NotFoundError), self._request("DELETE", path, writes=True):
-            ask(obstore.delete, self._clients.reader, path)
+            call_obstore(obstore.delete, self._clients.reader, path)
 
     def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`: by batches of 1,000."""
+        """Delete all objects below ``directory``, 1,000 at a time."""
         while found := [info.path for info in islice(self._objects(directory, None), _PAGE)]:
-            # Where another deletes too, one may be missing: the next look tells what is left.
+            # Another process may delete at the same time: the next listing shows what is left.
             with suppress(NotFoundError), self._request("DELETE below", directory, writes=True):
-                ask(obstore.delete, self._clients.reader, found)
+                call_obstore(obstore.delete, self._clients.reader, found)
 
     # --- for others ------------------------------------------------------------------------------
 
     def directory_url(self, directory: str) -> str:
-        """See `Store.directory_url`."""
+        """Return the URL of ``directory`` for deltalake."""
         return self._location.delta_url(directory)
 
     def delta_options(self) -> dict[str, str]:
-        """See `Store.delta_options`."""
+        """Return the storage options for deltalake; they may contain credentials."""
         return self._location.delta_options()
 
     # --- helpers ---------------------------------------------------------------------------------
@@ -263,30 +279,30 @@ class ObjectStore(Store):
     def _request(
         self, request: str, path: str, *, writes: bool = False
     ) -> AbstractContextManager[None]:
-        """See `request_errors`."""
+        """Record a request and translate its errors."""
         return request_errors(path, request, server=self._location.server, writes=writes)
 
     def _holds(self, path: str, expected: pa.Buffer) -> bool:
-        """Whether the object has exactly these bytes, in constant memory."""
+        """Return whether the object has exactly these bytes, in constant memory."""
         if self.head(path).size_bytes != expected.size:
             return False
         position, view = 0, memoryview(expected).cast("B")
         with self._request("GET", path):
-            for chunk in ask(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
+            for chunk in call_obstore(obstore.get, self._clients.reader, path).stream(_READ_BYTES):
                 if view[position : position + len(chunk)] != memoryview(chunk):
                     return False
                 position += len(chunk)
         return position == len(view)
 
     def _children(self, directory: str, start_after: str) -> Iterator[tuple[str, FileInfo | None]]:
-        """Yield name and description of what lies directly in a directory, in order of names.
+        """Yield the files and directories directly in a directory, in order of names.
 
-        A directory in it has no description.
+        A file is yielded with its `FileInfo`, a directory with None.
         """
         prefix = f"{directory}/" if directory else ""
         after = f"{prefix}{start_after}" if start_after else ""
-        # Azure begins where it is told in some of its versions only, and there at the name itself.
-        # So what was to be left out is looked for, and nothing is listed again to skip something.
+        # Only some versions of Azure support a start, and they include it. So names up to it are
+        # filtered here, and a subdirectory is not skipped by a new listing.
         starts_after = self._location.service != "azure"
         is_done = False
         while not is_done:
@@ -307,7 +323,7 @@ class ObjectStore(Store):
     def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
         """Yield all objects below a directory, however deep."""
         with request_errors(directory, server=self._location.server):
-            pages = ask(
+            pages = call_obstore(
                 obstore.list,
                 self._clients.reader,
                 directory or None,
@@ -316,14 +332,14 @@ class ObjectStore(Store):
             )
         while True:
             with self._request("LIST", directory):
-                page = ask(next, pages, None)
+                page = call_obstore(next, pages, None)
             if page is None:
                 return
             yield from map(_file_info, page)
 
 
 def _file_info(meta: obstore.ObjectMeta) -> FileInfo:
-    # Answers to HEAD have whole seconds, listings often more: both are taken to the second's end,
+    # HEAD gives whole seconds, listings often fractions: both are rounded up to the second's end,
     # so that they agree and no file looks older than it is.
     moment: datetime = meta["last_modified"]
     return FileInfo(meta["path"], meta["size"], (int(moment.timestamp()) + 1) * 1_000_000)

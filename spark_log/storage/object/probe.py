@@ -1,7 +1,7 @@
-"""Whether conditional writes hold on an object store's server: found out before a root is made.
+"""Checks that a server honours conditional writes, before a root is created on it.
 
-There are servers that ignore the condition, that refuse it, and that look before they write, so
-that two at once win. Nothing of the log would hold on one of them.
+Some servers ignore the condition, some refuse it, and some check it before they write, so that two
+concurrent writers both succeed. On such a server the log would lose records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.object.clients import ObjectClients
-from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, ask
+from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.suppressed import IN_PROCESS
 
@@ -31,11 +31,16 @@ _CONTENDERS: Final = 8
 
 
 def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClients) -> None:
-    """Put, copy and race for a few hidden names below the root, and remove them.
+    """Test conditional puts, copies and races with a few hidden objects, and delete them.
+
+    Args:
+        store: the store of the root.
+        location: the root.
+        clients: the store's clients.
 
     Raises:
-        UnsupportedStoreError: conditional writes do not hold; says in which way.
-        InvalidRootError: there is no such bucket.
+        UnsupportedStoreError: conditional writes do not work; the message says how they fail.
+        InvalidRootError: the bucket does not exist.
         StorageError: the server does not answer, or refuses plain writes.
     """
     names = [f".probe-{uuid.uuid4().hex}" for _ in range(2 + _RACES)]
@@ -48,8 +53,8 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
             _try_race(store, race)
     except InvalidRootError:
         raise InvalidRootError(
-            f"{store.url}: there is no bucket {location.bucket!r}; create it first, or check its "
-            f"name",
+            f"{store.url}: the bucket {location.bucket!r} does not exist; create it first, or "
+            f"check its name",
             path=store.url,
         ) from None
     finally:
@@ -59,7 +64,7 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
 
 
 def _try_put(store: ObjectStore, name: str) -> None:
-    # Bucket, credentials and rights: what fails in plain writes is no fault of conditions.
+    # Plain writes first: if they fail, the bucket, credentials or permissions are wrong.
     store.put(name, b"")
     store.delete(name)
     try:
@@ -67,9 +72,9 @@ def _try_put(store: ObjectStore, name: str) -> None:
     except StorageError as error:
         if error.retriable or isinstance(error, UnsupportedStoreError):
             raise
-        _refuse(store, f"it does not take a put on a condition ({error})")
+        _refuse(store, f"it does not accept a conditional put ({error})")
     if store.put_id(name) is None:
-        _refuse(store, "it does not keep the metadata by which a put is recognised")
+        _refuse(store, "it does not keep the object metadata that identifies a put")
     try:
         store.put_if_absent(name, b"another")
     except AlreadyExistsError:
@@ -82,15 +87,15 @@ def _try_copy(
 ) -> None:
     for is_taken in (False, True):
         try:
-            ask(obstore.copy, clients.copier, source, name, overwrite=False)
+            call_obstore(obstore.copy, clients.copier, source, name, overwrite=False)
         except REQUEST_ERRORS as error:
             failure = Failure.of(error)
-            if failure.is_refused_name and is_taken:
+            if failure.is_conflict and is_taken:
                 return
-            if failure.may_succeed_later:
+            if failure.is_retriable:
                 raise failure.error(name, location.server) from None
-            _refuse(store, f"it completes no multipart upload on a condition ({failure})")
-    _refuse(store, "it ignores the condition of a multipart upload's completion")
+            _refuse(store, f"it does not complete a multipart upload conditionally ({failure})")
+    _refuse(store, "it ignores the condition when it completes a multipart upload")
 
 
 def _try_race(store: ObjectStore, name: str) -> None:
@@ -104,12 +109,12 @@ def _try_race(store: ObjectStore, name: str) -> None:
     with ThreadPoolExecutor(_CONTENDERS) as pool:
         winners = sum(pool.map(contend, range(_CONTENDERS)))
     if winners != 1:
-        _refuse(store, f"{winners} of {_CONTENDERS} writers at once created one object")
+        _refuse(store, f"{winners} of {_CONTENDERS} concurrent writers created the same object")
 
 
 def _refuse(store: ObjectStore, reason: str) -> NoReturn:
     raise UnsupportedStoreError(
-        f"{store.url} cannot be a root: two writers could create the same object, since {reason}; "
-        f"spark-log needs an object store with conditional writes",
+        f"{store.url} cannot be a root: two writers could create the same object, because "
+        f"{reason}; spark-log needs an object store with conditional writes",
         path=store.url,
     )

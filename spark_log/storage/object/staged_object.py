@@ -1,4 +1,4 @@
-"""A file on its way to an object store."""
+"""A staged file of `ObjectStore`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_log.errors import StorageError
 from spark_log.storage.object.clients import ObjectClients
-from spark_log.storage.object.errors import ask, request_errors
+from spark_log.storage.object.errors import call_obstore, request_errors
 from spark_log.storage.store import StagedFile
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.suppressed import IN_PROCESS
@@ -20,12 +20,12 @@ _PARTS_AT_ONCE: Final = 4
 
 
 class StagedObject(StagedFile):
-    """A local temporary file without a name, and, once it was tried as a large one, its upload.
+    """An unlinked local temporary file and, if it is large, its upload under a hidden name.
 
-    The upload lies beside where it may end up, under a hidden name, until `discard`.
+    The uploaded object is in ``directory`` until `discard`.
 
     Attributes:
-        directory: that it was staged for.
+        directory: the directory that the file was staged for.
     """
 
     def __init__(self, clients: ObjectClients, directory: str) -> None:
@@ -33,31 +33,31 @@ class StagedObject(StagedFile):
         self._clients = clients
         self.directory = directory
         self._hidden = f"{directory}/.{uuid.uuid4().hex}.tmp".lstrip("/")
-        self._is_uploaded = self._may_be_there = False
+        self._is_uploaded = self._may_exist = False
         self.sink = self._file.sink
 
     @property
     def size_bytes(self) -> int:
-        """See `StagedFile.size_bytes`."""
+        """How many bytes were written."""
         return self._file.size_bytes
 
     def seal(self) -> None:
-        """See `StagedFile.seal`."""
+        """End writing. Harmless when called twice."""
         self._file.seal()
 
     def read_back(self) -> pa.Buffer:
-        """See `StagedFile.read_back`."""
+        """Return the written bytes (sealed first) as a memory map."""
         return self._file.read_back()
 
     def upload(self) -> str:
-        """Upload it, once, in parts and in constant memory, and return under which name."""
+        """Upload the file in parts, once and in constant memory; return its hidden path."""
         if not self._is_uploaded:
-            self._may_be_there = True
+            self._may_exist = True
             with (
                 request_errors(self._hidden, "PUT in parts", writes=True),
                 self._file.open() as file,
             ):
-                ask(
+                call_obstore(
                     obstore.put,
                     self._clients.bulk,
                     self._hidden,
@@ -70,13 +70,13 @@ class StagedObject(StagedFile):
         return self._hidden
 
     def discard(self) -> None:
-        """See `StagedFile.discard`."""
+        """Delete the local file and the uploaded object."""
         self._file.discard()
-        if self._may_be_there:
-            self._is_uploaded = self._may_be_there = False
-            # What stays is hidden, and removed by a cleaner.
+        if self._may_exist:
+            self._is_uploaded = self._may_exist = False
+            # An object that stays is hidden, and a cleaner deletes it.
             with (
                 IN_PROCESS.suppress("deletion of an upload", self.directory, StorageError),
                 request_errors(self._hidden),
             ):
-                ask(obstore.delete, self._clients.reader, self._hidden)
+                call_obstore(obstore.delete, self._clients.reader, self._hidden)

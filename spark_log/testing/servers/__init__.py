@@ -1,1 +1,1 @@
-"""Servers for tests, on 127.0.0.1: S3, a proxy that fails on demand, a Spark cluster."""
+"""Servers for tests, on 127.0.0.1: S3, a proxy that injects faults, a Spark cluster."""

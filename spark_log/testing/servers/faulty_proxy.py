@@ -1,8 +1,8 @@
-"""A proxy before an object store's server that loses, repeats, delays and changes requests.
+"""A proxy in front of an object store's server that loses, repeats, delays and changes requests.
 
-It shows what a network does to a client that cannot know: a request that took effect although its
-answer was lost, one that was delivered twice, one that was delivered long after. Bound to
-127.0.0.1; plain HTTP only::
+It injects the faults of a network that a client cannot detect: a request that took effect although
+its answer was lost, that was delivered twice, or that was delivered much later. It listens on
+127.0.0.1, with plain HTTP only::
 
     with FaultyProxy(s3_server.endpoint_url) as proxy:
         proxy.rule = lambda request: "lose answer" if request.method == "PUT" else "pass"
@@ -22,13 +22,12 @@ from urllib.parse import urlsplit
 Fault = Literal[
     "pass", "lose request", "lose answer", "deliver twice", "deliver late", "ignore condition"
 ]
-"""What happens to a request.
+"""The fault of a request.
 
-``lose request``: the server never sees it. ``lose answer``: it takes effect, and the connection
-ends. ``deliver twice``: the client gets the second answer. ``deliver late``: the connection ends,
-and it takes effect in `FaultyProxy.deliver_late`. ``ignore condition``: without its
-``If-None-Match`` and the like. An ``int`` instead is the status of an answer that the server did
-not give.
+``lose request``: the server never gets it. ``lose answer``: it takes effect, and the connection is
+closed. ``deliver twice``: the client gets the second answer. ``deliver late``: the connection is
+closed, and the request takes effect in `FaultyProxy.deliver_late`. ``ignore condition``: it is sent
+without ``If-None-Match`` and other conditions. An ``int``: the proxy answers with this status.
 """
 
 _CONDITIONS = ("if-none-match", "if-match", "x-goog-if-generation-match")
@@ -36,11 +35,11 @@ _CONDITIONS = ("if-none-match", "if-match", "x-goog-if-generation-match")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request on its way.
+    """A request from the client.
 
     Attributes:
-        path: with the query.
-        headers: names in lower case.
+        path: the path with the query.
+        headers: the headers, with names in lower case.
     """
 
     method: str
@@ -55,7 +54,7 @@ class Request:
 
 
 class FaultyProxy:
-    """A proxy; ``rule`` says what happens to each request, and ``requests`` has all of them."""
+    """A proxy. ``rule`` chooses the fault of each request; ``requests`` has all requests so far."""
 
     def __init__(self, server_url: str) -> None:
         self.rule: Callable[[Request], Fault | int] = lambda request: "pass"
@@ -75,12 +74,12 @@ class FaultyProxy:
         self._server.server_close()
 
     def deliver_late(self) -> list[int]:
-        """Deliver what was held back, and return the statuses that nobody waits for."""
+        """Deliver the delayed requests, and return the statuses of their answers."""
         late, self._late = self._late, []
         return [self._forward(request)[0] for request in late]
 
     def _decide(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes] | None:
-        """Do what the rule says, and return the answer, or None to hang up."""
+        """Apply the rule, and return the answer; None: close the connection."""
         self.requests.append(request)
         fault = self.rule(request)
         if isinstance(fault, int):

@@ -1,4 +1,4 @@
-"""A real S3 server for tests, on 127.0.0.1: versitygw where it was built, else moto.
+"""A real S3 server for tests, on 127.0.0.1: versitygw if it was built, otherwise moto.
 
 Use it in a ``conftest.py``::
 
@@ -9,9 +9,9 @@ Use it in a ``conftest.py``::
         root = s3_server.new_bucket()  # s3://…
         Admin(root, storage_options=s3_server.storage_options)
 
-versitygw shows a directory as buckets; ``make s3-server`` builds it with Go, once. moto, which is
-Python and not atomic by itself, stands behind one lock. Either way the server is a process of its
-own that ends when this one does, however it ends.
+versitygw serves a directory as buckets; ``make s3-server`` builds it with Go. moto, written in
+Python and not atomic by itself, runs behind one lock. The server is a separate process, which
+ends with this one, even if this one is killed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ VERSITYGW_VERSION: Final = "1.8.0"
 _KEY, _SECRET = "spark-log", "a-secret-of-the-tests"
 _START_TIMEOUT_S = 60
 
-# The server ends when its standard input does, which this process holds open as long as it lives.
+# The server ends at the end of its standard input, which this process holds open while it lives.
 _UNTIL_INPUT_ENDS = '"$@" </dev/null & pid=$!; cat >/dev/null; kill -9 $pid; wait $pid'
 
 
@@ -53,9 +53,9 @@ class S3Server:
     """A running server.
 
     Attributes:
-        name: which one, with its version.
+        name: its name and version.
         endpoint_url: ``http://127.0.0.1:…``.
-        pid: of the process group, for tests that stop and continue it.
+        pid: id of its process group, for tests that stop and continue it.
     """
 
     name: str
@@ -65,7 +65,7 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What `open_store`, `Admin` and so on need to reach it; all texts."""
+        """The ``storage_options`` for this server; all values are strings."""
         return {
             "key": _KEY,
             "secret": _SECRET,
@@ -75,7 +75,7 @@ class S3Server:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let it accept connections and requests, and answer none, inside of the block."""
+        """Let it accept connections and requests without answering, within the context."""
         os.killpg(self.pid, signal.SIGSTOP)
         try:
             _wait_until_stopped(self.pid)
@@ -84,11 +84,11 @@ class S3Server:
             os.killpg(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once; what it has acknowledged stays in its directory."""
+        """Kill it; acknowledged data stays in its directory."""
         os.killpg(self.pid, signal.SIGKILL)
 
     def new_bucket(self) -> str:
-        """Make a bucket that nobody else uses, and return its URL."""
+        """Create a new bucket, and return its URL."""
         name = f"test-{uuid.uuid4().hex[:20]}"
         if self._directory is not None:
             (self._directory / name).mkdir()
@@ -107,13 +107,13 @@ class S3Server:
 
 
 def versitygw_binary() -> Path:
-    """Return where ``make s3-server`` puts versitygw, whether or not it is there."""
+    """Return the path at which ``make s3-server`` installs versitygw, whether or not it exists."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "spark-log" / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
 
 
 def server_name(*, moto: bool = False) -> str:
-    """Say which server `run_s3_server` would start."""
+    """Return the name of the server that `run_s3_server` would start."""
     if versitygw_binary().exists() and not moto:
         return f"versitygw {VERSITYGW_VERSION}"
     try:
@@ -137,10 +137,10 @@ def run_s3_server(
     """Start a server with no buckets, and stop it at the end.
 
     Args:
-        moto: start moto although versitygw is there. It checks no signatures.
-        directory: where versitygw keeps what it stores, for one that goes on where another one
-            ended; None: a temporary one.
-        port: of that other one; 0: any.
+        moto: start moto even if versitygw is installed. moto checks no signatures.
+        directory: versitygw's directory, to continue with the data of an earlier server; None: a
+            temporary one.
+        port: the port, to continue at the address of an earlier server; 0: any free port.
     """
     binary = versitygw_binary()
     moto = moto or not binary.exists()
@@ -181,7 +181,7 @@ def run_s3_server(
     reraise=True,
 )
 def _bind(port: int) -> socket.socket:
-    """Take a port, which a server that was killed just now may have for another moment."""
+    """Bind a port, which a server that was just killed may still hold for a moment."""
     return socket.create_server(("127.0.0.1", port))
 
 
@@ -201,14 +201,14 @@ def _wait_until_it_listens(port: int) -> None:
     stop=stop_after_delay(_START_TIMEOUT_S),
 )
 def _wait_until_stopped(group: int) -> bool:
-    """Wait until no thread of a process group runs, where ``/proc`` tells: a signal takes a while.
+    """Wait until all threads of a process group are stopped, as far as ``/proc`` shows it.
 
     Raises:
-        RetryError: one goes on running.
+        RetryError: a thread continues to run.
     """
     states = []
     for path in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # it has exited
             state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
             if int(process_group) == group:
                 states.append(state)
@@ -216,7 +216,7 @@ def _wait_until_stopped(group: int) -> bool:
 
 
 class _OneWriteAtATime:
-    """A WSGI application that lets reads through and one write after another."""
+    """A WSGI application that serializes writes, and lets reads through."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application

@@ -18,24 +18,24 @@ _START_S = 60
 
 
 class StandaloneCluster:
-    """A master and its workers; leaving the context manager ends them.
+    """A master and its workers, as a context manager that ends them at exit.
 
     Attributes:
-        url: what ``--master`` takes.
-        workers: the worker processes, to be killed by tests that want that.
+        url: the value for ``--master``.
+        workers: the worker processes, which tests may kill.
     """
 
     def __init__(
         self, workers: int = 1, cores: int = 1, memory: str = "1g", *, own_hosts: bool = False
     ) -> None:
-        """Nothing is started yet.
+        """Return a cluster that is not started yet.
 
         Args:
-            workers: how many.
-            cores: of each.
-            memory: of each, as Spark writes it.
-            own_hosts: give each worker a loopback address of its own (Linux has many): Spark runs
-                no task twice on one host.
+            workers: number of workers.
+            cores: cores of each worker.
+            memory: memory of each worker, in Spark's notation.
+            own_hosts: give each worker its own loopback address (Linux has many), because Spark
+                runs speculative copies of a task only on different hosts.
         """
         self._wanted = (workers, cores, memory)
         self._own_hosts = own_hosts
@@ -85,14 +85,14 @@ class StandaloneCluster:
         self._directory.cleanup()
 
     def _start(self, main_class: str, ready: str, *arguments: str, host: str = "127.0.0.1") -> str:
-        """Start a process and return what ``ready`` matches in its log."""
+        """Start a process, and return the match of ``ready`` in its log."""
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         process = subprocess.Popen(
             [
                 *(str(program), main_class, "--host", host),
                 *("--port", "0", "--webui-port", "0", *arguments),
             ],
-            # An empty configuration folder: the log must say when the process is ready.
+            # An empty configuration folder, so that the log has the line that shows it is ready.
             env=os.environ
             | {
                 "SPARK_CONF_DIR": self._directory.name,
@@ -118,7 +118,7 @@ class StandaloneCluster:
 
 
 def _drain(stream: IO[str]) -> None:
-    """Read on, so that the process never waits for its log to be read."""
+    """Read the rest of the log, so that the process never blocks on a full pipe."""
     try:
         for _ in stream:
             pass

@@ -1,13 +1,15 @@
-"""Deterministic simulation: the real log, on simulated storage, at the mercy of a seed.
+"""Deterministic simulation: the shipped log on simulated storage, with all chance from a seed.
 
-Actors (writers of every kind, followers, seekers, mergers, retention, cleaners, a vandal) run the
-shipped code as coroutines. Each call on the store is a step; a scheduler that draws from the seed
-orders the steps, and makes calls slow, fail, lose their answers, take effect again long after;
-it stops processes and ends them. Whatever an actor is told is held against the truth at once.
+Actors (writers of several kinds, followers, seekers, mergers, retention, cleaners, a vandal) run
+the shipped code as coroutines. Each call of the store is a step. A scheduler draws from the seed
+which step comes next, and which calls are slow, fail, lose their answer or take effect again much
+later; it also pauses and crashes processes. Every result that an actor gets is checked at once
+against a model of the log.
 
-`simulate` runs one seed, `simulate_many` many; ``python -m spark_log.testing.simulation --help``
-does both from a shell. `RULES` are the safety rules, each of which can be left out, to see that
-it is missed. Needs greenlet (``pip install 'spark-log[dev]'``).
+`simulate` runs one seed, `simulate_many` runs many, and ``python -m spark_log.testing.simulation
+--help`` does both from a shell. `RULES` has variants of the log in which one safety rule is left
+out; tests check that the simulator finds what goes wrong then. Needs greenlet (``pip install
+'spark-log[dev]'``).
 """
 
 from spark_log.testing.simulation.log.rules import RULES, SOUND, Variant
@@ -16,14 +18,14 @@ from spark_log.testing.simulation.log.simulation import (
     SimulationResult,
     simulate,
 )
-from spark_log.testing.simulation.runner import Tally, simulate_many
+from spark_log.testing.simulation.runner import SimulationTotals, simulate_many
 
 __all__ = [
     "RULES",
     "SOUND",
     "SimulationFailedError",
     "SimulationResult",
-    "Tally",
+    "SimulationTotals",
     "Variant",
     "simulate",
     "simulate_many",

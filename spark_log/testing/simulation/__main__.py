@@ -1,4 +1,4 @@
-"""Runs simulations from a shell: many of them at length, or one again, step by step."""
+"""Runs simulations from a shell: many seeds, or one seed with its trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spark_log.testing.simulation.log.simulation import SimulationFailedError
-from spark_log.testing.simulation.runner import SUBJECTS, Tally, simulate_many
+from spark_log.testing.simulation.runner import SUBJECTS, SimulationTotals, simulate_many
 from spark_log.testing.simulation.scheduler import TraceEntry
 
 app = typer.Typer(add_completion=False)
@@ -25,27 +25,30 @@ def main(
     of: Annotated[
         str, typer.Option(help=f"What to simulate: {' or '.join(SUBJECTS)}.", metavar="WHAT")
     ] = "log",
-    seeds: Annotated[int, typer.Option(help="How many simulations to run.", min=1)] = 2000,
+    seeds: Annotated[int, typer.Option(help="Number of simulations to run.", min=1)] = 2000,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     jobs: Annotated[
-        int, typer.Option(help="How many processes; all cores by default.", min=1)
+        int, typer.Option(help="Number of processes; by default one per core.", min=1)
     ] = os.cpu_count() or 1,
     seed: Annotated[
-        int | None, typer.Option(help="Run this one alone, and print all that happens.", min=0)
+        int | None, typer.Option(help="Run only this seed, and print its trace.", min=0)
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="A safety rule to leave out; see --rules.", metavar="RULE")
+        str | None,
+        typer.Option(help="Leave out this safety rule; --rules lists them.", metavar="RULE"),
     ] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules, and end.")] = False,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="List the safety rules, and exit.")
+    ] = False,
     lines: Annotated[
-        int, typer.Option(help="How much to show of what led to a failure.", min=1)
+        int, typer.Option(help="Maximum number of trace lines to print per failure.", min=1)
     ] = 40,
 ) -> None:
-    """Run a log, compacted or not, or groups on simulated storage; check what they promise.
+    """Run the shipped code on simulated storage with faults, and check its guarantees.
 
-    Ends with status 1 when something did not hold; each failure names the seed that brings it back.
+    Exits with status 1 after a violation. Each failure names the seed that reproduces it.
     """
-    # Faults are meant here; where one does harm the trace tells of it.
+    # Faults are injected on purpose; the trace of a failure shows them.
     logging.getLogger("spark_log.suppressed").disabled = True
     if of not in SUBJECTS:
         raise typer.BadParameter(f"{of!r} cannot be simulated; give {' or '.join(SUBJECTS)}")
@@ -53,7 +56,7 @@ def main(
         typer.echo("\n".join(SUBJECTS[of].rules))
         return
     if rule is not None and rule not in SUBJECTS[of].rules:
-        raise typer.BadParameter(f"{rule!r} is none of those that --rules lists")
+        raise typer.BadParameter(f"{rule!r} is not a rule; --rules lists them")
     if seed is not None:
         raise typer.Exit(_replay(of, seed, rule))
     raise typer.Exit(_run(of, range(first, first + seeds), rule, jobs, lines))
@@ -73,15 +76,15 @@ def _replay(of: str, seed: int, rule: str | None) -> int:
 
 def _run(of: str, seeds: range, rule: str | None, jobs: int, lines: int) -> int:
     began_s = time.perf_counter()
-    tallies = []
-    for tally in _with_progress(simulate_many(seeds, of=of, rule=rule, jobs=jobs), len(seeds)):
-        tallies.append(tally)
-        for failure in tally.failures:
+    all_totals = []
+    for totals in _with_progress(simulate_many(seeds, of=of, rule=rule, jobs=jobs), len(seeds)):
+        all_totals.append(totals)
+        for failure in totals.failures:
             _print_failure(failure, lines)
     took_s = time.perf_counter() - began_s
-    failures = sorted(failure.seed for tally in tallies for failure in tally.failures)
+    failures = sorted(failure.seed for totals in all_totals for failure in totals.failures)
     steps, records = (
-        sum(getattr(tally, what) for tally in tallies) for what in ("steps", "records")
+        sum(getattr(totals, what) for totals in all_totals) for what in ("steps", "records")
     )
     typer.echo(
         f"{len(seeds):,} seeds from {seeds.start} in {took_s:,.0f} s with {jobs} "
@@ -93,10 +96,12 @@ def _run(of: str, seeds: range, rule: str | None, jobs: int, lines: int) -> int:
     return 1 if failures else 0
 
 
-def _with_progress(tallies: Iterable[Tally], total: int) -> Iterator[Tally]:
-    """Show a bar with the rate and the failures, where there is a terminal to show it on."""
+def _with_progress(
+    all_totals: Iterable[SimulationTotals], total: int
+) -> Iterator[SimulationTotals]:
+    """Show a progress bar with rate and failures if stderr is a terminal."""
     if not sys.stderr.isatty():
-        yield from tallies
+        yield from all_totals
         return
     columns = (
         TextColumn("simulating"),
@@ -109,17 +114,17 @@ def _with_progress(tallies: Iterable[Tally], total: int) -> Iterator[Tally]:
     done = failed = 0
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total, rate=0.0, failed=0)
-        for tally in tallies:
-            done, failed = done + tally.seeds, failed + len(tally.failures)
+        for totals in all_totals:
+            done, failed = done + totals.seeds, failed + len(totals.failures)
             rate = done / (time.perf_counter() - began_s)
             progress.update(task, completed=done, rate=rate, failed=failed)
-            yield tally
+            yield totals
 
 
 def _print_failure(failure: SimulationFailedError, lines: int) -> None:
     typer.echo(f"\nseed {failure.seed} ({failure.profile})")
     if len(failure.trace) > lines:
-        typer.echo(f"{'':6} … {len(failure.trace) - lines} lines before")
+        typer.echo(f"{'':6} … {len(failure.trace) - lines} earlier lines")
     _print_trace(failure.trace[-lines:])
     typer.echo(f"seed {failure.seed}: {failure.reason}\n{failure.details}")
 

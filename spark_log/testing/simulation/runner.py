@@ -1,4 +1,4 @@
-"""Many simulations, on several cores."""
+"""Runs many simulations on several cores."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from spark_log.testing.simulation.offsets.simulation import simulate_offsets
 from spark_log.testing.simulation.offsets.world import OFFSETS_SOUND
 
 _CHUNK = 50
-"""Seeds that a process runs before it tells."""
+"""Number of seeds that a process runs before it reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is simulated.
+    """A part of the package that can be simulated.
 
     Attributes:
-        simulate: runs a seed, with the parts given.
-        sound: the parts as they are.
-        rules: by name, the parts with a safety rule left out.
-        records: what its results count.
+        simulate: runs one seed with a variant of the code.
+        sound: the variant that is shipped.
+        rules: by name of a safety rule, the variant without that rule.
+        records: the name of what `SimulationResult.records` counts.
     """
 
     simulate: Callable[[int, Any], SimulationResult]
@@ -48,10 +48,10 @@ class Subject:
     records: str
 
     def run(self, seed: int, rule: str | None) -> SimulationResult:
-        """Run one simulation, perhaps without a rule.
+        """Run one simulation of the shipped code, or without one safety rule.
 
         Raises:
-            SimulationFailedError: with the trace.
+            SimulationFailedError: a guarantee did not hold; has the trace.
         """
         return self.simulate(seed, self.sound if rule is None else self.rules[rule])
 
@@ -63,19 +63,19 @@ SUBJECTS: Final = {
     "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
     "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
 }
-"""By name: a partition's log, consumer groups, a log that is compacted, the table of committed
-offsets, topics that are deleted."""
+"""By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
+the deletion of topics."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What came of some seeds.
+class SimulationTotals:
+    """The results of several seeds, added up.
 
     Attributes:
-        seeds: how many.
-        steps: of all that ended well.
-        records: likewise; see `Subject.records`.
-        failures: of the others.
+        seeds: number of seeds.
+        steps: number of steps of the seeds that passed.
+        records: number of records (or what `Subject.records` names) of the seeds that passed.
+        failures: the failures of the other seeds.
     """
 
     seeds: int
@@ -86,25 +86,25 @@ class Tally:
 
 def simulate_many(
     seeds: range, *, of: str = "log", rule: str | None = None, jobs: int = 1
-) -> Iterator[Tally]:
-    """Run simulations, and yield from time to time what came of some of them.
+) -> Iterator[SimulationTotals]:
+    """Run simulations, and yield the totals of some seeds at a time.
 
     Args:
-        seeds: which.
+        seeds: the seeds.
         of: one of `SUBJECTS`.
-        rule: one of its rules, to be left out.
-        jobs: how many processes.
+        rule: one of its safety rules, which is left out.
+        jobs: number of processes.
     """
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from (_tally(chunk, of, rule) for chunk in chunks)
+        yield from (_run_seeds(chunk, of, rule) for chunk in chunks)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_tally, chunk, of, rule) for chunk in chunks]):
+        for future in as_completed([pool.submit(_run_seeds, chunk, of, rule) for chunk in chunks]):
             yield future.result()
 
 
-def _tally(seeds: range, of: str, rule: str | None) -> Tally:
+def _run_seeds(seeds: range, of: str, rule: str | None) -> SimulationTotals:
     steps = records = 0
     failures = []
     for seed in seeds:
@@ -114,4 +114,4 @@ def _tally(seeds: range, of: str, rule: str | None) -> Tally:
             failures.append(failure)
         else:
             steps, records = steps + result.steps, records + result.records
-    return Tally(len(seeds), steps, records, tuple(failures))
+    return SimulationTotals(len(seeds), steps, records, tuple(failures))

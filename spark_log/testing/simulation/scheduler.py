@@ -1,8 +1,8 @@
-"""Who goes next: actors as coroutines on a simulated clock, every choice drawn from one seed.
+"""The scheduler: actors as coroutines on a simulated clock, with all choices drawn from one seed.
 
-An actor is a greenlet, so that it can run the real, synchronous code: deep inside of it a call on
-the simulated store gives up control, and comes back when the scheduler says so. Between two such
-steps nothing else happens and no time passes.
+An actor is a greenlet, so that it can run the shipped, synchronous code: a call of the simulated
+store, deep in that code, switches to the scheduler and returns when the scheduler resumes it.
+Between two such steps no other actor runs and no time passes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ START_US = 1_700_000_000_000_000
 
 
 class Crash(BaseException):
-    """The process of an actor ends here and now; raised by a step, seen by no other code."""
+    """The actor's process dies at this step. No code of the package catches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceEntry:
-    """One line of what happened."""
+    """One line of a trace."""
 
     step: int
     now_ms: float
@@ -36,13 +36,13 @@ class TraceEntry:
 
 
 class Actor:
-    """One simulated process, and its incarnations after crashes.
+    """One simulated process, which is started again after each crash.
 
     Attributes:
-        name: as the trace shows it.
-        is_mortal: whether steps of it may crash.
-        clock_rate: how fast its monotonic clock runs.
-        is_done: its work is finished.
+        name: its name in the trace.
+        is_mortal: whether its steps may crash.
+        clock_rate: speed of its monotonic clock; 1.0 is exact.
+        is_done: whether its work is finished.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Actor:
         is_mortal: bool,
         clock_rate: float,
     ) -> None:
+        """Return an actor that calls ``run``; it is not started yet."""
         self.name = name
         self.is_mortal = is_mortal
         self.clock_rate = clock_rate
@@ -76,18 +77,23 @@ class Actor:
 
 
 class Scheduler:
-    """Runs actors in an order, and at times, that depend on nothing but the seed.
+    """Runs actors in an order and at times that depend only on the seed.
+
+    So no actor may change what belongs to the process: what one coroutine patches, another sees,
+    and two that undo their patches in the order of entering leave one of them behind for good.
+    Nor may one go through a set in whatever order it has.
 
     Attributes:
-        random: the only source of chance of a simulation.
+        random: the simulation's source of randomness.
         now_ms: simulated time since the beginning.
-        steps: how many steps were taken.
-        trace: what happened, in order.
-        is_closed: the simulation is over; whoever is still running is being ended.
-        crash_chance: how likely each step of a mortal actor is its last.
+        steps: number of steps so far.
+        trace: the events so far, in order.
+        is_closed: whether the simulation is over, and running actors are being ended.
+        crash_chance: probability that a step of a mortal actor crashes it.
     """
 
     def __init__(self, seed: int) -> None:
+        """Return a scheduler without actors, at time 0."""
         self.random = Random(seed)
         self.now_ms = 0.0
         self.steps = 0
@@ -102,31 +108,31 @@ class Scheduler:
 
     @property
     def current(self) -> Actor | None:
-        """The actor that is running; None outside of all."""
+        """The actor that is running; None outside of actors."""
         return self._current
 
     def spawn(
         self, name: str, run: Callable[[], None], *, is_mortal: bool, clock_rate: float = 1.0
     ) -> None:
-        """Add an actor. ``run`` is called anew after each crash, until it returns."""
+        """Add an actor. ``run`` is called again after each crash, until it returns."""
         actor = Actor(self, name, run, is_mortal=is_mortal, clock_rate=clock_rate)
         self.actors.append(actor)
         self.after(self.random.random(), lambda: self._resume(actor))
 
     def spawn_mortal(self, name: str, run: Callable[[], None]) -> None:
-        """Add an actor that crashes now and then, and whose clock is somewhat wrong."""
+        """Add an actor that may crash, and whose monotonic clock is up to 10 % fast or slow."""
         self.spawn(name, run, is_mortal=True, clock_rate=self.random.uniform(0.9, 1.1))
 
     def after(self, delay_ms: float, call: Callable[[], object]) -> None:
-        """Have something happen later, outside of all actors."""
+        """Call a function later, outside of actors."""
         self._scheduled += 1
         heapq.heappush(self._due, (self.now_ms + delay_ms, self._scheduled, call))
 
     def pass_time(self, duration_ms: float) -> None:
-        """Let others run for a while: called by an actor, returns when the time has come.
+        """Let other actors run; return to the calling actor after a duration.
 
         Raises:
-            Crash: the actor ends here.
+            Crash: the actor crashes at this step.
         """
         actor = self._current
         if actor is None:
@@ -140,12 +146,12 @@ class Scheduler:
                 self.note("crashes")
                 actor.is_crashing = True
         if actor.is_crashing or self.is_closed:
-            # Also for what is still called while the stack unwinds: a dead process does nothing.
+            # Also for calls while the stack unwinds: a dead process does nothing.
             actor.is_crashing = True
             raise Crash
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Take steps until there are none left, or ``is_over`` says so before one."""
+        """Take steps until none is left, or until ``is_over`` returns True before a step."""
         while self._due and not is_over():
             due_ms, _, call = heapq.heappop(self._due)
             self.now_ms = due_ms
@@ -179,20 +185,21 @@ class Scheduler:
 
 
 class SimulatedClock:
-    """The clock of whichever actor reads it: see `spark_log.clock.Clock`."""
+    """A `spark_log.clock.Clock` that shows the simulated time of the actor that reads it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
+        """Return the clock of a scheduler's actors."""
         self._scheduler = scheduler
 
     def time_us(self) -> int:
-        """See `Clock.time_us`: the same for all, and the storage's."""
+        """Return the wall-clock time, which is the same for all actors and the storage."""
         return START_US + int(self._scheduler.now_ms * 1000)
 
     def monotonic_ms(self) -> float:
-        """See `Clock.monotonic_ms`: each actor's runs a little faster or slower."""
+        """Return the monotonic time, which runs at the actor's own rate."""
         actor = self._scheduler.current
         return self._scheduler.now_ms * (1.0 if actor is None else actor.clock_rate)
 
     def sleep_ms(self, duration_ms: float) -> None:
-        """See `Clock.sleep_ms`: a step."""
+        """Let other actors run for a duration; a step."""
         self._scheduler.pass_time(max(0.0, duration_ms))

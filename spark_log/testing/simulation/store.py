@@ -1,4 +1,4 @@
-"""A store whose every call is a step, and may go wrong in every way that real ones do."""
+"""A simulated store: each call is a step, and may fail in the ways in which real stores do."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from spark_log.testing.simulation.scheduler import Crash, Scheduler
 _Answer = TypeVar("_Answer")
 
 _SLOW_LISTING_MS = 0.4 * DELETE_DELAY_MS
-"""What a listing shows counts for half of the delay."""
+"""A reader may use a listing for half of the delete delay; this is nearly as long."""
 
 
-class Witness(Protocol):
-    """Who is told of every effect on storage, at the moment when it takes place."""
+class StorageObserver(Protocol):
+    """Is called for every change of the storage, at the moment when it takes effect."""
 
-    def file_appeared(self, path: str) -> None:
-        """Take in that a file was made."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file."""
 
-    def file_vanished(self, path: str) -> None:
-        """Take in that a file was deleted."""
+    def on_file_deleted(self, path: str) -> None:
+        """Handle the deletion of a file."""
 
 
 class SimulatedDisk(MemoryStore):
-    """The files themselves. A listing is kept until a file comes or goes: most show the same."""
+    """The files of a simulation. Listings are cached until a file is created or deleted."""
 
     def __init__(self, clock: Clock) -> None:
-        """An empty one."""
+        """Return an empty disk."""
         super().__init__("simulation", clock)
         self._listings: dict[str, tuple[FileInfo, ...]] = {}
         for directory in (DIRECTORY, WITNESSES):
             self.delete_directory(directory)
 
     def listing(self, directory: str) -> tuple[FileInfo, ...]:
-        """Return what `list` yields; the same object as long as that is the same."""
+        """Return the files that `list` yields; the same object until a file changes."""
         if directory not in self._listings:
             self._listings[directory] = tuple(super().list(directory))
         return self._listings[directory]
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
-        """See `Store.list`."""
+        """Yield the files of a directory in the order of their names."""
         if start_after is not None:
             return super().list(directory, start_after)
         return iter(self.listing(directory))
 
     def delete(self, path: str) -> None:
-        """See `Store.delete`."""
+        """Delete a file."""
         super().delete(path)
         self._listings.clear()
 
     def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`."""
+        """Delete a directory with all files below it."""
         super().delete_directory(directory)
         self._listings.clear()
 
@@ -71,21 +71,22 @@ class SimulatedDisk(MemoryStore):
 
 
 class SimulatedStore(Store):
-    """Files that many actors share, over a network that delays, loses and repeats.
+    """A store that actors share, over a network that delays, loses and repeats requests.
 
-    What takes effect does so at one moment, on ``disk``; ``true_log`` is told of it. Before and
-    after that moment others may run for any time.
+    A call takes effect at one moment, on ``disk``, and ``true_log`` is notified of it then. Before
+    and after that moment other actors may run for any time.
 
     Attributes:
-        disk: the files themselves.
-        profile: how often what goes wrong; may be changed while the simulation runs.
+        disk: the files.
+        profile: the probabilities of faults; may be changed while the simulation runs.
     """
 
     is_mapped: ClassVar[bool] = True
 
     def __init__(
-        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: Witness, profile: Profile
+        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: StorageObserver, profile: Profile
     ) -> None:
+        """Return a store on a disk; ``true_log`` is notified of every change."""
         self.url = disk.url
         self.disk = disk
         self.profile = profile
@@ -95,44 +96,44 @@ class SimulatedStore(Store):
     # --- writing ---------------------------------------------------------------------------------
 
     def stage(self, directory: str) -> StagedFile:
-        """See `Store.stage`: local to the actor, no step."""
+        """Stage a file; local to the actor, not a step."""
         return self.disk.stage(directory)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
-        """See `Store.put_if_absent`."""
+        """Create a file, with the faults of the profile."""
         data = source.read_back() if isinstance(source, StagedFile) else source
 
         def create() -> None:
             self.disk.put_if_absent(path, data)
-            self._true_log.file_appeared(path)
+            self._true_log.on_file_created(path)
 
         self._write("put_if_absent", path, create, can_be_resent=True)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """See `Store.put`."""
+        """Create or replace a file, with the faults of the profile."""
         self._write("put", path, lambda: self.disk.put(path, data))
 
     def delete(self, path: str) -> None:
-        """See `Store.delete`."""
+        """Delete a file, with the faults of the profile."""
 
         def remove() -> None:
             self.disk.delete(path)
-            self._true_log.file_vanished(path)
+            self._true_log.on_file_deleted(path)
 
         self._write("delete", path, remove)
 
     def _write(
         self, what: str, path: str, effect: Callable[[], None], *, can_be_resent: bool = False
     ) -> None:
-        """Send a write: its effect, or not; then its answer, or not."""
+        """Send a write, which may be lost before or after it takes effect."""
         chance, profile = self._scheduler.random.random, self.profile
         try:
             self._pass_time()
         except Crash:
             if chance() < 0.5:
-                self._deliver_late(what, path, effect)  # it was on its way already
+                self._deliver_late(what, path, effect)  # the request was sent already
             raise
         if chance() < profile.failed:
             self._note(what, path, "fails")
@@ -175,23 +176,23 @@ class SimulatedStore(Store):
     # --- reading ---------------------------------------------------------------------------------
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        """See `Store.read`."""
+        """Read a range of a file; a step."""
         return self._read("read", path, lambda: self.disk.read(path, start, length))
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
-        """See `Store.read_tail`."""
+        """Read the end of a file; a step."""
         return self._read("read_tail", path, lambda: self.disk.read_tail(path, length))
 
     def open_buffer(self, path: str) -> pa.Buffer:
-        """See `Store.open_buffer`."""
+        """Read a whole file; a step."""
         return self._read("open", path, lambda: self.disk.open_buffer(path))
 
     def head(self, path: str) -> FileInfo:
-        """See `Store.head`."""
+        """Return the size and time of a file; a step."""
         return self._read("head", path, lambda: self.disk.head(path))
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
-        """See `Store.list`: what comes or goes meanwhile may be shown or not, each by itself."""
+        """List a directory; each file that changes meanwhile may be listed or not."""
         before = self.disk.listing(directory)
         slow = self.profile.slow_listing
         if slow and self._scheduler.random.random() < slow:
@@ -212,9 +213,10 @@ class SimulatedStore(Store):
     def _torn(
         self, before: Sequence[FileInfo], after: Sequence[FileInfo]
     ) -> tuple[tuple[FileInfo, ...], int]:
-        """Return what a listing shows that began with one state and ends with another.
+        """Return a listing that mixes the directory's states before and after it.
 
-        And how many files are shown that are gone, or are there and not shown.
+        Also return the number of files that are listed although deleted, or missing although
+        created.
         """
         chance, torn = self._scheduler.random.random, 0
         files, now = ({file.path: file for file in each} for each in (before, after))
@@ -228,7 +230,7 @@ class SimulatedStore(Store):
         return tuple(now[path] for path in sorted(now)), torn
 
     def _read(self, what: str, path: str, read: Callable[[], _Answer]) -> _Answer:
-        # The answer is from the end of the call or from its beginning.
+        # The answer shows the state at the end of the call or at its beginning.
         is_early = self._scheduler.random.random() < 0.5
         if not is_early:
             self._pass_time()
@@ -250,22 +252,22 @@ class SimulatedStore(Store):
     # --- the rest --------------------------------------------------------------------------------
 
     def create_root(self) -> None:
-        """See `Store.create_root`: nothing to do."""
+        """Do nothing: the root exists."""
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
-        """See `Store.list_hidden`: nothing is staged here."""
+        """Yield the hidden files, of which there are none: staged files are not on this disk."""
         return self.disk.list_hidden(directory)
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`."""
+        """Yield the names of the directories in a directory."""
         return self.disk.list_directories(directory)
 
     def delete_directory(self, directory: str) -> None:
-        """Not simulated: partitions are not deleted while they are used."""
+        """Not simulated: the actors delete no directories."""
         raise NotImplementedError
 
     def directory_url(self, directory: str) -> str:
-        """See `Store.directory_url`."""
+        """Return the URL of a directory."""
         return self.disk.directory_url(directory)
 
     def _pass_time(self) -> None:
@@ -278,11 +280,11 @@ class SimulatedStore(Store):
     def _note(self, what: str, path: str, outcome: str) -> None:
         name = path.rpartition("/")[2] or path
         if name.startswith("."):
-            name = ".tmp"  # the rest is no choice of the seed
+            name = ".tmp"  # the rest does not come from the seed
         self._scheduler.note(f"{what} {name}: {outcome}")
 
 
 class RangedSimulatedStore(SimulatedStore):
-    """The same, where files are not mapped: what is wanted of them is read in ranges."""
+    """A simulated store whose files cannot be memory-mapped: they are read in ranges."""
 
     is_mapped: ClassVar[bool] = False

@@ -1,6 +1,7 @@
-"""Wall clocks of simulated machines: days apart, and jumping, while the storage has one of its own.
+"""Wall clocks of simulated machines, which are wrong by up to days and jump.
 
-Drawn from a source of chance of their own, so that a seed's other choices stay what they are.
+The storage has its own clock. The errors are drawn from a separate random source, so that they do
+not change the other choices of a seed.
 """
 
 from __future__ import annotations
@@ -13,48 +14,48 @@ _DAY_US = 86_400_000_000
 _SHIFTS_US = tuple(
     int(days * _DAY_US) for days in (0, 0, 1 / 86_400, -1 / 86_400, 1.05, -1.05, 2, -2, 8, -8, 400)
 )
-"""How far a clock may be off: not at all, a second, little more than a day, a week, a year."""
+"""Possible errors of a clock: none, a second, little more than a day, days, more than a year."""
 
 _JUMP_CHANCE = 0.02
-"""How often a clock is set, each time that somebody reads it."""
+"""Probability that a clock jumps when an actor reads it."""
 
 UNLIMITED_MS = 2**62
-"""``max.clock.skew.ms`` where the difference is meant."""
+"""``max.clock.skew.ms`` of a simulation in which wrong clocks are allowed."""
 
 
 class WallClocks(SimulatedClock):
-    """The clock of whichever actor reads it, as `SimulatedClock`; their dates differ.
+    """The clock of the actor that reads it; the actors' wall clocks differ.
 
     Attributes:
         max_skew_ms: ``max.clock.skew.ms`` of the simulation.
-        are_right: whether all clocks of this seed show the storage's time.
+        are_correct: whether all wall clocks of this seed show the storage's time.
     """
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
-        """Draw how wrong clocks are.
+        """Draw the errors of the clocks.
 
         Args:
-            scheduler: tells who reads.
-            seed: of the simulation.
+            scheduler: knows the actor that reads.
+            seed: the simulation's seed.
         """
         super().__init__(scheduler)
         self._random = Random(f"wall clocks of {seed}")
         self._shifts_us: dict[str, int] = {}
         self._set: dict[str, int] = {}
-        self.are_right = self._random.random() < 0.3
-        # Where nobody refuses, the storage's time alone keeps what is to be kept.
+        self.are_correct = self._random.random() < 0.3
+        # Without a limit, only the use of the storage's time protects records and files.
         self.max_skew_ms = self._random.choice((UNLIMITED_MS, UNLIMITED_MS, 600_000))
 
     def time_us(self) -> int:
-        """See `Clock.time_us`: that of the machine that the actor is on."""
+        """Return the wall-clock time of the running actor's machine."""
         return super().time_us() + self._shift_us()
 
-    def times_set(self) -> int:
-        """Return how often the clock of the actor that runs has been set."""
+    def jump_count(self) -> int:
+        """Return how often the running actor's clock has jumped."""
         return self._set.get(self._name(), 0)
 
     def is_far_off(self) -> bool:
-        """Return whether the clock of the actor that runs is further off than is allowed."""
+        """Return whether the running actor's clock exceeds the allowed skew."""
         return abs(self._shift_us()) > self.max_skew_ms * 1000
 
     def _name(self) -> str:
@@ -63,7 +64,7 @@ class WallClocks(SimulatedClock):
 
     def _shift_us(self) -> int:
         name = self._name()
-        if self.are_right or not name:
+        if self.are_correct or not name:
             return 0
         is_set = self._random.random() < _JUMP_CHANCE
         if is_set or name not in self._shifts_us:

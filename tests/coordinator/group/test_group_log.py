@@ -145,7 +145,7 @@ class TestReplay:
     def test_of_a_log_that_was_removed_says_so(self, store, log, memory_store):
         log.commit(rise)
         memory_store.delete_directory(group_directory("g"))
-        log._log._tail = None  # as after half of file.delete.delay.ms
+        log._log._reader._tail = None  # as after half of file.delete.delay.ms
         with pytest.raises(LogTruncatedError, match="files were removed"):
             log.replay()
 

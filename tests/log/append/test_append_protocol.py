@@ -1,7 +1,7 @@
-"""Appending when answers are lost, names are taken and freed, and time passes (DESIGN.md, 5).
+"""The append protocol: answers are lost, names are taken and freed, and time passes.
 
-What is acknowledged lies in the live log once, at the offsets that were told; what is refused
-does not lie there and will not come to lie there; all else is an unknown outcome.
+An acknowledged append is in the live log once, at the returned offsets. A refused append is not in
+it and never will be. Any other append has an unknown outcome (docs/protocol.md).
 """
 
 import errno
@@ -48,7 +48,7 @@ DOWN = StorageError("the storage does not answer")
 
 @pytest.fixture
 def others(inner):
-    """What other writers append goes to the same files, past the hooks."""
+    """Another writer of the same files, whose calls are not hooked."""
     return open_log(inner)
 
 
@@ -111,10 +111,10 @@ class TestLostRace:
         assert append(log) == LogAppendInfo(2, 3)
         assert values(others) == mine(0) + mine(2, 2)
 
-    def test_a_winner_that_is_gone_again_leaves_an_unknown_outcome(
+    def test_a_winner_that_was_deleted_leaves_an_unknown_outcome(
         self, store, inner, clock, log, others
     ):
-        """It was merged, and long after that deleted, before its headers could be read."""
+        """It was merged and later deleted before its headers could be read."""
         append(log)
 
         def come_first(path, call):
@@ -134,7 +134,7 @@ class TestLostRace:
     def test_to_a_late_file_does_not_hide_that_our_own_put_stood_there_before(
         self, store, inner, clock, log, others
     ):
-        """The first put was delivered late, merged and freed; then another's came later still."""
+        """The first put was late, merged and deleted; then another writer's put arrived."""
         delivered = []
 
         def in_flight(path, call):
@@ -168,7 +168,7 @@ class TestLostRace:
 
 
 class TestCatchingUp:
-    """A writer that is slower than others does not try each name that they took meanwhile."""
+    """A writer that is slower than others does not try each name that they have taken."""
 
     COUNT = 100
     PRODUCER = ProducerAppend(7, 0, 0)
@@ -179,7 +179,7 @@ class TestCatchingUp:
 
     @pytest.fixture
     def behind(self, log, others, producer):
-        """A log that has appended before, and does not know of what others appended since."""
+        """A log that has appended before, and does not know the later appends of others."""
         log.append(numbered(0, 2, mark="mine"), producer=producer)
         for _ in range(self.COUNT):
             append_theirs(others, 1)
@@ -199,7 +199,7 @@ class TestCatchingUp:
         assert len(store.called("list")) == 1
         assert values(others)[-2:] == mine(102)
 
-    def test_goes_on_name_by_name_where_the_listing_leaves_out_what_comes_during_it(
+    def test_continues_name_by_name_behind_segments_that_the_listing_lacks(
         self, store, others, behind, producer
     ):
         store.once("list", lambda path, call: [*call()[:70], *call()[74:80]])
@@ -207,7 +207,7 @@ class TestCatchingUp:
         assert self.go_on(behind, producer) == LogAppendInfo(102, 103)
         assert values(others)[-2:] == mine(102)
 
-    def test_knows_the_producers_of_all_that_it_went_past(self, store, log, others):
+    def test_replays_the_producers_of_all_segments_that_it_passes(self, store, log, others):
         log.append(numbered(0, 2), producer=self.PRODUCER)
         for sequence in range(30):
             others.append(numbered(0, 1), producer=ProducerAppend(8, 0, sequence))
@@ -217,10 +217,10 @@ class TestCatchingUp:
         assert log.append(numbered(0, 1), producer=repeat) == LogAppendInfo(31, 31)
         assert store.called("list") == store.called("put_if_absent") == []
 
-    def test_that_took_longer_than_listings_count_looks_at_the_log(
+    def test_that_takes_longer_than_a_listing_is_valid_lists_the_log(
         self, store, inner, clock, others, behind, producer
     ):
-        """What it saw may have been freed since, and its names taken by puts that came late."""
+        """The observed files may have been deleted, and their names taken by late puts."""
 
         def take_long(path, call):
             found = call()
@@ -235,7 +235,9 @@ class TestCatchingUp:
         assert values(others)[-2:] == mine(102)
         assert SegmentName(141).log not in file_names(inner)
 
-    def test_finds_what_it_saw_merged_and_freed(self, store, inner, others, behind, producer):
+    def test_lists_again_if_observed_segments_were_merged_and_deleted(
+        self, store, inner, others, behind, producer
+    ):
         def free_the_last(path, call):
             found = call()
             merge(inner, 0, 102)
@@ -311,7 +313,7 @@ class TestLostAnswer:
         assert values(others) == mine(0)
 
     def test_that_says_the_name_is_taken_by_oneself_is_success(self, store, log, others):
-        """HTTP clients send a request again by themselves, and then meet the first one's work."""
+        """HTTP clients retry a request by themselves, and then find the effect of the first one."""
         store.once("put_if_absent", done_but(AlreadyExistsError("exists")))
         assert append(log) == LogAppendInfo(0, 1)
         assert values(others) == mine(0)
@@ -344,10 +346,10 @@ class TestLostAnswer:
             append(log)
         assert values(others) == mine(0) + theirs(2, 5)
 
-    def test_whose_place_retention_took_before_it_was_looked_for_stays_unknown(
+    def test_whose_offset_retention_deleted_before_it_was_looked_for_stays_unknown(
         self, store, inner, log, others
     ):
-        """It may have been there, and read by someone: again would be twice."""
+        """It may have been in the log and read: another put would append it twice."""
 
         def lose(path, call):
             call()
@@ -364,7 +366,7 @@ class TestLostAnswer:
     def test_is_not_unknown_because_names_that_were_surely_lost_were_merged(
         self, store, inner, log, others
     ):
-        """Whoever won a name is known from its headers; only the last answer was lost."""
+        """The winner of a name is known from its headers; only the last answer was lost."""
         races = iter([3, 4])
 
         def come_first(path, call):
@@ -388,7 +390,7 @@ class TestLostAnswer:
 
     @pytest.mark.parametrize("error", [DOWN, StorageFullError("full"), NotFoundError("gone")])
     def test_is_not_turned_into_a_failure_by_what_fails_next(self, store, log, others, error):
-        """The put that was not found when it was looked for may still be on its way."""
+        """A put that was not found may still be delivered."""
         late = []
 
         def delay(path, call):
@@ -404,7 +406,7 @@ class TestLostAnswer:
 
     @pytest.mark.parametrize("seen_by", ["the look", "the next put"])
     def test_is_forgotten_once_another_has_the_name(self, store, log, others, seen_by):
-        """The put can't take effect any more: what fails next failed, and appended nothing."""
+        """The put can have no effect any more: a later error means that nothing was appended."""
 
         def lose(path, call):
             if seen_by == "the look":
@@ -425,7 +427,7 @@ class TestLostAnswer:
         assert values(others) == theirs(0, 3)
 
     def test_of_a_taken_name_whose_winner_cannot_be_read_is_looked_for(self, store, log, others):
-        """The winner may be oneself: see the clients that send again by themselves."""
+        """The winner may be the append itself, if the client has retried the request."""
         store.once("put_if_absent", done_but(AlreadyExistsError("exists")))
         store.once("open_buffer", failing(DOWN))
         assert append(log) == LogAppendInfo(0, 1)
@@ -485,7 +487,7 @@ class TestLateSuccess:
         assert len(store.called("list")) == looks
         assert values(others) == mine(0) + mine(2)
 
-    def test_counts_from_the_look_at_the_log_and_not_from_the_put(self, store, clock, log):
+    def test_counts_from_the_listing_and_not_from_the_put(self, store, clock, log):
         append(log)
         clock.advance_ms(HALF_DELAY_MS - 10)
 
@@ -538,7 +540,7 @@ class TestLateSuccess:
             assert info == LogAppendInfo(5, 6)
             assert values(others) == mine(5)
 
-    def test_a_lost_race_that_took_long_is_looked_at_afresh(self, store, inner, clock, log, others):
+    def test_a_lost_race_that_took_long_lists_the_log(self, store, inner, clock, log, others):
         append(log)
 
         def lose_slowly(path, call):
@@ -557,7 +559,7 @@ class TestLateSuccess:
     def test_a_winner_that_is_spent_itself_does_not_tell_which_name_is_next(
         self, store, inner, clock, log, others, producer
     ):
-        """The file that took the name is covered and waits to be freed; the next name is free."""
+        """The file that took the name is covered and not deleted yet; the next name is free."""
         append(log)
 
         def lose_slowly(path, call):
@@ -571,7 +573,7 @@ class TestLateSuccess:
         store.once("put_if_absent", lose_slowly)
         if producer is None:
             with pytest.raises(UnknownOutcomeError, match="merged or deleted"):
-                append(log)  # nobody can tell any more that the first file there was another's
+                append(log)  # that the first file there was of another writer is not known any more
             assert values(others) == mine(0) + theirs(2, 5) + theirs(5, 7)
         else:
             assert append(log, producer=producer) == LogAppendInfo(7, 8)
@@ -580,7 +582,7 @@ class TestLateSuccess:
     def test_a_taken_name_whose_winner_may_not_be_the_first_stays_unknown(
         self, store, inner, clock, log, others
     ):
-        """The client sent the put twice, and was told of its own file that the name is taken."""
+        """The client sent the put twice, and the second answer is that the name is taken."""
         append_theirs(others, 2)
 
         def stand_and_be_replaced(path, call):
@@ -596,8 +598,8 @@ class TestLateSuccess:
             append(log)
         assert values(others) == theirs(0, 2) + mine(2)
 
-    def test_a_writer_that_was_idle_looks_before_it_puts(self, store, inner, clock, log, others):
-        """Else its file lands where others have merged, and its outcome can't be known."""
+    def test_a_writer_that_was_idle_lists_before_it_puts(self, store, inner, clock, log, others):
+        """Otherwise its file would get a name that was merged, and its outcome would be unknown."""
         append(log)
         append_theirs(others, 3)
         merge(inner, 0, 5)
@@ -607,10 +609,10 @@ class TestLateSuccess:
         assert values(others) == mine(0) + theirs(2, 5) + mine(5)
 
     @pytest.mark.parametrize("sleeps_at", range(1, 12))
-    def test_a_pause_at_any_look_at_the_clock_acknowledges_nothing_that_is_not_live(
+    def test_a_pause_at_any_read_of_the_clock_acknowledges_nothing_that_is_not_live(
         self, store, inner, sleeps_at
     ):
-        """The process sleeps; others append, merge and free names; it wakes up and goes on."""
+        """The process sleeps; others append, merge and delete; it wakes up and continues."""
         others = open_log(inner)
 
         def spend_every_name():
@@ -650,7 +652,7 @@ class TestLateSuccess:
         store.hooks.clear()
         assert append(log) == LogAppendInfo(0, 1)
 
-    def test_with_no_delay_at_all_every_append_is_looked_at(self, inner, clock):
+    def test_with_no_delay_at_all_every_append_lists(self, inner, clock):
         log = open_log(inner, clock=clock, file_delete_delay_ms=0)
         for number in range(3):
             assert append(log) == LogAppendInfo(2 * number, 2 * number + 1)
@@ -679,8 +681,8 @@ class SleepyClock(ManualClock):
 
 
 class TestOnDisk:
-    def test_what_is_not_durable_is_not_acknowledged(self, local_store, monkeypatch):
-        """The file is there to be seen, but its name may be gone after a power failure."""
+    def test_an_append_that_is_not_durable_is_not_acknowledged(self, local_store, monkeypatch):
+        """The file is visible, but its name may be lost by a power cut."""
         log = open_log(local_store, flush_on_append=True)
         append(log)
         real = os.fsync

@@ -1,4 +1,4 @@
-"""Appends that may be tried again: in the log once, whatever was lost, merged or restarted."""
+"""Idempotent appends: retried ones are in the log once, after any error, merge or restart."""
 
 import pytest
 
@@ -11,11 +11,14 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.snapshot.snapshot import Snapshot
 from tests.log.support import (
     DIRECTORY,
+    TOPIC_ID,
     ShiftedClock,
     done_but,
     failing,
@@ -34,7 +37,7 @@ DOWN = StorageError("the storage does not answer")
 
 @pytest.fixture
 def others(inner, clock):
-    """What other processes append goes to the same files, past the hooks."""
+    """Another process on the same files, whose calls are not hooked."""
     return open_log(inner, clock=clock)
 
 
@@ -46,7 +49,7 @@ def append(log, sequence, count=2, *, epoch=0, producer_id=7, **condition):
 
 
 def mine(offset, sequence, count=2, *, epoch=0, producer_id=7):
-    """The records of `append`, as they are read from an offset on."""
+    """The records of `append` as they are read from an offset on."""
     mark = f"{producer_id}.{epoch}"
     return [(offset + at, f"{mark}:{sequence + at}".encode()) for at in range(count)]
 
@@ -56,7 +59,7 @@ def append_theirs(others, count):
 
 
 def merge_all(log):
-    """Merge the whole log into one segment, batch headers and all."""
+    """Merge the whole log into one segment that keeps all batch headers."""
     view = log.observe()
     merge(log.files, view, 0, len(view.live.segments) - 1)
 
@@ -66,15 +69,15 @@ def theirs(first, last):
 
 
 class TestTwoHandlesOfOneProducer:
-    """A producer may move on to another process, and back again."""
+    """A producer may move to another process, and back."""
 
-    def test_each_may_go_on_where_the_other_ended(self, log, others):
+    def test_each_may_continue_where_the_other_ended(self, log, others):
         for sequence in range(0, 12, 4):
             append(log, sequence)
             append(others, sequence + 2)
         assert values(others) == [pair for at in range(0, 12, 2) for pair in mine(at, at)]
 
-    def test_a_gap_is_refused_after_a_look_at_what_the_other_appended(self, store, log, others):
+    def test_a_gap_is_refused_after_a_listing_of_the_others_appends(self, store, log, others):
         append(log, 0)
         append(others, 2)
         store.calls.clear()
@@ -155,7 +158,7 @@ class TestRefused:
         assert file_names(inner) == before
         append(log, 2)
 
-    def test_an_old_epoch_also_by_a_writer_that_has_not_heard_of_the_new_one(self, log, others):
+    def test_an_old_epoch_also_by_a_writer_that_does_not_know_the_new_one(self, log, others):
         append(log, 0)
         append(others, 0, epoch=1)
         with pytest.raises(InvalidProducerEpochError):
@@ -163,7 +166,7 @@ class TestRefused:
         assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
 
     def test_a_producer_whose_newer_epoch_won_the_name(self, store, log, others):
-        """State before put: the winner's headers are taken in before the next name is tried."""
+        """State before put: the winner's headers are replayed before the next put."""
         append(log, 0)
 
         def come_first(path, call):
@@ -178,7 +181,7 @@ class TestRefused:
 
 class TestLostAnswer:
     @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
-    def test_is_found_out_at_once(self, store, log, others, lose):
+    def test_is_resolved_at_once(self, store, log, others, lose):
         append_theirs(others, 3)
         store.once("put_if_absent", lose)
         assert append(log, 0) == LogAppendInfo(3, 4)
@@ -186,7 +189,7 @@ class TestLostAnswer:
         assert append(log, 2) == LogAppendInfo(5, 6)
 
     @pytest.mark.parametrize("lose", [failing(LOST), done_but(LOST)])
-    def test_is_found_out_by_trying_again_when_the_store_is_back(self, store, log, others, lose):
+    def test_is_resolved_by_a_retry_when_the_store_is_back(self, store, log, others, lose):
         append(log, 0)
         store.once("put_if_absent", lose)
         store.on("list", failing(DOWN))
@@ -199,8 +202,10 @@ class TestLostAnswer:
         assert append(log, 2) == LogAppendInfo(2, 3)
         assert values(others) == mine(0, 0) + mine(2, 2)
 
-    def test_of_what_was_merged_and_freed_meanwhile_is_success(self, store, inner, log, others):
-        """Without a producer this stays unknown; headers that a merge keeps tell it here."""
+    def test_of_an_append_that_was_merged_and_deleted_meanwhile_is_success(
+        self, store, inner, log, others
+    ):
+        """Without a producer the outcome would be unknown; here the merged headers show it."""
 
         def lose(path, call):
             call()
@@ -213,7 +218,9 @@ class TestLostAnswer:
         assert append(log, 0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0, 0) + theirs(2, 5)
 
-    def test_of_what_retention_deleted_meanwhile_is_success(self, store, inner, log, others):
+    def test_of_an_append_that_retention_deleted_meanwhile_is_success(
+        self, store, inner, log, others
+    ):
         def lose(path, call):
             call()
             others.write_snapshot()
@@ -227,7 +234,7 @@ class TestLostAnswer:
         assert values(others) == mine(2, 2)
 
     def test_that_an_earlier_try_in_other_bytes_has_the_name_is_success(self, store, log, others):
-        """The same records were staged again, by this process or by another one."""
+        """The same records were staged again, by this or another process."""
         late = []
 
         def delay(path, call):
@@ -249,10 +256,10 @@ class TestLostAnswer:
         assert values(others) == mine(0, 0)
 
     @pytest.mark.parametrize("lose", [done_but(LOST), done_but(AlreadyExistsError("exists"))])
-    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_place(
+    def test_of_a_producer_that_was_fenced_at_once_is_found_by_its_offset(
         self, store, clock, log, others, lose
     ):
-        """The state knows the newer epoch only: that is no reason to call the append refused."""
+        """The producer state has the newer epoch alone; the append may still be in the log."""
         append(log, 0)
 
         def lose_and_be_fenced(path, call):
@@ -268,7 +275,7 @@ class TestLostAnswer:
             append(log, 4)
         assert values(others) == mine(0, 0) + mine(2, 2) + mine(4, 0, epoch=1)
 
-    def test_of_a_fenced_producer_that_is_not_there_is_a_refusal(self, store, log, others):
+    def test_of_a_fenced_producer_that_is_not_in_the_log_is_a_refusal(self, store, log, others):
         append(log, 0)
 
         def be_fenced_and_lose(path, call):
@@ -280,7 +287,7 @@ class TestLostAnswer:
             append(log, 2)
         assert values(others) == mine(0, 0) + mine(2, 0, epoch=1)
 
-    def test_of_a_fenced_producer_whose_place_was_rewritten_stays_unknown(
+    def test_of_a_fenced_producer_whose_segment_was_rewritten_stays_unknown(
         self, store, inner, log, others
     ):
         append(log, 0)
@@ -298,7 +305,7 @@ class TestLostAnswer:
 
 
 class TestLateSuccess:
-    def test_under_a_name_that_was_freed_is_put_again_where_it_counts(
+    def test_under_a_name_that_was_freed_is_put_again_at_the_logs_end(
         self, store, inner, clock, log, others
     ):
         append(log, 0)
@@ -315,10 +322,10 @@ class TestLateSuccess:
         assert SegmentName(2).log in file_names(inner), "void, and nobody's business"
         assert values(others) == mine(0, 0) + theirs(2, 5) + mine(5, 2)
 
-    def test_a_lost_race_does_not_make_the_look_at_the_log_any_newer(
+    def test_a_lost_race_does_not_make_the_listing_any_newer(
         self, store, inner, clock, log, others
     ):
-        """Two pauses, each shorter than half the delay, are longer than it together."""
+        """Two pauses, each shorter than half the delay, are longer together."""
         append(log, 0)
 
         def lose_slowly(path, call):
@@ -348,11 +355,11 @@ class TestForgotten:
     def test_is_a_producer_that_was_silent_for_a_day(self, clock, log, others):
         append(log, 0)
         clock.advance_ms(86_400_000)
-        append_theirs(others, 1)  # by this the storage shows what time it is
+        append_theirs(others, 1)  # shows the storage's time
         clock.advance_ms(HALF_DELAY_MS)
         assert append(log, 40) == LogAppendInfo(3, 4)
 
-    def test_is_nobody_as_long_as_the_storage_shows_nothing_newer(self, clock, log):
+    def test_is_no_producer_as_long_as_the_storage_shows_no_newer_file(self, clock, log):
         append(log, 0)
         clock.advance_ms(86_400_000)
         with pytest.raises(OutOfOrderSequenceError):
@@ -366,7 +373,7 @@ class TestForgotten:
         assert kept == [8]
 
     def test_is_nothing_while_an_answer_is_outstanding(self, store, inner, clock, log, others):
-        """Half a day after the append began the log may soon not know it any more."""
+        """Half a day after the append began, the log may soon forget its producer."""
 
         def lose(path, call):
             call()
@@ -380,36 +387,93 @@ class TestForgotten:
         assert values(others) == mine(0, 0)
 
 
+class TestSnapshotLost:
+    """Behind a moved log start: only the snapshot has the producers of deleted records."""
+
+    @pytest.fixture
+    def deleted(self, inner, log):
+        """A log in which one producer's append was deleted; another producer's is left."""
+        append(log, 0)
+        append(log, 0, producer_id=8)
+        move_log_start(log, 2)
+        free(inner, SegmentName(0))
+        (name,) = (name for name in file_names(inner) if name.endswith(".snapshot"))
+        return f"{DIRECTORY}/{name}"
+
+    @pytest.mark.parametrize("how", ["damaged", "gone", "too old"])
+    def test_an_unknown_producer_is_logged_and_counted(self, inner, clock, deleted, how, caplog):
+        if how == "damaged":
+            inner.put(deleted, b"damaged")
+        else:
+            inner.delete(deleted)
+        if how == "too old":
+            snapshot = Snapshot(1, (), ProducerState(1))
+            data = snapshot.to_buffer(topic_id=TOPIC_ID, partition=0)
+            inner.put(f"{DIRECTORY}/{snapshot_name(1)}", data)
+        fresh = open_log(inner, clock=clock)
+        with caplog.at_level("WARNING", "spark_log.suppressed"):
+            assert append(fresh, 0).base_offset == 4  # appended again: its producer is unknown
+            assert append(open_log(inner, clock=clock), 2).base_offset == 6
+        assert fresh.suppressed.counts()["reading of producers"] == 1
+        (line,) = (each for each in caplog.messages if "reading of producers" in each)
+        assert (
+            "starts at offset 2, and no snapshot of this offset or a later one can be read" in line
+        )
+
+    def test_a_producer_with_records_in_the_log_is_known(self, inner, clock, deleted):
+        inner.put(deleted, b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0, producer_id=8) == LogAppendInfo(2, 3)
+        with pytest.raises(OutOfOrderSequenceError):
+            append(fresh, 6, producer_id=8)
+
+    def test_a_valid_older_one_is_used_without_a_warning(self, inner, clock, log, deleted):
+        append(log, 2)
+        newest = log.write_snapshot()
+        inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0) == LogAppendInfo(0, 1)
+        assert fresh.suppressed.counts() == {"snapshot": 1}
+
+    def test_nothing_is_said_where_nothing_was_deleted(self, inner, clock, log):
+        append(log, 0)
+        newest = log.write_snapshot()
+        inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
+        fresh = open_log(inner, clock=clock)
+        assert append(fresh, 0) == LogAppendInfo(0, 1)
+        assert fresh.suppressed.counts() == {"snapshot": 1}
+
+
 @pytest.mark.parametrize("days", [2, 8, -2])
 class TestWrongClock:
-    """The clock of one machine is days off: nobody is forgotten by it, and nobody for ever."""
+    """One machine's clock is days wrong: producers expire neither early nor never."""
 
-    def test_of_who_writes_a_snapshot_forgets_nobody(self, inner, clock, log, days):
+    def test_of_a_snapshot_writer_forgets_no_producer(self, inner, clock, log, days):
         append(log, 0)
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
         wrong.write_snapshot()
-        move_log_start(wrong, 2)  # the snapshot alone is left to tell
+        move_log_start(wrong, 2)  # only the snapshot has the producer now
         again = open_log(inner, clock=clock)
         assert append(again, 0) == LogAppendInfo(0, 1)
 
-    def test_of_an_appender_forgets_nobody(self, inner, clock, log, days):
+    def test_of_an_appender_forgets_no_producer(self, inner, clock, log, days):
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
-        append(wrong, 0, producer_id=8)  # it knows the log's end and its producers
+        append(wrong, 0, producer_id=8)  # loads the log's end and its producers
         append(log, 0)
         append_theirs(log, 1)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40)  # met as the winner of a race
+            append(wrong, 40)  # the other append won a race
         clock.advance_ms(HALF_DELAY_MS)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40)  # shown by a listing
+            append(wrong, 40)  # a listing showed the other append
         append(wrong, 0, producer_id=9)
         with pytest.raises(OutOfOrderSequenceError):
-            append(wrong, 40, producer_id=9)  # put by itself
+            append(wrong, 40, producer_id=9)  # its own append
         again = open_log(inner, clock=ShiftedClock(clock, days=days))
         with pytest.raises(OutOfOrderSequenceError):
-            append(again, 40)  # found by its first look
+            append(again, 40)  # found by the first listing
 
-    def test_that_jumps_forgets_nobody(self, inner, clock, days):
+    def test_that_jumps_forgets_no_producer(self, inner, clock, days):
         jumping = ShiftedClock(clock)
         log = open_log(inner, clock=jumping)
         append(log, 0)
@@ -418,7 +482,7 @@ class TestWrongClock:
             append(log, 40)
         assert append(log, 0) == LogAppendInfo(0, 1)
 
-    def test_forgets_who_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
+    def test_forgets_a_producer_that_was_silent_for_a_day_of_the_storages(self, inner, clock, days):
         log = open_log(inner, clock=ShiftedClock(clock, days=days))
         append(log, 0)
         append(log, 0, producer_id=8)
@@ -430,8 +494,8 @@ class TestWrongClock:
         assert kept == [8]
 
 
-class TestBeside:
-    def test_appends_without_a_producer_the_state_stays_right(self, log, others):
+class TestProducerState:
+    def test_is_correct_beside_appends_without_a_producer(self, log, others):
         append(log, 0)
         append_theirs(log, 3)
         append_theirs(others, 2)
@@ -439,6 +503,6 @@ class TestBeside:
         assert append(log, 2) == LogAppendInfo(8, 9)
         assert append(log, 2) == LogAppendInfo(8, 9)
 
-    def test_a_directory_of_another_topic_nothing_is_shared(self, inner, log):
+    def test_is_kept_in_the_directory_of_the_partition(self, inner, log):
         append(log, 0)
         assert all(file.path.startswith(DIRECTORY) for file in inner.list(DIRECTORY))

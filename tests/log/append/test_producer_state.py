@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers, replayed from headers."""
+"""The producer state of a partition, replayed from headers."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ def header(base, count, producer_id=7, epoch=0, sequence=0, attributes=0):
 
 def state_of(*headers, at=0, now_us=0):
     state = ProducerState()
-    state.take_in(at, headers, now_us)
+    state.replay(at, headers, now_us)
     return state
 
 
@@ -71,14 +71,14 @@ class TestRepeats:
         assert state.find(ProducerAppend(7, 0, 0), 3) == 100
         assert state.find(ProducerAppend(7, 0, 3), 2) == 103
 
-    def test_are_found_whatever_was_joined_since(self):
-        """An append is many batches, and a merge makes one of several appends."""
+    def test_are_found_after_runs_were_joined(self):
+        """An append may have many batches, and a merge joins several appends."""
         state = state_of(*(header(at, 1, sequence=at) for at in range(50)))
         assert runs_of(state) == (SequenceRun(0, 0, 50),)
         assert state.find(ProducerAppend(7, 0, 12), 30) == 12
 
     @pytest.mark.parametrize(("sequence", "count"), [(4, 2), (5, 1), (2**31 - 1, 2)])
-    def test_are_not_what_reaches_out_of_the_known(self, sequence, count):
+    def test_are_not_appends_that_reach_beyond_known_runs(self, sequence, count):
         assert state_of(header(0, 5)).find(ProducerAppend(7, 0, sequence), count) is None
 
     def test_are_not_of_another_producer_or_epoch(self):
@@ -140,7 +140,7 @@ class TestCheck:
         check(state, 0, epoch=1)
 
     def test_an_older_epoch_in_the_log_wrote_when_the_newer_one_was_forgotten(self):
-        """So it counts from then on, whether a snapshot came in between or not."""
+        """The state is the same with and without a snapshot in between."""
         state = state_of(header(0, 5, epoch=2), header(5, 5, epoch=1, sequence=5))
         assert state.offset == 10
         check(state, 10, epoch=1)
@@ -157,11 +157,11 @@ class TestCheck:
         assert (kept.offset, list(kept.entries())) == (5, [])
 
 
-class TestTakeIn:
-    def test_passes_over_what_it_has(self):
+class TestReplay:
+    def test_skips_headers_that_it_has(self):
         headers = [header(0, 3), header(3, 2, sequence=3)]
         once, twice = state_of(*headers), state_of(*headers)
-        twice.take_in(0, headers, 0)
+        twice.replay(0, headers, 0)
         assert list(once.entries()) == list(twice.entries())
         assert twice.offset == 5
 
@@ -171,7 +171,7 @@ class TestTakeIn:
         )
     )
     def test_is_the_same_however_the_log_is_cut_into_segments(self, batches):
-        """So a merge changes no answer, and a snapshot anywhere leads to the same state."""
+        """A merge changes no answer, and a snapshot at any offset leads to the same state."""
         headers, sequences, at = [], {}, 0
         for producer_id, count, _ in batches:
             sequence = -1 if producer_id < 0 else sequences.get(producer_id, 0)
@@ -181,7 +181,7 @@ class TestTakeIn:
         whole = state_of(*headers)
         pieces = ProducerState()
         for one, (_, _, resume) in zip(headers, batches, strict=True):
-            pieces.take_in(0, [one], 0)
+            pieces.replay(0, [one], 0)
             if resume:
                 pieces = ProducerState(pieces.offset, pieces.entries())
         assert list(whole.entries()) == list(pieces.entries())

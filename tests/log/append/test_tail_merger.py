@@ -1,4 +1,4 @@
-"""Merging by those who append: the log's end stays short, at little cost, and nothing is lost."""
+"""Merges by appenders: the log's tail stays short at little cost, and no record is lost."""
 
 import pytest
 
@@ -59,14 +59,14 @@ def failing_for_merged(path, call):
 
 
 class TestMerging:
-    def test_comes_with_the_append_that_makes_the_tail_too_long(self, log, inner):
+    def test_is_done_by_the_append_that_makes_the_tail_too_long(self, log, inner):
         append(log, TAIL - 1)
         assert live(inner) == [(0, None, 0), (1, None, 0), (2, None, 0)]
         append(log)
         assert live(inner) == [(0, 3, 1)]
         assert len(values(open_log(inner))) == TAIL
 
-    def test_goes_on_level_by_level(self, log, inner):
+    def test_continues_level_by_level(self, log, inner):
         append(log, 300)
         assert len(live(inner)) <= 4 * TAIL
         assert max(generation for _, _, generation in live(inner)) >= 3
@@ -76,23 +76,23 @@ class TestMerging:
         append(open_log(store, merge_tail_segments=0), 200)
         assert len(live(inner)) == 200
 
-    def test_needs_no_look_at_the_directory_while_one_appends_alone(self, log, store):
+    def test_needs_no_listing_while_one_appends_alone(self, log, store):
         append(log)
         store.calls.clear()
         append(log, TAIL - 1)
         assert store.called("list") == []
         assert any(map(merged, store.called("put_if_absent")))
 
-    def test_is_done_by_who_comes_later_too(self, store, inner, clock):
-        """A task of a Spark job appends once, with a handle of its own."""
+    def test_is_done_by_a_later_appender_too(self, store, inner, clock):
+        """A task of a Spark job appends once, with a `PartitionLog` of its own."""
         for _ in range(TAIL + 1):
             append(open_log(store, clock=clock, merge_tail_segments=TAIL))
         assert live(inner)[0] == (0, 4, 1) or live(inner)[0] == (0, 3, 1)
         assert len(live(inner)) <= 2
 
     def test_leaves_large_segments_to_the_cleaner(self, log, inner, monkeypatch):
-        monkeypatch.setattr(tail_merger, "_MOST_BYTES", 1)
-        log._appender._merger = tail_merger.TailMerger(log.files, log.config)
+        monkeypatch.setattr(tail_merger, "_MAX_MERGE_BYTES", 1)
+        log._appender._derived.merger = tail_merger.TailMerger(log.files, log.config)
         append(log, 3 * TAIL)
         assert len(live(inner)) == 3 * TAIL
 
@@ -104,7 +104,7 @@ class TestMerging:
         again = open_log(inner).append(numbered(1, 2), producer=ProducerAppend(7, 0, 1))
         assert (again.base_offset, again.last_offset) == (1, 2)
 
-    def test_that_fails_is_no_concern_of_the_append(self, log, store, inner):
+    def test_that_fails_fails_no_append(self, log, store, inner):
         append(log, TAIL - 1)
         store.on("put_if_absent", failing_for_merged)
         append(log)
@@ -113,8 +113,8 @@ class TestMerging:
         append(log, TAIL)
         assert len(values(open_log(inner))) == 2 * TAIL
 
-    def test_looks_first_where_it_knew_the_names_long_ago(self, log, inner, clock):
-        """One may have been freed since, and taken by a put that came late."""
+    def test_lists_first_if_it_knew_the_names_long_ago(self, log, inner, clock):
+        """A segment may have been deleted since, and its name taken by a late put."""
         for _ in range(TAIL - 1):
             append(log)
             clock.advance_ms(20_000)

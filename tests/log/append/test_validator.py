@@ -1,4 +1,4 @@
-"""What a topic asks of records."""
+"""Validation of records by the topic's settings."""
 
 import pytest
 from hypothesis import given
@@ -75,7 +75,7 @@ class TestTimestamps:
         assert caught.value.timestamp_us == time_us
 
     def test_of_last_year_are_taken_by_default_and_of_tomorrow_are_not(self):
-        """Kafka's defaults: before without a limit, after one hour."""
+        """Kafka's defaults: no limit before now, one hour after."""
         validate([row(timestamp=0)])
         validate([row(timestamp=NOW_US + 3_600_000_000)])
         with pytest.raises(InvalidTimestampError):

@@ -1,4 +1,4 @@
-"""Cleaning a partition: few files are left, nothing is lost, and it may stop anywhere."""
+"""Cleaning a partition: few files are left, no record is lost, at any interruption."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def inner(clock, request):
-    """Where files are as old as the clock says."""
+    """A store whose files have the time of the clock."""
     store = MemoryStore(f"cleaner-{request.node.name}", clock)
     yield store
     store.delete_directory(DIRECTORY)
@@ -58,7 +58,7 @@ def live(log):
 
 
 class TestMerging:
-    def test_leaves_few_segments_and_every_record(self, log, inner):
+    def test_merging_leaves_few_segments_and_every_record(self, log, inner):
         before = values(log)
         report = clean(log)
         assert live(log) == [SegmentName(0, 39, 1)]
@@ -66,7 +66,7 @@ class TestMerging:
         assert report.log_end_offset == 40
         assert values(open_log(inner)) == before
 
-    def test_comes_with_a_snapshot(self, log, inner):
+    def test_merging_writes_a_snapshot(self, log, inner):
         clean(log)
         store = HookedStore(inner)
         summaries, _ = (fresh := open_log(store)).segments(fresh.observe())
@@ -74,7 +74,7 @@ class TestMerging:
         assert summaries[0].min_timestamp_us is not None
         assert len(store.calls) <= 5
 
-    def test_goes_on_level_by_level(self, log):
+    def test_merging_continues_level_by_level(self, log):
         clean(log)
         for day in range(1, 20):
             for _ in range(9):
@@ -83,7 +83,7 @@ class TestMerging:
         assert len(live(log)) <= 3 * 7
         assert max(name.generation for name in live(log)) == 2
 
-    def test_has_nothing_to_do_the_second_time(self, log, store):
+    def test_a_second_cleaning_has_nothing_to_merge(self, log, store):
         clean(log)
         store.calls.clear()
         report = clean(log)
@@ -99,20 +99,22 @@ class TestMerging:
             ({"compression_type": "lz4", "merge_compression_type": "zstd"}, "lz4"),
         ],
     )
-    def test_compresses_as_the_topic_says(self, log, store, inner, settings, codec, clock):
+    def test_merged_segments_have_the_topics_compression(
+        self, log, store, inner, settings, codec, clock
+    ):
         before = values(log)
         clean(open_log(store, clock=clock, **FOR_EVER, **settings))
         assert segment_reader(inner, SegmentName(0, 39, 1)).compression(0) == codec
         assert values(open_log(inner)) == before
 
-    def test_keeps_the_compression_that_most_bytes_have(self, inner, clock):
+    def test_merged_segments_keep_the_compression_of_most_bytes(self, inner, clock):
         log = open_log(inner, clock=clock, **FOR_EVER)
         for number in range(8):
             log.append(numbered(0, 500 if number else 1), compression="zstd" if number else "none")
         clean(log)
         assert segment_reader(inner, live(log)[0]).compression(0) == "zstd"
 
-    def test_of_what_another_has_just_merged_looks_again(self, log, store, inner, clock):
+    def test_a_cleaner_lists_again_after_another_has_merged(self, log, store, inner, clock):
         before = values(log)
 
         def another(path, call):
@@ -125,18 +127,18 @@ class TestMerging:
         assert live(log) == [SegmentName(0, 39, 1)]
         assert values(open_log(inner)) == before
 
-    def test_is_throttled(self, log, clock):
+    def test_merging_is_throttled(self, log, clock):
         slept = []
         clock.sleep_ms = lambda duration_ms: (
             slept.append(duration_ms) or clock.advance_ms(duration_ms)
         )
-        report = clean(log, step=Throttle(10_000, clock))
+        report = clean(log, on_progress=Throttle(10_000, clock))
         moved = report.merged_bytes + report.size_bytes
         assert sum(slept) == pytest.approx(moved / 10, rel=0.2)
 
 
 class TestDeleting:
-    def test_comes_when_the_delay_is_over(self, log, inner, clock):
+    def test_spent_files_are_deleted_after_the_delay(self, log, inner, clock):
         before = values(log)
         assert clean(log).waiting_segments == 20
         clock.advance_ms(60_500)
@@ -149,7 +151,7 @@ class TestDeleting:
         ]
         assert values(open_log(inner)) == before
 
-    def test_takes_what_lies_behind_the_start(self, log, inner, clock):
+    def test_segments_before_the_start_are_deleted(self, log, inner, clock):
         move_log_start(log, 21)
         clock.advance_ms(61_001)
         clean(log)
@@ -160,7 +162,7 @@ class TestDeleting:
         assert min(bases) == 20
         assert [offset for offset, _ in values(open_log(inner))] == list(range(21, 40))
 
-    def test_takes_start_markers_but_the_highest(self, log, inner, clock):
+    def test_start_markers_below_the_highest_are_deleted(self, log, inner, clock):
         for offset in (3, 7, 9):
             move_log_start(log, offset)
         clock.advance_ms(61_001)
@@ -169,7 +171,7 @@ class TestDeleting:
         markers = [marker for name in file_names(inner) if (marker := StartMarker.parse(name))]
         assert [marker.log_start_offset for marker in markers] == [9, 12], "a listing shows one"
 
-    def test_takes_void_files_orphans_and_old_snapshots(self, log, inner, clock):
+    def test_void_files_orphans_and_old_snapshots_are_deleted(self, log, inner, clock):
         clean(log)
         inner.put(f"{DIRECTORY}/{SegmentName(2).log}", b"delivered late")
         inner.put(f"{DIRECTORY}/{SegmentName(3).index}", b"its segment is gone")
@@ -187,7 +189,7 @@ class TestDeleting:
         assert not list(inner.list_hidden(DIRECTORY))
         assert sum("snapshot" in name for name in file_names(inner)) <= 2
 
-    def test_leaves_what_a_writer_may_be_at_work_on(self, log, inner, clock):
+    def test_files_of_running_writers_are_kept(self, log, inner, clock):
         inner.put(f"{DIRECTORY}/.busy.tmp", b"")
         inner.put(f"{DIRECTORY}/{SegmentName(1, 2, 9).index}", b"its segment comes now")
         clock.advance_ms(59_000)
@@ -195,7 +197,7 @@ class TestDeleting:
         assert len(list(inner.list_hidden(DIRECTORY))) == 1
         assert SegmentName(1, 2, 9).index in file_names(inner)
 
-    def test_takes_indexes_before_their_segment(self, store, inner, clock):
+    def test_indexes_are_deleted_before_their_segment(self, store, inner, clock):
         log = open_log(store, clock=clock, index_interval_bytes=0, **FOR_EVER)
         for _ in range(8):
             log.append([numbered(0, 1), numbered(1, 1)])
@@ -206,7 +208,7 @@ class TestDeleting:
         kinds = [path.rpartition(".")[2] for path in store.called("delete")]
         assert kinds.index("log") > max(at for at, kind in enumerate(kinds) if "index" in kind)
 
-    def test_that_is_killed_is_finished_by_the_next(self, log, store, inner, clock):
+    def test_a_killed_deletion_is_finished_by_the_next_cleaner(self, log, store, inner, clock):
         before = values(log)
         clean(log)
         clock.advance_ms(61_001)
@@ -229,7 +231,7 @@ class TestDeleting:
 
 
 class TestDamage:
-    def test_keeps_nothing_else_from_being_done(self, log, inner, clock):
+    def test_damage_does_not_stop_the_other_steps(self, log, inner, clock):
         move_log_start(log, 10)
         path = f"{DIRECTORY}/{SegmentName(20).log}"
         data = bytearray(inner.open_buffer(path).to_pybytes())
@@ -241,14 +243,14 @@ class TestDamage:
         assert SegmentName(0).log not in file_names(inner)
         assert SegmentName(20).log in file_names(inner)
 
-    def test_of_a_storage_that_does_not_answer_is_told(self, log, store):
+    def test_a_storage_that_does_not_answer_is_an_error(self, log, store):
         store.on("list", failing(StorageError("no")))
         with pytest.raises(StorageError):
             clean(log)
 
 
 class TestPlan:
-    def test_tells_what_there_is_to_do_and_does_nothing(self, log, store, inner, clock):
+    def test_a_plan_reports_the_work_and_does_nothing(self, log, store, inner, clock):
         move_log_start(log, 20)
         clock.advance_ms(61_001)
         before = file_names(inner)

@@ -1,11 +1,11 @@
-"""When a cleaner compacts, and what of retention counts in a compacted topic."""
+"""When a cleaner compacts, and retention in a compacted topic."""
 
 import pytest
 
 from spark_log.clock import ManualClock
 from spark_log.log.clean import compacted_segment, merger
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment import writer as segment_writer
 from spark_log.storage.memory import MemoryStore
@@ -23,14 +23,14 @@ def clock():
 
 @pytest.fixture
 def inner(clock, request):
-    """Where files are as old as the clock says."""
+    """A store whose files have the time of the clock."""
     store = MemoryStore(f"compacted-{request.node.name}", clock)
     yield store
     store.delete_directory(DIRECTORY)
 
 
 def append(log, *keys, value=b"value"):
-    """One segment."""
+    """Append one segment."""
     now_us = log.clock.time_us()
     return log.append(record_batch([row(value, key=key, timestamp=now_us) for key in keys]))
 
@@ -45,7 +45,7 @@ def keys(log):
 
 
 class TestDirt:
-    def test_up_to_the_ratio_is_left(self, inner, clock):
+    def test_a_log_below_the_dirty_ratio_is_not_compacted(self, inner, clock):
         log = open_log(inner, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=0.5)
         for _ in range(4):
             append(log, b"a", b"b", b"c", b"d")
@@ -53,24 +53,24 @@ class TestDirt:
         assert clean(log).compacted_records == 16, "all of it is dirty"
         clock.advance_ms(SETTLED_MS)
         append(log, b"z")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert 0 < found.ratio < 0.5, "the record that stood last"
         assert clean(log).compacted_records == 0
         for _ in range(4):
             append(log, b"a", b"b", b"c", b"d")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.ratio > 0.5
         assert clean(log).compacted_records == 4 + 2 + 12
 
-    def test_of_one_never_is_enough_where_all_is_dirty(self, inner, clock):
+    def test_a_dirty_ratio_of_one_is_never_exceeded(self, inner, clock):
         log = open_log(inner, clock=clock, cleanup_policy="compact", min_cleanable_dirty_ratio=1)
         for _ in range(4):
             append(log, b"a")
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.ratio == 1
         assert clean(log).compacted_records == 0
 
-    def test_is_the_bytes_between_the_clean_ones_and_the_active_segment(self, inner, clock):
+    def test_dirty_bytes_are_between_the_clean_and_the_active_segment(self, inner, clock):
         log = open_log(inner, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
         for _ in range(2):
             append(log, b"a", b"b")
@@ -80,14 +80,14 @@ class TestDirt:
         clock.advance_ms(HOUR_MS)
         append(log, b"a")
         append(log, b"b")
-        found, view = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, view = log_to_clean(log, log.observe(), now_us=clock.time_us())
         sizes = [segment.file.size_bytes for segment in view.live.segments]
         assert (found.first_dirty_offset, found.end_offset) == (4, 5)
         assert (found.clean_bytes, found.dirty_bytes) == (sizes[0], sizes[1])
         assert found.ratio == pytest.approx(sizes[1] / (sizes[0] + sizes[1]))
 
-    def test_may_wait_no_longer_than_the_lag(self, inner, clock):
-        """Kafka's LogCleanerIntegrationTest: the ratio alone would let it lie for ever."""
+    def test_an_overdue_log_is_compacted_below_the_ratio(self, inner, clock):
+        """Kafka's LogCleanerIntegrationTest: by the ratio alone it would never be compacted."""
         log = open_log(
             inner,
             clock=clock,
@@ -111,8 +111,8 @@ class TestDirt:
         assert clean(log).compacted_records == 3
         assert keys(log) == [(5, b"b"), (6, b"a"), (7, b"a")]
 
-    def test_on_hold_lies_in_what_was_written_since(self, inner, clock):
-        """Its segments stay as they are, whatever came again in them."""
+    def test_min_compaction_lag_keeps_young_segments_unchanged(self, inner, clock):
+        """Its segments do not change, whatever keys they have."""
         log = open_log(inner, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
         append(log, b"a", b"a")
         append(log, b"a", b"a")
@@ -124,7 +124,7 @@ class TestDirt:
 
 
 class TestSegmentsThatWouldBeTooLarge:
-    """What was compressed may be more than a file can hold once it is not any more."""
+    """Without compression the records may not fit into one file."""
 
     @pytest.fixture(autouse=True)
     def _small_files(self, monkeypatch):
@@ -133,7 +133,7 @@ class TestSegmentsThatWouldBeTooLarge:
         monkeypatch.setattr(merger, "_JOINED_RECORDS", 4)
 
     @pytest.mark.parametrize("policy", ["compact", "delete"])
-    def test_stay_compressed(self, inner, clock, policy):
+    def test_segments_too_large_without_compression_stay_compressed(self, inner, clock, policy):
         settings = {"cleanup_policy": policy, "retention_ms": -1, "merge_tail_segments": 0}
         log = open_log(inner, clock=clock, compression_type="zstd", **settings)
         for number in range(9):
@@ -158,17 +158,17 @@ class TestRetention:
         return log
 
     @pytest.mark.parametrize("limit", [{"retention_ms": 1000}, {"retention_bytes": 1}])
-    def test_is_nothing_without_delete_in_the_policy(self, inner, clock, limit):
+    def test_without_delete_in_the_policy_nothing_is_retained_away(self, inner, clock, limit):
         report = clean(self.log(inner, clock, cleanup_policy="compact", **limit))
         assert (report.expired_segments, report.segments) == (0, 15)
 
-    def test_counts_in_a_topic_of_both_policies(self, inner, clock):
+    def test_retention_applies_to_a_topic_of_both_policies(self, inner, clock):
         log = self.log(inner, clock, cleanup_policy="compact,delete", retention_ms=10_500)
         report = clean(log)
         assert (report.expired_segments, report.log_start_offset) == (5, 5)
         assert report.compacted_records == 0
 
-    def test_and_compaction_go_on_after_each_other(self, inner, clock):
+    def test_retention_and_compaction_alternate(self, inner, clock):
         settings = {"cleanup_policy": "compact,delete", "retention_ms": HOUR_MS}
         log = open_log(inner, clock=clock, min_cleanable_dirty_ratio=0, **settings)
         for number in range(6):
@@ -182,15 +182,15 @@ class TestRetention:
         assert clean(log).kept_records == 2
         assert keys(log) == [(14, b"a"), (15, b"b"), (16, b"a"), (17, b"b")]
 
-    def test_lets_deleted_records_go_whatever_the_policy(self, inner, clock):
+    def test_deleted_records_are_removed_with_any_policy(self, inner, clock):
         log = self.log(inner, clock, cleanup_policy="compact")
         move_log_start(log, 5)
         clock.advance_ms(SETTLED_MS)
         assert clean(log).deleted_files >= 5
         assert [offset for offset, _ in keys(log)] == list(range(5, 15))
 
-    def test_goes_on_where_deleted_records_held_it_up(self, inner, clock):
-        """What lies in the future keeps all that follows it, until it is gone."""
+    def test_retention_continues_after_blocking_records_are_deleted(self, inner, clock):
+        """A record in the future keeps all segments after it, until it is deleted."""
         log = open_log(inner, clock=clock, retention_ms=900)
         now_us = clock.time_us()
         for ahead_ms in (60_000, 0, 100):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spark_log.log.clean.cleaned_transaction_metadata import is_transactional
 from spark_log.log.clean.compactor import compact
-from spark_log.log.clean.decided_transactions import is_of_transaction
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
@@ -30,7 +30,7 @@ class TransactionalLog:
         self.sequences = {}
 
     def send(self, producer_id, *keys, epoch=0, value=b"value"):
-        """Append records of a transaction; of a tombstone the value is None."""
+        """Append records of a transaction; the value of a tombstone is None."""
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + len(keys)
         self._put(
@@ -66,9 +66,9 @@ class TransactionalLog:
         self.end_offset += len(pairs)
 
     def clean(self, after_ms=SETTLED_MS):
-        """Compact all that was written so far, when that time has passed."""
+        """Compact all records after that time has passed."""
         self.clock.advance_ms(after_ms)
-        self.plain(FILLER)  # the last segment is not compacted
+        self.plain(FILLER)  # the last segment is never compacted
         self.log = open_log(self.store, clock=self.clock, cleanup_policy="compact")
         done = compact(self.log, now_us=self.clock.time_us())
         found = [each for each in Verifier(self.log).findings() if each.is_problem]
@@ -76,12 +76,12 @@ class TransactionalLog:
         return done
 
     def clean_in_two_passes(self):
-        """The first one sets delete horizons, the second one finds them passed."""
+        """Compact twice: the first one sets delete horizons, which have passed at the second."""
         self.clean()
         self.clean(RETENTION_MS)
 
     def batches(self):
-        """``(last offset, offsets of records, keys, header)`` of each batch, fillers left out."""
+        """Return ``(last offset, record offsets, keys, header)`` of each batch except fillers."""
         found = []
         for segment in self.log.observe().live.segments:
             reader = self.log.files.open(segment.name)
@@ -98,21 +98,21 @@ class TransactionalLog:
                         deltas = rows.column("offset_delta").to_pylist()
                         offsets = [reader.base_offset + delta for delta in deltas]
                     last = reader.base_offset + header.last_offset_delta
-                    is_filler = not is_of_transaction(header) and (not keys or FILLER in keys)
+                    is_filler = not is_transactional(header) and (not keys or FILLER in keys)
                     if not is_filler:
                         found.append((last, offsets, keys, header))
         return found
 
     def offsets(self):
-        """Of all records, markers too."""
+        """Return the offsets of all records, including markers."""
         return [offset for _, offsets, _, _ in self.batches() for offset in offsets]
 
     def last_offsets(self):
-        """Of all batches, those without records too."""
+        """Return the last offsets of all batches, also of those without records."""
         return [last for last, _, _, _ in self.batches()]
 
     def keys(self):
-        """Of the records of users."""
+        """Return the keys of user records."""
         return [
             key for _, _, keys, header in self.batches() if not header.is_control for key in keys
         ]
@@ -123,7 +123,7 @@ def log(memory_store, clock):
     return TransactionalLog(memory_store, clock)
 
 
-def test_aborted_records_go_and_replace_nothing(log):
+def test_aborted_records_are_removed_and_replace_nothing(log):
     log.send(1, b"1", b"2")
     log.send(2, b"2", b"3")
     log.send(1, b"3", b"4")
@@ -145,7 +145,7 @@ def test_an_aborted_tombstone_deletes_nothing(log):
     assert log.keys() == [b"1"]
 
 
-def test_a_committed_tombstone_lives_its_time(log):
+def test_a_committed_tombstone_is_kept_for_delete_retention_ms(log):
     log.plain(b"1")
     log.send(1, b"1", value=None)
     log.commit(1)
@@ -161,7 +161,7 @@ def test_a_committed_tombstone_lives_its_time(log):
 
 
 class TestMarkers:
-    def test_of_commits_stay_for_their_time_after_the_last_record(self, log):
+    def test_commit_markers_are_kept_for_delete_retention_ms_after_the_last_record(self, log):
         log.send(1, b"1")
         log.send(1, b"2", b"3")
         log.commit(1)
@@ -183,7 +183,7 @@ class TestMarkers:
         assert log.keys() == [b"2", b"1", b"3"]
         assert log.offsets()[0] == 4
 
-    def test_of_aborts_stay_for_their_time_too(self, log):
+    def test_abort_markers_are_kept_for_delete_retention_ms(self, log):
         log.send(1, b"1")
         log.send(1, b"2", b"3")
         log.abort(1)
@@ -194,7 +194,7 @@ class TestMarkers:
         log.clean_in_two_passes()
         assert (log.keys(), log.offsets()) == ([b"3"], [4, 5])
 
-    def test_of_a_transaction_of_which_nothing_is_left_begin_to_wait(self, log):
+    def test_the_marker_of_an_empty_transaction_gets_a_delete_horizon(self, log):
         log.send(1, b"1")
         log.abort(1)
         log.send(1, b"2")
@@ -206,7 +206,7 @@ class TestMarkers:
         assert (log.keys(), log.offsets()) == ([b"2"], [3, 4])
 
     @pytest.mark.parametrize("decide", ["commit", "abort"])
-    def test_stay_while_an_empty_batch_tells_of_the_producer(self, log, decide):
+    def test_a_marker_is_kept_while_an_empty_batch_has_producer_state(self, log, decide):
         log.send(1, b"2", b"3")
         getattr(log, decide)(1)
         log.plain(b"2", b"3")
@@ -225,7 +225,7 @@ class TestMarkers:
         assert 2 not in log.offsets()
         assert sorted(log.keys()) == [b"1", b"2", b"3"]
 
-    def test_of_others_do_not_keep_them(self, log):
+    def test_batches_of_other_producers_do_not_keep_a_marker(self, log):
         log.send(1, b"2", b"3")
         log.send(2, b"2", b"3")
         log.commit(2)
@@ -240,7 +240,7 @@ class TestMarkers:
         log.clean_in_two_passes()
         assert log.last_offsets() == [1, 6, 7, *log.last_offsets()[-2:]]
 
-    def test_stay_empty_where_nothing_else_tells_the_epoch(self, log):
+    def test_a_marker_stays_empty_if_only_it_has_the_epoch(self, log):
         log.commit(1, epoch=3)
         log.plain(b"2")
         log.clean()
@@ -256,8 +256,8 @@ class TestMarkers:
         again = open_log(log.store, clock=log.clock)
         assert [(id_, entry.epoch) for id_, entry in again.producers().entries()] == [(1, 3)]
 
-    def test_wait_again_where_they_are_not_clean(self, log):
-        """As tombstones do: an older compaction may have looked before all of it was gone."""
+    def test_dirty_markers_get_a_new_delete_horizon(self, log):
+        """As tombstones: an older compaction may have an older listing, with the records."""
         log.send(1, b"1")
         log.abort(1)
         log.send(1, b"2")
@@ -270,7 +270,7 @@ class TestMarkers:
         log.clean(RETENTION_MS)
         assert 1 not in log.offsets()
 
-    def test_with_a_key_like_a_users_replace_nothing(self, log):
+    def test_markers_replace_no_record_with_the_same_key(self, log):
         log.send(1, b"1")
         log.commit(1)
         log.send(2, ControlRecordType.COMMIT.key)
@@ -278,8 +278,8 @@ class TestMarkers:
         log.clean()
         assert log.offsets() == [0, 1, 2, 3]
 
-    def test_of_reused_sequence_numbers_go_too(self, log):
-        """The group coordinator of Kafka begins each transaction with sequence number 0."""
+    def test_markers_with_reused_sequence_numbers_are_removed(self, log):
+        """Kafka's group coordinator begins each transaction with sequence number 0."""
         for key in (b"1", b"2"):
             log.sequences.clear()
             log.send(1, key)
@@ -293,21 +293,21 @@ class TestMarkers:
 
 
 class TestOverSeveralSegments:
-    def test_a_committed_one_stays_whole(self, log):
+    def test_a_committed_transaction_over_several_segments_is_kept(self, log):
         log.send(1, b"1")
         log.commit(1)
         log.clean()
         log.clean_in_two_passes()
         assert log.offsets() == log.last_offsets() == [0, 1]
 
-    def test_an_aborted_one_leaves_what_tells_of_its_producer(self, log):
+    def test_an_aborted_transaction_over_several_segments_leaves_producer_state(self, log):
         log.send(1, b"1")
         log.abort(1)
         for _ in range(3):
             log.clean(RETENTION_MS)
             assert (log.offsets(), log.last_offsets()) == ([1], [0, 1])
 
-    def test_that_are_cut_by_the_logs_start_are_decided_by_their_markers(self, log):
+    def test_transactions_cut_by_the_logs_start_are_decided_by_their_markers(self, log):
         log.send(1, b"1", b"2")
         log.send(1, b"3")
         log.abort(1)
@@ -319,7 +319,7 @@ class TestOverSeveralSegments:
 
 
 class TestUndecided:
-    def test_nothing_is_compacted_from_the_first_one_on(self, log):
+    def test_nothing_is_compacted_from_the_first_undecided_transaction_on(self, log):
         log.plain(b"0")
         log.plain(b"0")
         log.send(15, b"1", b"2")
@@ -332,7 +332,7 @@ class TestUndecided:
         assert log.clean().end_offset == log.end_offset - 1
         assert log.keys() == [b"0"]
 
-    def test_the_marker_may_lie_behind_what_may_be_compacted(self, log):
+    def test_the_marker_may_be_after_the_cleanable_range(self, log):
         log.send(15, b"1", b"2")
         log.send(15, b"1")
         log.clock.advance_ms(SETTLED_MS)
@@ -342,7 +342,7 @@ class TestUndecided:
         assert (done.end_offset, done.records_written) == (3, 0)
         assert (log.keys(), log.last_offsets()) == ([], [2, 3])
 
-    def test_two_at_once_are_told_apart(self, log):
+    def test_two_concurrent_transactions_are_distinguished(self, log):
         log.send(1, b"1", b"2")
         log.send(2, b"2", b"3")
         log.send(1, b"3", b"4")
@@ -361,7 +361,7 @@ class TestUndecided:
         log.clean_in_two_passes()
         assert log.offsets() == [0, 2, 4, 5, 6, 7, 13, 15, 17, 18, 19]
 
-    def test_a_control_batch_that_is_no_marker_decides_nothing(self, log):
+    def test_a_control_batch_that_is_not_a_marker_decides_nothing(self, log):
         log.send(1, b"1")
         log._mark(1, 0, b"\0\0\0\2")
         assert log.clean().segments_written == 0
@@ -371,7 +371,7 @@ class TestUndecided:
         assert log.offsets() == [1, 3], "it is kept for ever"
 
 
-def test_the_last_sequence_number_stays_though_its_transaction_is_aborted(log):
+def test_the_last_sequence_number_of_an_aborted_transaction_is_kept(log):
     log.send(1, b"1")
     log.send(1, b"2", b"3")
     log.abort(1)

@@ -1,4 +1,4 @@
-"""Cases of Kafka's LogCleanerTest that have no better place (docs/cleaner-parity.md has all)."""
+"""Other cases of Kafka's LogCleanerTest (docs/cleaner-parity.md lists all of them)."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def keys(log):
 
 
 def last_offsets(log):
-    """Of all batches, also those without records."""
+    """Return the last offsets of all batches, also of those without records."""
     found = []
     for segment in log.observe().live.segments:
         reader = log.files.open(segment.name)
@@ -43,7 +43,7 @@ def last_offsets(log):
 
 
 def without_snapshots(log):
-    """The log as another process sees it that finds nothing but segments."""
+    """Open the log as another process that finds only segments."""
     for name in file_names(log.files.store):
         if name.endswith(".snapshot"):
             log.files.store.delete(f"{DIRECTORY}/{name}")
@@ -51,7 +51,7 @@ def without_snapshots(log):
 
 
 class TestProducers:
-    def test_of_whom_records_are_left_out_are_known_when_they_retry(self, log, clock):
+    def test_a_retry_of_removed_records_is_recognised(self, log, clock):
         batches = {
             1: (b"1", b"2", b"3"),
             2: (b"3", b"1", b"4"),
@@ -76,7 +76,7 @@ class TestProducers:
         assert last_offsets(log)[:3] == [2, 5, 7], "the first one's has no record any more"
         assert {number for number, _ in keys(log)} & {0, 1, 2} == set()
 
-    def test_have_their_last_sequence_number_and_no_more(self, log):
+    def test_producers_keep_their_last_sequence_number_only(self, log):
         append(log, b"0")
         for id_ in (1, 2, 3):
             append(log, b"0", producer=ProducerAppend(id_, 0, 0))
@@ -90,8 +90,8 @@ class TestProducers:
 
 
 class TestTombstones:
-    def test_time_is_counted_from_the_compaction_not_by_timestamps(self, log, clock):
-        """A time in the future of what it replaces, and one long past of its own."""
+    def test_delete_retention_is_counted_from_the_compaction_not_from_timestamps(self, log, clock):
+        """The replaced record has a timestamp in the future, the tombstone an old one."""
         retention_us = log.config.delete_retention_ms * 1000
         append(log, b"0", timestamp=clock.time_us() + retention_us + 10_000_000)
         append(log, b"z")
@@ -105,7 +105,7 @@ class TestTombstones:
             assert (2, b"0") in keys(log)
             clock.advance_ms(SETTLED_MS)
 
-    def test_delete_every_second_key(self, log, clock):
+    def test_tombstones_delete_every_second_key(self, log, clock):
         for number in range(20):
             append(log, b"%d" % number)
         append(log, *(b"%d" % number for number in range(0, 20, 2)), value=None)
@@ -118,7 +118,7 @@ class TestTombstones:
 
 
 class TestWhatItDid:
-    def test_is_told_in_records_and_bytes(self, log):
+    def test_a_compaction_reports_records_and_bytes(self, log):
         append(log, b"0", b"1", b"0", b"1", b"0")
         append(log, b"z")
         size_bytes = log.observe().live.segments[0].file.size_bytes
@@ -129,7 +129,7 @@ class TestWhatItDid:
 
 
 class TestLargeRecords:
-    def test_are_kept_although_the_topic_takes_no_such_any_more(self, store, log, clock):
+    def test_records_above_the_topics_new_size_limit_are_kept(self, store, log, clock):
         append(log, b"0", b"1", value=b"x" * 2**20)
         append(log, b"1", value=b"y" * 2**20)
         strict = open_log(store, clock=clock, cleanup_policy="compact", max_message_bytes=1024)
@@ -140,7 +140,7 @@ class TestLargeRecords:
 
 class TestDamage:
     @pytest.mark.parametrize("kept_bytes", [0, 10, 1024, -20])
-    def test_of_a_file_that_was_cut_off_is_told_and_replaces_nothing(self, store, log, kept_bytes):
+    def test_a_truncated_file_is_an_error_and_nothing_is_replaced(self, store, log, kept_bytes):
         append(log, b"0", value=b"x" * 4096)
         append(log, b"0")
         append(log, b"z")

@@ -1,4 +1,4 @@
-"""What compaction leaves behind for readers, lookups, producers, the verifier and mergers."""
+"""A compacted log for readers, lookups, producers, the verifier and mergers."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ import pytest
 
 from spark_log.errors import StorageError, UnknownOutcomeError
 from spark_log.log.append.producer_state import ProducerAppend, SequenceRun
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.compacted_segment import groups
+from spark_log.log.clean.compacted_segment import group_segments
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.log.tail_reader import TailReader
@@ -63,13 +63,13 @@ def compacted_names(store):
 
 
 def problems(log):
-    """What the verifier finds, beside files that wait for the cleaner."""
+    """Return the verifier's findings, except files that wait for the cleaner."""
     found = Verifier(log).findings()
     return [each for each in found if each.is_problem and each.kind != FindingKind.SPENT_SEGMENT]
 
 
 class TestAnEmptySegment:
-    """One of which nothing is left, between two others."""
+    """A segment without records, between two others."""
 
     @pytest.fixture
     def log(self, store, clock):
@@ -83,7 +83,7 @@ class TestAnEmptySegment:
         assert compacted(log).segments_written == 4
         return log
 
-    def test_is_gone_over_by_scans_and_fetches(self, log):
+    def test_scans_and_fetches_skip_an_empty_segment(self, log):
         expected = [(0, b"a"), (3, b"d"), (4, b"b"), (5, b"c"), (6, b"z")]
         assert keys(log) == expected
         assert keys(log, 1) == keys(log, 2) == expected[1:]
@@ -95,11 +95,11 @@ class TestAnEmptySegment:
             position = following
         assert seen == [0, 3, 4, 5, 6]
 
-    def test_is_gone_over_by_who_waits_at_its_beginning(self, log):
+    def test_a_reader_that_waits_at_an_empty_segment_skips_it(self, log):
         reader = TailReader(log, 1)
         assert records_of(reader.fetch(1))[0][0] == 3
 
-    def test_has_no_time(self, log):
+    def test_an_empty_segment_has_no_timestamp(self, log):
         assert log.offset_for_time(20) == (3, 40)
         assert log.offset_for_time(45) == (4, 50)
         assert log.offset_for_time(61) is None
@@ -107,7 +107,7 @@ class TestAnEmptySegment:
         summaries, _ = log.segments(log.observe())
         assert [each.max_timestamp_us for each in summaries] == [10, NO_TIMESTAMP, 40, 60, 55]
 
-    def test_is_sound_and_its_snapshot_too(self, log):
+    def test_an_empty_segment_and_its_snapshot_are_sound(self, log):
         log.write_snapshot()
         assert problems(log) == []
 
@@ -134,14 +134,14 @@ class TestKilledBetweenTwoFiles:
             append(log, (key, big, 10))
         return log
 
-    def test_everything_is_there_and_the_next_one_goes_on(self, store, log, clock):
+    def test_no_record_is_lost_and_the_next_compaction_continues(self, store, log, clock):
         before = keys(log)
         self.kill_after_first(store, log)
         assert len(compacted_names(store)) == 1
         assert set(keys(log)) < set(before)
         assert dict(map(reversed, keys(log))) == dict(map(reversed, before))
         assert problems(log) == []
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert 0 < found.first_dirty_offset < found.end_offset
         clock.advance_ms(SETTLED_MS)
         assert compacted(log).is_complete
@@ -158,8 +158,8 @@ class TestKilledBetweenTwoFiles:
             compacted(log)
         store.hooks.clear()
 
-    def test_times_of_what_it_cut_off_are_those_of_what_is_left(self, store, log):
-        """A merge that came meanwhile reaches over the end of what was compacted."""
+    def test_a_cut_batch_has_the_timestamps_of_its_remaining_records(self, store, log):
+        """A merge that finished meanwhile extends past the end of the compaction."""
         append(log, (b"y", b"", 20))
         view = log.observe()
         self.kill_after_first(store, log)
@@ -171,7 +171,7 @@ class TestKilledBetweenTwoFiles:
         assert dict(map(reversed, keys(log)))[b"a"] == 6
 
 
-def test_a_latest_time_before_the_cut_of_a_segment_does_not_count(store, clock):
+def test_a_timestamp_before_the_cut_of_a_segment_is_ignored(store, clock):
     log = open_log(store, clock=clock, cleanup_policy="compact")
     append(log, (b"a", b"", 90))
     append(log, (b"a", b"", 10))
@@ -182,7 +182,7 @@ def test_a_latest_time_before_the_cut_of_a_segment_does_not_count(store, clock):
         view, live=replace(view.live, segments=view.live.segments[:3]), log_end_offset=3
     )
     merge(log.files, view, 0, 2)
-    log.observe = lambda: short  # as a listing from before: only two can be compacted
+    log.observe = lambda: short  # like an earlier listing: only two can be compacted
     compacted(log)
     del log.observe
     live = log.observe().live.segments
@@ -192,7 +192,7 @@ def test_a_latest_time_before_the_cut_of_a_segment_does_not_count(store, clock):
 
 
 class TestFilesOfOneCompaction:
-    def test_are_as_many_as_their_sources_would_fill(self, store, clock):
+    def test_a_compaction_writes_as_many_files_as_its_sources_would_fill(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         for number in range(7):
             append(log, (b"%d" % number, b"x" * (2**20 // 3 - 4000)))
@@ -200,16 +200,16 @@ class TestFilesOfOneCompaction:
         sizes = [name.last_offset - name.base_offset + 1 for name in compacted_names(store)]
         assert sizes == [3, 3]
 
-    def test_hold_no_more_offsets_than_a_header_can_tell(self):
+    def test_a_compacted_file_has_no_more_offsets_than_a_header_can_store(self):
         class Reader:
             def __init__(self, end_offset):
                 self.end_offset, self.size_bytes = end_offset, 1
 
         readers = [(0, Reader(10)), (10, Reader(2**31 - 1)), (2**31 - 1, Reader(2**31))]
-        assert [len(group) for group in groups(readers, 2**30)] == [2, 1]
+        assert [len(group) for group in group_segments(readers, 2**30)] == [2, 1]
 
     @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
-    def test_are_compressed_as_their_sources(self, store, clock, codec):
+    def test_compacted_files_are_compressed_like_their_sources(self, store, clock, codec):
         log = open_log(
             store, clock=clock, cleanup_policy="compact", merge_compression_type="producer"
         )
@@ -218,16 +218,14 @@ class TestFilesOfOneCompaction:
         compacted(log)
         assert log.files.open(compacted_names(store)[0]).compression(0) == codec
 
-    def test_are_compressed_as_the_topic_says(self, store, clock):
+    def test_compacted_files_have_the_topics_compression(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", compression_type="zstd")
         append(log, (b"a", b"x" * 5000))
         append(log, (b"z", b""))
         compacted(log)
         assert log.files.open(compacted_names(store)[0]).compression(0) == "zstd"
 
-    def test_that_are_there_though_their_answer_was_lost_are_found_by_the_next(
-        self, store, log, clock
-    ):
+    def test_files_whose_answer_was_lost_are_found_by_the_next_compaction(self, store, log, clock):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
         store.on(
@@ -243,7 +241,7 @@ class TestFilesOfOneCompaction:
         store.hooks.clear()
         assert keys(log) == [(1, b"a"), (2, b"z")]
 
-    def test_that_the_client_sent_twice_are_its_own(self, store, log):
+    def test_a_file_delivered_twice_is_recognised(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
 
@@ -256,7 +254,7 @@ class TestFilesOfOneCompaction:
         assert compacted(log).is_complete
         assert keys(log) == [(1, b"a"), (2, b"z")]
 
-    def test_are_not_begun_when_no_generation_is_given(self, store, log):
+    def test_without_a_generation_no_file_is_written(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
         store.once("put_if_absent", failing(StorageError("full")))
@@ -266,14 +264,14 @@ class TestFilesOfOneCompaction:
 
 
 class TestTwoThatLookedAtTheSame:
-    def test_only_one_is_given_the_generation_that_follows(self, log):
+    def test_only_one_compaction_gets_the_next_generation(self, log):
         append(log, (b"a", b"0"))
         view = log.observe()
-        assert take_generation(log.files, view) == MOST_MERGES + 1
+        assert take_generation(log.files, view) == MAX_MERGE_GENERATION + 1
         assert take_generation(log.files, view) is None
-        assert take_generation(log.files, log.observe()) == MOST_MERGES + 2
+        assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 2
 
-    def test_the_other_leaves_it_to_that(self, store, log):
+    def test_the_other_compaction_gives_up(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
         done = []
@@ -297,14 +295,14 @@ class TestProducers:
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         info = again.append(records, producer=producer)
         assert (info.base_offset, info.last_offset) == (0, 2)
         assert again.log_end_offset() == 7
 
     @pytest.mark.parametrize("left", [(), (0,), (0, 1), (1,), (0, 2)])
-    def test_also_where_records_of_some_are_left(self, store, log, clock, left):
+    def test_a_retry_is_recognised_if_some_records_are_left(self, store, log, clock, left):
         records = [record_batch([row(b"", key=b"%d" % key)]) for key in range(4)]
         append(log, (b"x", b""), producer=ProducerAppend(7, 0, 2**31 - 1))
         append(log, (b"y", b""))
@@ -312,12 +310,12 @@ class TestProducers:
         append(log, *((b"%d" % key, b"") for key in range(4) if key not in left), (b"w", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         assert again.append(records, producer=ProducerAppend(7, 0, 0)).base_offset == 2
 
-    def test_what_a_wider_merge_joins_is_one_run_and_the_snapshot_sound(self, store, log, clock):
-        """Runs that a compaction left apart, joined by a merge that came beside it."""
+    def test_runs_joined_by_a_wider_merge_are_one_run_in_a_sound_snapshot(self, store, log, clock):
+        """A compaction kept the runs apart, and a concurrent merge joined them."""
         for sequence, key in enumerate((b"a", b"b", b"b", b"c")):
             append(log, (key, b""), producer=ProducerAppend(7, 0, sequence))
         append(log, (b"d", b""), producer=ProducerAppend(7, 0, 4))
@@ -332,13 +330,13 @@ class TestProducers:
         assert entry.runs == (SequenceRun(0, 0, 5),)
         assert problems(log) == []
 
-    def test_the_placeholder_of_an_empty_segment_is_nobodys(self, store, clock):
+    def test_the_placeholder_of_an_empty_segment_has_no_producer(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         append(log, (b"a", b"x" * 2**20), producer=ProducerAppend(7, 0, 0))
         append(log, (b"a", b"x" * 2**20))
         append(log, (b"z", b""))
         clock.advance_ms(2 * log.config.producer_id_expiration_ms)
-        for _ in range(2):  # the first one shows what time it is
+        for _ in range(2):  # the first one gives the storage's time
             log.write_snapshot()
         again = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         compacted(again)
@@ -353,13 +351,13 @@ class TestProducers:
         append(log, (b"a", b""))
         append(log, (b"z", b""))
         compacted(log)
-        self.forget(store)
+        self.delete_snapshots(store)
         again = open_log(store, clock=clock, cleanup_policy="compact")
         ((producer_id, entry),) = again.producers().entries()
         assert (producer_id, entry.epoch, entry.runs[-1].next_sequence) == (7, 1, 1)
 
     @staticmethod
-    def forget(store):
+    def delete_snapshots(store):
         for name in file_names(store):
             if name.endswith(".snapshot"):
                 store.delete(f"{DIRECTORY}/{name}")
@@ -382,7 +380,7 @@ def test_control_batches_stay_and_replace_nothing(store, log):
 
 
 class TestTheLogsStart:
-    def test_inside_a_batch_keeps_what_is_behind_it(self, store, log, clock):
+    def test_a_log_start_inside_a_batch_keeps_the_records_after_it(self, store, log, clock):
         append(log, (b"a", b""), (b"b", b""), (b"c", b""), (b"a", b""))
         append(log, (b"z", b""))
         move_log_start(log, 2)
@@ -396,7 +394,7 @@ class TestTheLogsStart:
         assert keys(log) == [(3, b"a"), (4, b"z"), (5, b"c"), (6, b"y")]
         assert problems(log) == []
 
-    def test_in_a_batch_of_tombstones_lets_them_live_their_time(self, log, clock):
+    def test_a_log_start_in_a_batch_of_tombstones_keeps_their_retention(self, log, clock):
         append(log, (b"a", None), (b"b", None), (b"c", b""))
         append(log, (b"z", b""))
         compacted(log)
@@ -409,8 +407,8 @@ class TestTheLogsStart:
         append(log, (b"x", b""))
         assert compacted(log).tombstones_removed == 1
 
-    def test_is_all_that_the_next_one_has_to_cover(self, store, log, clock):
-        """What a compaction wrote from before the start on is freed as well."""
+    def test_the_next_compaction_begins_at_the_log_start(self, store, log, clock):
+        """Segments that a compaction wrote before the log start are freed as well."""
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"z", b""))
         compacted(log)
@@ -424,8 +422,8 @@ class TestTheLogsStart:
         assert [name.base_offset for name in compacted_names(store)] == [1]
         assert keys(log) == [(1, b"b"), (2, b"c"), (3, b"z"), (4, b"y")]
 
-    def test_behind_all_that_is_left_of_a_segment_leaves_that_one_empty(self, store, clock):
-        """Of a compacted segment only what is before the start has records, and batches."""
+    def test_a_log_start_after_the_last_record_of_a_segment_leaves_it_empty(self, store, clock):
+        """A compacted segment has records and batches only before the log start."""
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         big = b"x" * 2**20
         append(log, (b"a", big, 10))
@@ -443,21 +441,21 @@ class TestTheLogsStart:
         assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z"), (5, b"y")]
         assert problems(log) == []
 
-    def test_that_moves_during_a_compaction_stays_moved(self, store, log):
+    def test_a_log_start_that_moves_during_a_compaction_is_kept(self, store, log):
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"b", b""))
         append(log, (b"z", b""))
         compact(
             log,
             now_us=log.clock.time_us(),
-            step=lambda _: move_log_start(open_log(store, clock=log.clock), 2),
+            on_progress=lambda _: move_log_start(open_log(store, clock=log.clock), 2),
         )
         assert log.log_start_offset() == 2
         assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z")]
 
 
 class TestAPolicyThatChanges:
-    def test_to_delete_leaves_compacted_segments_as_they_are(self, store, log, clock):
+    def test_a_policy_changed_to_delete_keeps_compacted_segments(self, store, log, clock):
         for number in range(6):
             append(log, (b"a", b"%d" % number))
         compacted(log)
@@ -470,7 +468,7 @@ class TestAPolicyThatChanges:
         assert [name.is_compacted for name in found][:2] == [True, False]
         assert len(keys(plain)) == 22
 
-    def test_to_compact_goes_over_what_was_merged(self, store, clock):
+    def test_a_policy_changed_to_compact_compacts_merged_segments(self, store, clock):
         plain = open_log(store, clock=clock, retention_ms=-1)
         for number in range(20):
             append(plain, (b"%d" % (number % 3), b""), (None, b""))
@@ -480,7 +478,7 @@ class TestAPolicyThatChanges:
         PartitionCleaner(log).clean()
         assert keys(log) == [(34, b"2"), (36, b"0"), (38, b"1"), (40, b"z")]
 
-    def test_a_merge_refuses_what_is_compacted(self, store, log):
+    def test_a_merge_refuses_compacted_segments(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"a", b"2"))
         append(log, (b"z", b""))
@@ -489,7 +487,7 @@ class TestAPolicyThatChanges:
             merge(log.files, log.observe(), 0, 1)
 
 
-def test_generations_are_removed_below_one_that_has_stood(store, log, clock):
+def test_generations_below_an_old_one_are_removed(store, log, clock):
     append(log, (b"a", b"0"))
     for _ in range(3):
         take_generation(log.files, log.observe())
@@ -499,7 +497,7 @@ def test_generations_are_removed_below_one_that_has_stood(store, log, clock):
     clock.advance_ms(SETTLED_MS + 1)
     PartitionCleaner(log).clean()
     assert generation_names(store) == 1
-    assert take_generation(log.files, log.observe()) == MOST_MERGES + 4
+    assert take_generation(log.files, log.observe()) == MAX_MERGE_GENERATION + 4
 
 
 def generation_names(store):
@@ -507,7 +505,7 @@ def generation_names(store):
 
 
 def test_a_table_of_updates_is_small_and_sound(store, log, clock):
-    """Rounds of appends and compactions: the verifier has nothing to say."""
+    """Rounds of appends and compactions: the verifier finds no problem."""
     for round_ in range(4):
         for number in range(12):
             value = None if number % 5 == round_ else b"%d" % round_

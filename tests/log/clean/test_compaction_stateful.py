@@ -30,7 +30,7 @@ updates = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_
 
 
 class CompactedLogMachine(RuleBasedStateMachine):
-    """Two handles on one log; the model is a list of all records, the start, and the time."""
+    """A log that is open twice; the model is a list of all records, the start, and the time."""
 
     @initialize()
     def open(self):
@@ -48,7 +48,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             memory._ROOTS.pop(self.store.name)
 
     def reopened(self, handle=0, **settings):
-        """A new handle; the second one merges the tail of what it appends."""
+        """Open the log again; the second one merges the tail of what it appends."""
         return open_log(
             self.store,
             clock=self.clock,
@@ -127,20 +127,20 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), later_us=st.integers(0, 1), policy=policies)
     def retain_by_time(self, data, later_us, policy):
-        """Retention where it is now the time of a record: segments that are older go."""
+        """Apply retention by time at the timestamp of a record."""
         now_us = data.draw(st.integers(0, 3)) + later_us
         for end, _, latest_us in self.segments():
             if latest_us >= now_us:
                 break
             self.start = end
-        # Only what is compared with timestamps is that late: the storage's clock goes on.
+        # Only the time compared with timestamps is that late: the storage's clock continues.
         log = self.reopened(retention_ms=0, cleanup_policy=policy)
         self.clean(log, RetentionAt(log, now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), policy=policies)
     def retain_by_size(self, data, policy):
-        """Retention as long as no less is left."""
+        """Apply retention by size."""
         segments = self.segments()
         sizes = [size for _, size, _ in segments]
         edges = [sum(sizes[number:]) for number in range(len(sizes) + 1)]
@@ -152,20 +152,20 @@ class CompactedLogMachine(RuleBasedStateMachine):
         self.clean(self.reopened(retention_bytes=kept, cleanup_policy=policy))
 
     def clean(self, log, cleaner=None):
-        """All that a cleaner does, after what retention deletes: compact or merge, delete files."""
+        """Do the other steps of a cleaner: compact or merge, delete files."""
         cleaner = cleaner or PartitionCleaner(log)
         cleaner._policy = replace(cleaner._policy, fan_in=2)
         report = cleaner.clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
 
     def segments(self):
-        """End, size, and largest timestamp of what is left of it, of each live file."""
+        """Summaries have the end, size and largest remaining timestamp of each live file."""
         view = self.logs[0].observe()
         found = records_of(self.reopened().scan(self.start))
         segments = []
         for segment in view.live.segments:
             end = segment.end_offset or view.log_end_offset
-            # A header tells of a whole batch, also of what lies before the log's start.
+            # A header describes the whole batch, also its records before the log start.
             begin = segment.name.base_offset
             reader = self.logs[0].files.open(segment.name)
             times_us = [row["timestamp"] for _, row in records_of(reader.read(begin))]

@@ -1,4 +1,4 @@
-"""Compaction: the last record of every key stays, at its offset; Kafka's cleaner rules."""
+"""Compaction: the last record of every key is kept at its offset; rules of Kafka's cleaner."""
 
 import random
 
@@ -7,9 +7,9 @@ import pytest
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.append.producer_state import ProducerAppend
-from spark_log.log.clean.cleanable import cleanable
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
@@ -36,7 +36,7 @@ def log(store, clock):
 
 
 SETTLED_MS = 61_000
-"""After so long a log may be compacted again."""
+"""Time after which a log may be compacted again."""
 
 
 def append(log, *pairs, producer=None):
@@ -51,7 +51,7 @@ def compacted(log, **settings):
 
 
 def pairs(log):
-    """``[(offset, key, value), …]`` as a reader gets them."""
+    """Return ``[(offset, key, value), …]`` as a reader gets them."""
     found = records_of(log.scan(log.log_start_offset()))
     return [(offset, row["key"], row["value"]) for offset, row in found]
 
@@ -74,26 +74,26 @@ def test_the_last_segment_is_active_and_left_alone(log):
     assert pairs(log) == [(0, b"a", b"0"), (1, b"a", b"1"), (2, b"a", b"2")]
 
 
-def test_records_without_a_key_from_before_the_topic_was_compacted_go(store, log, clock):
+def test_records_without_a_key_are_removed(store, log, clock):
     append(open_log(store, clock=clock), (None, b"0"), (b"a", b"1"))
     append(log, (b"z", b""))
     compacted(log)
     assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
 
 
-def test_what_was_compacted_is_clean_until_more_comes(log):
+def test_a_compacted_log_is_clean_until_more_is_appended(log):
     for number in range(4):
         append(log, (b"a", b"%d" % number))
     assert compacted(log).end_offset == 3
-    found, _ = cleanable(log, log.observe(), now_us=log.clock.time_us())
+    found, _ = log_to_clean(log, log.observe(), now_us=log.clock.time_us())
     assert (found.first_dirty_offset, found.end_offset, found.dirty_bytes) == (3, 3, 0)
     append(log, (b"b", b""))
-    found, _ = cleanable(log, log.observe(), now_us=log.clock.time_us())
+    found, _ = log_to_clean(log, log.observe(), now_us=log.clock.time_us())
     assert (found.first_dirty_offset, found.end_offset) == (3, 4)
     assert 0 < found.ratio < 1
 
 
-def test_a_key_that_came_again_replaces_what_is_clean(log, clock):
+def test_a_new_record_of_a_key_replaces_the_clean_one(log, clock):
     append(log, (b"a", b"0"), (b"b", b"1"))
     append(log, (b"z", b""))
     compacted(log)
@@ -105,7 +105,7 @@ def test_a_key_that_came_again_replaces_what_is_clean(log, clock):
 
 
 class TestTombstones:
-    def test_stay_for_their_time_after_the_first_compaction(self, log, clock):
+    def test_tombstones_are_kept_for_delete_retention_ms(self, log, clock):
         append(log, (b"a", b"0"), (b"a", None), (b"b", b"2"))
         append(log, (b"z", b""))
         compacted(log)
@@ -120,8 +120,8 @@ class TestTombstones:
         assert compacted(log).tombstones_removed == 1
         assert pairs(log)[0] == (2, b"b", b"2")
 
-    def test_have_all_of_their_time_although_who_compacts_stood_still(self, log, clock):
-        """It asked for the time, was stopped for half a day, and then looked at the log."""
+    def test_tombstones_keep_their_retention_if_the_compaction_was_suspended(self, log, clock):
+        """The compaction read the time, was suspended for half a day, and then listed the log."""
         began_us = clock.time_us()
         clock.advance_ms(DAY_MS // 2)
         append(log, (b"a", b"0"), (b"a", None))
@@ -134,13 +134,13 @@ class TestTombstones:
         append(log, (b"x", b""))
         assert compacted(log).tombstones_removed == 1
 
-    def test_that_were_replaced_go_at_once(self, log):
+    def test_replaced_tombstones_are_removed_at_once(self, log):
         append(log, (b"a", None), (b"a", b"1"))
         append(log, (b"z", b""))
         compacted(log)
         assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
 
-    def test_go_no_sooner_than_listings_from_before_count(self, store, clock):
+    def test_tombstones_are_kept_while_earlier_listings_are_valid(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", delete_retention_ms=0)
         append(log, (b"a", b"0"), (b"a", None))
         append(log, (b"z", b""))
@@ -151,8 +151,8 @@ class TestTombstones:
         clock.advance_ms(1)
         assert compacted(log).tombstones_removed == 1
 
-    def test_a_merge_that_comes_late_brings_nothing_back(self, store, clock):
-        """Made before the compaction, wider than its segments; put when the tombstone is gone."""
+    def test_a_late_merge_restores_no_deleted_record(self, store, clock):
+        """The merge starts before the compaction, is wider, and ends after it."""
         log = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         append(log, (b"k", b"0" * 2**20))
         append(log, (b"a", b"1"))
@@ -166,7 +166,7 @@ class TestTombstones:
         put_late()
         assert [key for _, key, _ in pairs(log)] == [b"k", b"b", b"z", b"y"]
 
-    def test_an_older_compaction_that_comes_late_brings_nothing_back(self, log, clock):
+    def test_a_late_older_compaction_restores_no_deleted_record(self, log, clock):
         append(log, (b"a", b"0"))
         append(log, (b"b", b"1"), (b"a", None))
         append(log, (b"z", b""))
@@ -179,8 +179,8 @@ class TestTombstones:
         put_late()
         assert [key for _, key, _ in pairs(log)] == [b"b", b"z", b"y"]
 
-    def test_wait_while_an_older_compaction_may_still_come(self, log, clock):
-        """Begun between the two, with a look from before the first: it would bring back the key."""
+    def test_tombstones_are_kept_while_an_older_compaction_may_still_finish(self, log, clock):
+        """It starts between the two, with a listing from before the first."""
         append(log, (b"a", b"0"))
         append(log, (b"b", b"1"), (b"a", None))
         append(log, (b"z", b""))
@@ -195,23 +195,23 @@ class TestTombstones:
 
 
 def log_generation(log):
-    return log.observe().live.compaction
+    return log.observe().live.compaction_generation
 
 
 def take(log):
-    """Take a generation, as somebody who is not heard of again."""
+    """Take a generation, like a compaction that crashes then."""
     assert take_generation(log.files, log.observe()) is not None
 
 
 def late_rewrite(log, *, generation, end_offset=3):
-    """Rewrite the log's first segments; returns what puts it."""
+    """Rewrite the log's first segments; return a function that puts the file."""
     records = pa.concat_batches([each.records for each in log.scan(0, end_offset)])
     name = SegmentName(0, end_offset - 1, generation)
     return lambda: put_segment(log.files.store, [records], name)
 
 
 class TestProducers:
-    def test_the_last_batch_of_each_stays_although_it_is_empty(self, store, log):
+    def test_the_last_batch_of_each_producer_is_kept_without_records(self, store, log):
         append(log, (b"a", b"0"), producer=ProducerAppend(7, 0, 0))
         append(log, (b"a", b"1"), producer=ProducerAppend(7, 0, 1))
         append(log, (b"a", b"2"))
@@ -227,7 +227,7 @@ class TestProducers:
 
 
 class TestTwoAtOnce:
-    def test_one_leaves_it_to_the_other(self, store, log):
+    def test_one_of_two_compactions_gives_up(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
         taken = []
@@ -237,14 +237,14 @@ class TestTwoAtOnce:
                 taken.append(1)
                 taken.append(compacted(log))
 
-        done = compact(log, now_us=log.clock.time_us(), step=other)
+        done = compact(log, now_us=log.clock.time_us(), on_progress=other)
         assert taken[1].is_complete
         assert done.is_complete, "of an older generation; its files do not count"
         assert pairs(log) == [(1, b"a", b"1"), (2, b"z", b"")]
 
 
 class TestLag:
-    def test_what_is_young_is_not_compacted(self, store, clock):
+    def test_young_segments_are_not_compacted(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=1000)
         append(log, (b"a", b"0"))
         clock.advance_ms(600)
@@ -256,18 +256,18 @@ class TestLag:
         assert compacted(log).end_offset == 2
         assert pairs(log) == [(1, b"a", b"1"), (2, b"a", b"2")]
 
-    def test_what_has_waited_for_too_long_is_overdue(self, store, clock):
+    def test_a_record_older_than_the_max_lag_makes_the_log_overdue(self, store, clock):
         log = open_log(store, clock=clock, cleanup_policy="compact", max_compaction_lag_ms=1000)
         append(log, (b"a", b"0"))
         append(log, (b"a", b"1"))
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert not found.is_overdue
         clock.advance_ms(1001)
-        found, _ = cleanable(log, log.observe(), now_us=clock.time_us())
+        found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.is_overdue
 
 
-def test_only_what_the_log_holds_is_compacted(log):
+def test_only_live_segments_are_compacted(log):
     append(log, (b"a", b"0"), (b"b", b"1"), (b"b", b"2"))
     append(log, (b"z", b""))
     log.write_snapshot()
@@ -293,8 +293,8 @@ def test_damage_replaces_nothing(store, log):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_equals_a_dictionary(store, clock, seed):
-    """Appends, compactions, deletions of files and passing time in any order."""
+def test_compactions_equal_a_dictionary(store, clock, seed):
+    """Random appends, compactions, deletions of files, and passing time."""
     chance = random.Random(seed)
     log = open_log(
         store, clock=clock, cleanup_policy="compact", segment_bytes=2**20, delete_retention_ms=1000

@@ -1,4 +1,4 @@
-"""What is merged: each byte a logarithmic number of times, and few segments are left."""
+"""The merge policy: each byte is rewritten a logarithmic number of times, few segments remain."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ POLICY = MergePolicy(segment_bytes=64 * MB, segment_us=7 * DAY_US, fan_in=4)
 
 
 def candidates(*segments, every_us=1):
-    """Neighbours of these generations and sizes, each later than the one before it."""
+    """Return neighbours of these generations and sizes, with increasing times."""
     return [
         MergeCandidate(generation, size, at, at + 1, at * every_us, at * every_us)
         for at, (generation, size) in enumerate(segments)
@@ -33,7 +33,7 @@ def lists(runs):
 
 
 def merged(found, run):
-    """What is there once a run has been merged."""
+    """Return the candidates after a run was merged."""
     first, last = found[run[0]], found[run[-1]]
     made = MergeCandidate(
         1 + max(found[index].generation for index in run),
@@ -47,7 +47,7 @@ def merged(found, run):
 
 
 def settle(policy, found):
-    """Merge until nothing is left to be merged; also return how many bytes were written."""
+    """Merge until there are no more runs; return the candidates and the bytes written."""
     written = 0
     while runs := policy.runs(found):
         run = runs[-1]
@@ -57,7 +57,7 @@ def settle(policy, found):
 
 
 class TestRuns:
-    def test_so_many_of_one_generation_are_merged_and_fewer_are_not(self):
+    def test_fan_in_segments_of_one_generation_are_merged_and_fewer_are_not(self):
         assert lists(POLICY.runs(candidates(*[(0, 1)] * 4))) == [[0, 1, 2, 3]]
         assert POLICY.runs(candidates(*[(0, 1)] * 3)) == []
 
@@ -65,12 +65,12 @@ class TestRuns:
         found = candidates(*[(1, 100)] * 4, *[(0, 1)] * 5)
         assert lists(POLICY.runs(found)) == [[4, 5, 6, 7, 8]]
 
-    def test_what_is_younger_is_merged_with_what_is_older(self):
+    def test_lower_generations_are_merged_with_a_higher_one(self):
         found = candidates((1, 9), (0, 1), (1, 9), (1, 9), (1, 9))
         assert lists(POLICY.runs(found)) == [[0, 1, 2, 3, 4]]
 
-    def test_what_is_younger_counts_as_a_part_of_one_that_is_older(self):
-        """Else what is large would be rewritten for every few appends behind it."""
+    def test_a_lower_generation_counts_as_a_fraction_of_a_higher_one(self):
+        """Otherwise a large segment would be rewritten after every few appends."""
         assert POLICY.runs(candidates((1, 9), (1, 9), (0, 1), (0, 1), (0, 1))) == []
         found = candidates((1, 9), (1, 9), (1, 9), *[(0, 1)] * 3, (1, 9))
         assert lists(POLICY.runs(found)) == [[0, 1, 2, 3, 4, 5, 6]]
@@ -82,24 +82,24 @@ class TestRuns:
         assert lists(POLICY.runs(found)) == [[0, 1]], "nothing will be added to these"
         assert lists(replace(POLICY, finishes=False).runs(found)) == []
 
-    def test_what_is_half_full_is_done(self):
+    def test_a_half_full_segment_is_done(self):
         assert POLICY.runs(candidates(*[(0, 32 * MB)] * 10)) == []
 
-    def test_two_that_make_a_full_one_are_enough(self):
+    def test_two_segments_that_fill_one_are_merged(self):
         assert lists(POLICY.runs(candidates((1, 20 * MB), (1, 20 * MB)))) == [[0, 1]]
         assert POLICY.runs(candidates((1, 15 * MB), (1, 15 * MB))) == []
 
-    def test_none_is_made_that_is_too_large(self):
+    def test_no_merge_exceeds_segment_bytes(self):
         found, _ = settle(POLICY, candidates(*[(0, 9 * MB)] * 50))
         assert max(each.size_bytes for each in found) <= 64 * MB
         assert [each.size_bytes for each in found[:-1]] == [63 * MB] * 7
 
-    def test_none_is_made_that_has_too_many_offsets(self):
+    def test_no_merge_has_too_many_offsets(self):
         large = [MergeCandidate(0, 1, at * 2**30, (at + 1) * 2**30, 0, 0) for at in range(8)]
         policy = replace(POLICY, fan_in=1)
         assert all(len(run) < 2 for run in policy.runs(large))
 
-    def test_no_more_are_opened_at_once_than_fit_into_memory(self):
+    def test_a_merge_has_a_limited_number_of_segments(self):
         runs = POLICY.runs(candidates(*[(0, 1)] * 2500))
         assert [len(run) for run in runs] == [1000, 1000, 500]
 
@@ -115,12 +115,12 @@ class TestTime:
         assert [each.last_us - each.first_us for each in found[:-1]] == [7 * DAY_US] * 3
         assert max(each.last_us - each.first_us for each in found) <= 7 * DAY_US
 
-    def test_what_is_small_is_merged_all_the_same(self):
-        """Else records of long ago, replayed one by one, would stay one by one."""
+    def test_small_segments_are_merged_in_spite_of_segment_ms(self):
+        """Otherwise old records that are replayed one by one would never be merged."""
         found, _ = settle(POLICY, candidates(*[(0, 1000)] * 900, every_us=30 * DAY_US))
         assert len(found) < 2 * POLICY.fan_in
 
-    def test_what_a_summary_does_not_know_is_taken_from_the_one_before(self):
+    def test_a_missing_smallest_timestamp_is_taken_from_the_summary_before(self):
         summaries = [
             SegmentSummary(SegmentName(0), 1, 1, 10, 3, 5),
             SegmentSummary(SegmentName(1), 2, 1, 10, None, 9),
@@ -132,7 +132,7 @@ class TestTime:
 
 class TestCost:
     @pytest.mark.parametrize("fan_in", [2, 8, 32])
-    def test_of_many_appends_each_byte_is_rewritten_a_logarithmic_number_of_times(self, fan_in):
+    def test_each_byte_is_rewritten_a_logarithmic_number_of_times(self, fan_in):
         policy, found, written = replace(POLICY, fan_in=fan_in), [], 0
         for offset in range(5000):
             found.append(MergeCandidate(0, 1000, offset, offset + 1, 0, 0))
@@ -145,12 +145,12 @@ class TestCost:
         assert len(found) <= levels * (fan_in - 1)
         assert max(each.generation for each in found) <= levels
 
-    def test_what_is_settled_stays_settled(self):
+    def test_a_merged_log_needs_no_more_merges(self):
         found, _ = settle(POLICY, candidates(*[(0, MB)] * 300))
         assert settle(POLICY, found) == (found, 0)
 
 
-def test_a_look_at_the_log_is_enough(memory_store):
+def test_candidates_can_be_made_from_a_listing(memory_store):
     log = open_log(memory_store)
     for count in (2, 3):
         log.append(numbered(0, count))

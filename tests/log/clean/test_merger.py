@@ -1,4 +1,4 @@
-"""Merging: the rewritten segment is what a reader would have read, under the same headers."""
+"""Merging: the merged segment has the same records, with the same headers."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def store(memory_store):
 
 @pytest.fixture
 def log(store):
-    """Five segments: 0 to 1, 2 to 4, 5, 6 to 9, 10 to 11."""
+    """A log of five segments: 0 to 1, 2 to 4, 5, 6 to 9, 10 to 11."""
     log = open_log(store)
     for number, count in enumerate((2, 3, 1, 4, 2)):
         log.append(numbered(10 * number, count))
@@ -55,7 +55,7 @@ def directory(store):
 
 
 def headers_of(store, *names):
-    """Absolute first and last offset of each batch, and all else that its header says."""
+    """Return the first and last offset of each batch, and the other fields of its header."""
     return [
         (
             name.base_offset + header.base_offset_delta,
@@ -73,7 +73,7 @@ class TestMerge:
         ("first", "last", "name"),
         [(0, 4, (0, 11)), (1, 3, (2, 9)), (3, 4, (6, 11)), (2, 2, (5, 5))],
     )
-    def test_covers_what_it_was_made_of_and_changes_nothing(
+    def test_a_merge_covers_its_sources_and_changes_no_record(
         self, store, log, directory, first, last, name
     ):
         before = values(log)
@@ -84,9 +84,7 @@ class TestMerge:
         assert merged.log in file_names(store)
         assert values(open_log(store)) == before
 
-    def test_keeps_in_one_arrow_batch_the_headers_of_batches_that_do_not_follow_each_other(
-        self, store, log, directory
-    ):
+    def test_headers_that_cannot_be_joined_are_kept_in_one_arrow_batch(self, store, log, directory):
         for producer_id in (7, 8, 10):
             log.append(numbered(60, 2), producer=ProducerAppend(producer_id, 3, 0))
             log.append(numbered(62, 1), producer=ProducerAppend(9, producer_id, 0))
@@ -97,7 +95,7 @@ class TestMerge:
         assert headers_of(store, merged) == [header for header in before if header[0] >= 12]
         assert segment_reader(store, merged).batch_count == 1
 
-    def test_joins_the_headers_of_what_one_producer_wrote(self, store, log, directory):
+    def test_a_merge_joins_the_headers_of_one_producer(self, store, log, directory):
         log.append(numbered(60, 2), producer=ProducerAppend(7, 3, 0))
         log.append([numbered(70, 2), numbered(80, 1)], producer=ProducerAppend(7, 3, 2))
         log.append(numbered(90, 1), producer=ProducerAppend(7, 3, 5))
@@ -111,7 +109,7 @@ class TestMerge:
         assert values(open_log(store)) == before, "and the checksums are right"
         assert merged.record_count == 18
 
-    def test_leaves_producers_as_they_were(self, store, log, directory):
+    def test_a_merge_does_not_change_producer_state(self, store, log, directory):
         append = ProducerAppend(7, 0, 0)
         info = log.append(numbered(60, 2), producer=append)
         view = log.observe()
@@ -119,14 +117,14 @@ class TestMerge:
         free(store, *(segment.name for segment in view.live.segments))
         assert open_log(store).append(numbered(60, 2), producer=append) == info
 
-    def test_of_what_was_merged_counts_the_generations(self, store, log, directory):
+    def test_a_merge_of_merged_segments_has_the_next_generation(self, store, log, directory):
         before = values(log)
         merge(directory, log.observe(), 0, 1)
         assert merge(directory, log.observe(), 0, 2).name == SegmentName(0, 9, 2)
         assert merge(directory, log.observe(), 0, 0).name == SegmentName(0, 9, 3)
         assert values(open_log(store)) == before
 
-    def test_beside_another_merge_overlaps_without_harm(self, store, log, directory):
+    def test_overlapping_merges_do_no_harm(self, store, log, directory):
         before, view = values(log), log.observe()
         merge(directory, view, 0, 2)
         merge(directory, view, 1, 3)
@@ -141,10 +139,8 @@ class TestMerge:
         assert merged.last_offset == 11
         assert values(open_log(store)) == before
 
-    def test_behind_another_that_overlaps_cuts_the_batch_that_both_hold(
-        self, store, log, directory
-    ):
-        """And what the cut one tells of its producer is what its records were appended with."""
+    def test_a_merge_after_an_overlapping_one_cuts_the_common_batch(self, store, log, directory):
+        """The cut batch has the sequence numbers with which its records were appended."""
         for sequence in range(4):
             log.append(numbered(sequence, 1), producer=ProducerAppend(7, 0, sequence))
         before, producers, view = values(log), list(log.producers().entries()), log.observe()
@@ -165,15 +161,13 @@ class TestMerge:
             (key, entry.runs) for key, entry in producers
         ]
 
-    def test_twice_at_once_is_the_same_segment(self, store, log, directory):
+    def test_two_merges_of_the_same_range_give_the_same_segment(self, store, log, directory):
         view = log.observe()
         first = merge(directory, view, 0, 3)
         assert merge(directory, view, 0, 3).name == first.name
         assert sum("-" in name for name in file_names(store)) == 1
 
-    def test_where_the_log_starts_inside_of_a_batch_takes_the_whole_batch(
-        self, store, log, directory
-    ):
+    def test_a_merge_takes_the_whole_batch_in_which_the_log_starts(self, store, log, directory):
         before = values(log)
         move_start(store, 7, 6)
         merged = merge(directory, log.observe(), 0, 1).name
@@ -181,7 +175,7 @@ class TestMerge:
         free(store, SegmentName(6), SegmentName(10))
         assert values(open_log(store)) == before[7:]
 
-    def test_of_what_the_start_has_passed_is_refused(self, store, log, directory):
+    def test_a_merge_of_segments_before_the_log_start_is_refused(self, store, log, directory):
         view = log.observe()
         move_start(store, 10, 10)
         free(store, *(SegmentName(base) for base in (0, 2, 5, 6)))
@@ -190,13 +184,13 @@ class TestMerge:
         assert not any("-" in name and name.endswith(".log") for name in file_names(store))
 
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-    def test_may_compress(self, store, log, directory, compression):
+    def test_a_merge_may_compress(self, store, log, directory, compression):
         before = values(log)
         merged = merge(directory, log.observe(), 0, 4, compression=compression).name
         assert segment_reader(store, merged).compression(0) == compression
         assert values(open_log(store)) == before
 
-    def test_keeps_epochs_attributes_times_and_gaps(self, store, directory):
+    def test_a_merge_keeps_epochs_attributes_timestamps_and_gaps(self, store, directory):
         parts = [
             Part([row("a", timestamp=5), row("b", timestamp=3)], [0, 3], leader_epoch=2),
             Part([row("c", timestamp=9)], [4], attributes=0b101000, producer_id=8),
@@ -216,13 +210,15 @@ class TestArrowBatches:
         ("limit", "rows"),
         [("_JOINED_RECORDS", [2, 4, 4, 2]), ("_JOINED_BYTES", [2, 3, 1, 4, 2])],
     )
-    def test_are_joined_up_to_a_limit(self, store, log, directory, monkeypatch, limit, rows):
+    def test_arrow_batches_are_joined_up_to_a_limit(
+        self, store, log, directory, monkeypatch, limit, rows
+    ):
         monkeypatch.setattr(merger, limit, 4)
         reader = segment_reader(store, merge(directory, log.observe(), 0, 4).name)
         found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
         assert found == rows
 
-    def test_are_found_by_indexes_that_come_with_the_segment(
+    def test_arrow_batches_are_found_by_the_indexes_of_the_segment(
         self, store, log, directory, monkeypatch
     ):
         monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
@@ -231,7 +227,7 @@ class TestArrowBatches:
         merged = merge(directory, log.observe(), 0, 8).name
         assert {merged.index, merged.time_index} <= set(file_names(store))
 
-    def test_do_without_indexes_that_could_not_be_written(self, store, log, directory, monkeypatch):
+    def test_a_merge_succeeds_without_its_indexes(self, store, log, directory, monkeypatch):
         monkeypatch.setattr(merger, "_JOINED_RECORDS", 1)
         log.append(numbered(60, 2, value_bytes=5000))
         log.append(numbered(60, 2, value_bytes=5000))
@@ -247,7 +243,7 @@ class TestArrowBatches:
 
 class TestFile:
     @pytest.mark.parametrize("sync", [True, False])
-    def test_is_durable_if_that_is_wanted(self, store, log, directory, monkeypatch, sync):
+    def test_a_merged_file_is_durable_with_sync(self, store, log, directory, monkeypatch, sync):
         view, asked = log.observe(), []
         put = store.put_if_absent
 
@@ -259,7 +255,7 @@ class TestFile:
         merge(directory, view, 0, 4, sync=sync)
         assert asked == [sync]
 
-    def test_is_given_up_when_a_source_is_damaged(self, store, log, directory, monkeypatch):
+    def test_a_merge_is_discarded_if_a_source_is_damaged(self, store, log, directory, monkeypatch):
         discarded = []
 
         def discard(writer):
@@ -277,11 +273,11 @@ class TestFile:
 
 
 class TestMeanwhile:
-    """What others do to the segments between the look at the log and the end of a merge."""
+    """Changes of the segments between the listing and the end of a merge."""
 
     @pytest.fixture
     def remote(self, store):
-        """A store that has to be read in ranges: an open file may still vanish."""
+        """A store that is read by ranges, so that an open file may vanish."""
         return HookedStore(store, is_mapped=False)
 
     @pytest.fixture
@@ -294,33 +290,33 @@ class TestMeanwhile:
             remote, DIRECTORY, topic_id=TOPIC_ID, partition=0, clock=clock, valid_ms=1000
         )
 
-    def test_a_merge_of_a_part_of_what_another_has_merged_is_given_up(self, store, log, directory):
-        """The wider segment may have joined batches across the part's end."""
+    def test_a_merge_of_a_part_of_a_wider_merge_gives_up(self, store, log, directory):
+        """The wider merge may have joined batches across the end of the part."""
         before, view = values(log), directory.observe()
         merge(directory, view, 0, 4)
         free(store, *(segment.name for segment in view.live.segments))
-        with pytest.raises(NotFoundError, match="meanwhile"):
+        with pytest.raises(NotFoundError, match="after the log was listed"):
             merge(directory, view, 1, 2)
         assert SegmentName(2, 5, 1).log not in file_names(store)
         assert values(open_log(store)) == before
 
-    def test_a_slow_merge_of_what_is_still_live_goes_on(self, store, log, directory, clock):
+    def test_a_slow_merge_of_live_segments_continues(self, store, log, directory, clock):
         before, view = values(log), directory.observe()
         stage_slowly(directory, clock)
         merged = merge(directory, view, 0, 4).name
         assert merged.log in file_names(store)
         assert values(open_log(store)) == before
 
-    def test_a_slow_merge_of_what_another_has_rewritten_is_given_up(
+    def test_a_slow_merge_of_rewritten_segments_gives_up(
         self, store, log, directory, clock, remote
     ):
         view = directory.observe()
         stage_slowly(directory, clock, lambda: merge(open_log(store).files, view, 0, 4))
-        with pytest.raises(NotFoundError, match="meanwhile"):
+        with pytest.raises(NotFoundError, match="after the log was listed"):
             merge(directory, view, 1, 3)
         assert SegmentName(2, 9, 1).log not in file_names(store)
 
-    def test_damage_in_what_took_a_freed_name_is_nobodys(
+    def test_damage_in_a_file_with_a_freed_name_is_not_reported(
         self, store, log, directory, clock, remote
     ):
         large = log.append(numbered(0, 2, value_bytes=100_000)).base_offset
@@ -332,13 +328,13 @@ class TestMeanwhile:
             store.put(path, bytes(store.head(path).size_bytes))
 
         stage_slowly(directory, clock, rewrite)
-        with pytest.raises(NotFoundError, match="meanwhile"):
+        with pytest.raises(NotFoundError, match="after the log was listed"):
             merge(directory, view, 5, 5)
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_of_a_topic_that_is_deleted_meanwhile_nothing_is_merged(store, log, directory, left):
-    """Its files vanish one by one; who has not heard of it appends, and merges, all the same."""
+def test_a_merge_in_a_topic_deleted_meanwhile_gives_up(store, log, directory, left):
+    """Its files vanish one by one; a process that does not know may still append and merge."""
     view = directory.observe()
     free(store, *(segment.name for segment in view.live.segments[left:]))
     before = file_names(store)
@@ -348,7 +344,7 @@ def test_of_a_topic_that_is_deleted_meanwhile_nothing_is_merged(store, log, dire
 
 
 def stage_slowly(directory, clock, step=lambda: None):
-    """Let the view of a merge grow too old between its opening the segments and its reading."""
+    """Make the view of a merge too old after it has opened the segments."""
 
     def stage(path, call):
         step()

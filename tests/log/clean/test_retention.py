@@ -5,7 +5,7 @@ import pytest
 from spark_log.clock import ManualClock
 from spark_log.config.config import TopicConfig
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.retention import Breach, find_breach
+from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import SegmentSummary
@@ -24,59 +24,61 @@ def segments(*sizes_and_times_ms):
 
 def breach(found, *, ms=-1, size=-1):
     config = TopicConfig(retention_ms=ms, retention_bytes=size)
-    return find_breach(found, config, NOW_MS * 1000)
+    return find_retention_breach(found, config, NOW_MS * 1000)
 
 
 class TestByTime:
-    def test_what_is_older_goes_and_what_is_just_as_old_stays(self):
+    def test_older_segments_are_deleted_and_one_of_exactly_that_age_is_kept(self):
         found = segments((10, -1001), (10, -1000), (10, -1))
-        assert breach(found, ms=1000) == Breach(by_time=1, log_start_offset=1)
+        assert breach(found, ms=1000) == RetentionBreach(by_time=1, log_start_offset=1)
 
-    def test_all_may_go(self):
+    def test_all_segments_may_be_deleted(self):
         assert breach(segments((10, -20), (10, -11)), ms=10).log_start_offset == 2
 
-    def test_nothing_goes_that_is_young(self):
-        assert breach(segments((10, -5), (10, -1)), ms=10) == Breach()
+    def test_young_segments_are_kept(self):
+        assert breach(segments((10, -5), (10, -1)), ms=10) == RetentionBreach()
 
-    def test_what_has_to_stay_keeps_what_follows_it(self):
+    def test_a_young_segment_keeps_the_segments_after_it(self):
         assert breach(segments((10, -50), (10, -5), (10, -50)), ms=10).log_start_offset == 1
 
-    def test_a_time_in_the_future_is_not_past_and_is_told(self):
+    def test_a_timestamp_in_the_future_keeps_the_segment_and_is_reported(self):
         found = segments((10, 5000), (10, -50))
-        assert breach(found, ms=10) == Breach(future_us=NOW_MS * 1000 + 5_000_000)
+        assert breach(found, ms=10) == RetentionBreach(future_us=NOW_MS * 1000 + 5_000_000)
         assert breach(segments((10, -50), (10, 5000)), ms=10).future_us is not None
 
-    def test_zero_keeps_nothing_but_what_is_of_now(self):
+    def test_retention_ms_of_zero_keeps_only_records_of_now(self):
         assert breach(segments((10, -1), (10, 0)), ms=0).log_start_offset == 1
 
-    def test_minus_one_is_for_ever(self):
-        assert breach(segments((10, -(10**12)))) == Breach()
+    def test_retention_ms_of_minus_one_keeps_everything(self):
+        assert breach(segments((10, -(10**12)))) == RetentionBreach()
 
 
 class TestBySize:
-    def test_the_oldest_go_as_long_as_enough_is_left(self):
+    def test_the_oldest_segments_are_deleted_while_enough_is_left(self):
         found = segments((10, 0), (10, 0), (10, 0))
-        assert breach(found, size=20) == Breach(by_size=1, log_start_offset=1)
-        assert breach(found, size=21) == Breach()
-        assert breach(found, size=19) == Breach(by_size=1, log_start_offset=1)
+        assert breach(found, size=20) == RetentionBreach(by_size=1, log_start_offset=1)
+        assert breach(found, size=21) == RetentionBreach()
+        assert breach(found, size=19) == RetentionBreach(by_size=1, log_start_offset=1)
 
     def test_a_log_that_is_no_larger_stays(self):
-        assert breach(segments((10, 0), (10, 0)), size=20) == Breach()
-        assert breach(segments((10, 0), (10, 0)), size=200) == Breach()
+        assert breach(segments((10, 0), (10, 0)), size=20) == RetentionBreach()
+        assert breach(segments((10, 0), (10, 0)), size=200) == RetentionBreach()
 
-    def test_a_large_one_that_has_to_stay_keeps_what_follows_it(self):
+    def test_a_large_segment_keeps_the_segments_after_it(self):
         assert breach(segments((10, 0), (100, 0), (1, 0)), size=50).log_start_offset == 1
 
-    def test_zero_keeps_nothing(self):
+    def test_retention_bytes_of_zero_keeps_nothing(self):
         assert breach(segments((10, 0), (10, 0)), size=0).log_start_offset == 2
 
-    def test_what_is_left_may_be_past_its_time_too(self):
+    def test_segments_kept_by_size_may_be_deleted_by_time(self):
         found = segments((10, 0), (10, -50), (10, 0))
-        assert breach(found, ms=10, size=20) == Breach(by_size=1, by_time=1, log_start_offset=2)
+        assert breach(found, ms=10, size=20) == RetentionBreach(
+            by_size=1, by_time=1, log_start_offset=2
+        )
 
 
 def test_an_empty_log_has_nothing_to_lose():
-    assert breach([], ms=0, size=0) == Breach()
+    assert breach([], ms=0, size=0) == RetentionBreach()
 
 
 class TestOnTheLog:
@@ -107,25 +109,25 @@ class TestOnTheLog:
         assert fresh.append(record_batch([row("x")])).base_offset == 15
         assert values(fresh) == [(15, b"x")]
 
-    def test_twice_is_no_more_than_once(self, memory_store, clock):
+    def test_a_second_retention_deletes_nothing(self, memory_store, clock):
         log = self.log(memory_store, clock, retention_ms=1000)
         PartitionCleaner(log).clean()
         report = PartitionCleaner(open_log(memory_store, clock=clock, retention_ms=1000)).clean()
         assert (report.expired_segments, report.log_start_offset) == (0, 5)
 
-    def test_by_size_whole_segments_stay(self, memory_store, clock):
+    def test_retention_by_size_keeps_whole_segments(self, memory_store, clock):
         log = self.log(memory_store, clock, retention_ms=-1)
         size = log.observe().live.segments[0].file.size_bytes
         kept = open_log(memory_store, clock=clock, retention_ms=-1, retention_bytes=10 * size)
         assert PartitionCleaner(kept).clean().log_start_offset == 5
 
-    def test_it_begins_where_records_were_deleted(self, memory_store, clock):
+    def test_retention_begins_at_the_start_set_by_delete_records(self, memory_store, clock):
         log = self.log(memory_store, clock, retention_ms=1000)
         move_log_start(log, 9)
         report = PartitionCleaner(log).clean()
         assert (report.expired_segments, report.log_start_offset) == (0, 9)
 
-    def test_a_plan_tells_and_does_nothing(self, memory_store, clock):
+    def test_a_plan_reports_retention_and_does_nothing(self, memory_store, clock):
         log = self.log(memory_store, clock, retention_ms=1000)
         before = file_names(memory_store)
         plan = PartitionCleaner(log).plan()

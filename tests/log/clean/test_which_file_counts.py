@@ -1,4 +1,4 @@
-"""docs/format.md says which file counts at an offset; the code must choose the same."""
+"""docs/format.md says which file counts at an offset; the code must agree."""
 
 import re
 from itertools import permutations
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_log.log.file_names import MOST_MERGES, SegmentName
+from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.live_log import live_log
 from spark_log.storage import FileInfo
 
@@ -18,14 +18,14 @@ MEASURES = {
 
 
 def rule():
-    """What the document says: kinds of files in order, and by what one of several is chosen."""
+    """The document's rule: kinds of files in order, and the choice among several."""
     table = FORMAT[FORMAT.index("| order | files |") :].split("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     return [(files, chosen.split(", then ") if chosen else []) for _, files, chosen in rows[2:]]
 
 
 def documented_choice(names, offset):
-    """The segment that counts at an offset, by the words of the document."""
+    """Return the segment that counts at an offset by the document's rule."""
     for files, measures in rule():
         if files.startswith("rewritten segments that contain the offset"):
             fitting = [
@@ -41,7 +41,7 @@ def documented_choice(names, offset):
     return None
 
 
-COMPACTED = MOST_MERGES + 1
+COMPACTED = MAX_MERGE_GENERATION + 1
 CASES = [
     [SegmentName(0)],
     [SegmentName(0), SegmentName(0, 9, 1)],
@@ -53,14 +53,14 @@ CASES = [
 
 
 @pytest.mark.parametrize("names", CASES, ids=lambda names: " ".join(each.stem for each in names))
-def test_the_document_chooses_what_the_log_chooses(names):
+def test_the_document_and_the_log_choose_the_same_file(names):
     for order in permutations(names):
         live = live_log(FileInfo(name.log, 1, 0) for name in order)
         assert live.segments[0].name == documented_choice(order, 0)
 
 
-def test_the_document_speaks_of_both_measures_and_both_kinds():
+def test_the_document_covers_both_measures_and_both_kinds():
     assert [measures for _, measures in rule()] == [[*MEASURES], []]
-    limit = re.search(r"Generations up to ([\d,]+) are merges'", FORMAT)
-    assert int(limit[1].replace(",", "")) == MOST_MERGES
+    limit = re.search(r"A merge has a\s+generation up to ([\d,]+)", FORMAT)
+    assert int(limit[1].replace(",", "")) == MAX_MERGE_GENERATION
     assert ".generation" in FORMAT

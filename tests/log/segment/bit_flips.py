@@ -1,12 +1,11 @@
-"""Flips one bit after another of a log's segment, and says where other records were read then.
+"""Flips one bit after another of a log's segment, and reports reads that return other records.
 
-Run as ``python -m tests.log.segment.bit_flips SAMPLE STEP PROGRESS [WAY]``, a process of its own,
-since what it looks for includes crashes of the process.
-Of each STEPth bit, everything that reads is asked:
-whole, from the middle, some columns as Spark reads them, by time, what plans and snapshots go by;
-and a rewrite is made of it. Each answers as if nothing were damaged, or with a
-`CorruptRecordError`; and a rewrite that fails replaces nothing. Prints what else came of it, and
-counts, as JSON; before each flip it writes which one into PROGRESS.
+Run as ``python -m tests.log.segment.bit_flips SAMPLE STEP PROGRESS [WAY]``, in a process of its
+own, since a flip may crash it. After a flip of each STEPth bit, the log is read in every way: as a
+whole, from the middle, some columns as Spark reads them, by time, and the headers that plans and
+snapshots use; and the segment is rewritten. Each read has to answer as without damage, or to raise
+`CorruptRecordError`, and a rewrite that fails has to replace nothing. Prints all other outcomes,
+and counts, as JSON. Before each flip it writes the number of the bit into PROGRESS.
 """
 
 import json
@@ -41,17 +40,17 @@ from tests.record.samples import START_US, record_batch, row
 
 COMPACT = {"cleanup_policy": "compact"}
 SETTLED_MS = 61_000
-"""After so long a log may be compacted again."""
+"""Time after which a log may be compacted again."""
 
 
 # --- logs to damage ------------------------------------------------------------------------------
 
 
 class Sample:
-    """A small log in memory, one segment of which is damaged.
+    """A small log in memory with one damaged segment.
 
     Attributes:
-        log: a handle on it.
+        log: the open log.
         path: of the segment.
         content: the segment's bytes.
     """
@@ -73,7 +72,7 @@ class Sample:
         self.clock.advance_ms(1_000)
 
     def pick(self, index):
-        """Choose a live segment as the one that is damaged."""
+        """Choose the live segment to be damaged."""
         self.path = self.log.observe().live.segments[index].file.path
         self.content = self.store.open_buffer(self.path).to_pybytes()
         self.files = dict(self.store._files.data)
@@ -81,7 +80,7 @@ class Sample:
         return self
 
     def damage(self, data):
-        """Lay out the log as it was, but for the bytes of one segment."""
+        """Restore the log, with other bytes for the chosen segment."""
         self.store._files.data.clear()
         self.store._files.data.update(self.files)
         self.store._files.modified_us.clear()
@@ -117,7 +116,7 @@ def plain(compression):
 
 
 def merged():
-    """Of producers, so that headers are not joined; in several Arrow batches."""
+    """Appends of producers, so that headers are not joined, in several Arrow batches."""
     sample = Sample("merged")
     for number in range(8):
         producer = ProducerAppend(number % 3, 0, number // 3)
@@ -129,7 +128,7 @@ def merged():
 
 
 def compacted(name, keys, later):
-    """Several headers in each of several Arrow batches; a producer whose last batch is empty."""
+    """Several Arrow batches with several headers each; the last batch of a producer is empty."""
     sample = Sample(name, COMPACT)
     for number, each in enumerate(keys):
         producer = ProducerAppend(number % 2, 0, number // 2 * len(each)) if number < 4 else None
@@ -154,7 +153,7 @@ def without_gaps():
 
 
 def older():
-    """As it was written before there was a check beside the headers."""
+    """A segment of an earlier version, without a check of its headers."""
     no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
     key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
     with no_check, key:
@@ -162,7 +161,7 @@ def older():
 
 
 def last():
-    """The segment that tells where the log ends."""
+    """The last segment, which has the log end offset."""
     sample = Sample("last")
     sample.append(some_rows(0, 3))
     sample.append(some_rows(3, 5), some_rows(8, 3))
@@ -181,7 +180,7 @@ SAMPLES = {
 }
 
 
-# --- what is asked of them -----------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------
 
 
 def scan(start=None, end=None, **settings):
@@ -193,7 +192,7 @@ def scan(start=None, end=None, **settings):
 
 
 def told(batches):
-    """Offsets, and of each column of each batch the checksum: faster than the values themselves."""
+    """Offsets, and a checksum of each column of each batch: faster than comparing values."""
     return [
         (batch.offsets().tolist(), [array_crc32c(column) for column in batch.records.columns])
         for batch in batches
@@ -202,7 +201,7 @@ def told(batches):
 
 
 def fetched(sample, log):
-    """As a consumer reads: fetch by fetch, each from where the one before ends."""
+    """Read as a consumer does: each fetch continues where the one before ended."""
     found, offset = [], 0
     for _ in range(100):
         batches, following = log.fetch_from(offset, 1)
@@ -214,7 +213,7 @@ def fetched(sample, log):
 
 
 def by_spark(columns, low=None, high=None, **options):
-    """As a Spark task reads these columns; with bounds, of records between two times."""
+    """Read these columns as a Spark task does; with bounds, the records between two times."""
 
     def ask(sample, log):
         bounds = {} if low is None else {"times_us": Bounds(START_US + low, START_US + high)}
@@ -274,14 +273,14 @@ UNCHECKED = {
         for at in (3, 6)
     ],
 }
-"""Where the caller wants no checksums: the values may be wrong, but not which records there are."""
+"""Reads without checksums: values may be wrong, but no record may be missing or added."""
 
 FULL = ("whole", "by Spark", "fetched")
-"""What older segments, which lack a check of their headers, promise too."""
+"""Reads that are protected in older segments too, which have no check of their headers."""
 
 
 def rewritten(sample, log):
-    """Merge or compact the log; what is read then."""
+    """Merge or compact the log, and read it."""
     before = {segment.name for segment in log.observe().live.segments}
     try:
         if "cleanup_policy" in sample.config:
@@ -297,7 +296,7 @@ def rewritten(sample, log):
 
 
 def answer(ask, sample):
-    """What is told; an error of a kind that says so."""
+    """The answer; `CorruptRecordError` itself for damage that was found."""
     try:
         return ask(sample, sample.log)
     except CorruptRecordError:
@@ -329,7 +328,7 @@ def main(name, step, progress, way="mapped"):
             sample.damage(bytes(data))
             try:
                 said = answer(ask, sample)
-            except Exception as error:  # any other is what is looked for
+            except Exception as error:  # any other error is a finding
                 said = f"{type(error).__name__}: {error}"
             refused += said is CorruptRecordError
             if said is not CorruptRecordError and said != right[each]:
@@ -342,7 +341,7 @@ def main(name, step, progress, way="mapped"):
 
 
 def chosen(sample, way):
-    """The bits to flip, by their numbers: all, or of what tells a reader where records are."""
+    """Numbers of the bits to flip: all, or those of headers, or of offsets."""
     if way not in ("headers", "offsets"):
         return range(8 * len(sample.content))
     reader = sample.log.files.open(SegmentName.parse(sample.path.rpartition("/")[2]))

@@ -1,8 +1,8 @@
-"""Reads a segment with one damage after another, and says what came of it.
+"""Reads a segment with one damage after another, and reports wrong results.
 
-Run as ``python -m tests.log.segment.segment_fuzz``, a process of its own, since what it looks for
-includes crashes of the process. Prints what must not be, as JSON; before each try it writes the
-damage into the file that its last argument names, for those who find it dead.
+Run as ``python -m tests.log.segment.segment_fuzz``, in a process of its own, since damage may crash
+it. Prints violations as JSON. Before each try it writes the damage into the file that its last
+argument names, so that a crash can be traced to it.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.record.samples import START_US, record_batch, row
 
 
 def sample(compression):
-    """A small segment that has a bit of everything."""
+    """A small segment with all kinds of content."""
     rows = [
         row(
             None if number % 5 == 4 else b"value-%d" % number * (number % 3),
@@ -56,12 +56,12 @@ def damages(original, step):
 
 
 def everything(reader):
-    """All that a reader tells: its ends and its records, every value of them in Python's hands."""
+    """All answers of a reader: its end offset, and its records converted to Python values."""
     return reader.end_offset, records_of(reader.read(0))
 
 
 def outcome(store, data, expected):
-    """Return what is wrong with how damaged data is read, or None."""
+    """Return the violation of reading damaged data, or None."""
     try:
         if everything(put_bytes(store, data)) != expected:
             return "other records were read"
@@ -72,7 +72,7 @@ def outcome(store, data, expected):
 
 
 def read_unchecked(store):
-    """Read where no checksum protects: the records may be wrong, the process must live."""
+    """Read without checksums: records may be wrong, but the process must not crash."""
     for read in (
         lambda: records_of(segment_reader(store).read(0, check_crcs=False)),
         lambda: [
@@ -100,7 +100,7 @@ def main(compression, way, progress):
             wrong = outcome(store, pa.py_buffer(data), expected)
             if number % 3 == 0:
                 read_unchecked(store)
-        except Exception as error:  # any other is what is looked for
+        except Exception as error:  # any other error is a finding
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
             found.append(f"{name}: {wrong}")

@@ -1,7 +1,7 @@
-"""One bit of a segment is wrong: an error, or the right records, whoever reads and rewrites it.
+"""A flipped bit of a segment: each read and rewrite raises an error or has the correct records.
 
-Some bits of each kind of segment here; ``BIT_FLIP_STEP=1 pytest -m long`` flips every single one
-(some hours: a quarter of a million flips, 17 questions each).
+These tests flip some bits of each kind of segment; ``BIT_FLIP_STEP=1 pytest -m long`` flips all of
+them (some hours: a quarter of a million flips, 17 reads each).
 """
 
 import json
@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 def flip(tmp_path, sample, step, way):
-    """Flip bits in a process of its own, which may die of it; return its report."""
+    """Flip bits in a process of its own, which may crash, and return its report."""
     progress = tmp_path / "progress"
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""Damaged segments: an error that names file and position, or the right records; never others."""
+"""Damaged segments: an error with file and position, or the correct records; never others."""
 
 import json
 import struct
@@ -148,7 +148,7 @@ class TestNoSegment:
         ids=["ns", "int", "text", "headers", "int64 deltas", "more", "few", "order"],
     )
     def test_columns_of_another_type_are_refused(self, store, schema):
-        """Their bytes have the right checksum and would be read as something else."""
+        """Their bytes have the correct checksum and would be read as other values."""
         sink = pa.BufferOutputStream()
         metadata = segment_schema(TOPIC_ID, 0).metadata
         with ipc.new_file(sink, schema.with_metadata(metadata)) as writer:
@@ -172,10 +172,10 @@ def empty(schema):
 
 
 class TestFooter:
-    """No checksum covers it: that it is right shows in how its blocks lie."""
+    """No checksum covers the footer: it is checked by the positions of its blocks."""
 
     def with_blocks(self, store, change):
-        """A segment of three batches whose footer lists other blocks."""
+        """A segment of three batches with a footer of other blocks."""
         put_segment(store, [numbered(0, 2), numbered(2, 2), numbered(4, 2)])
         content = store.open_buffer(PATH)
         view = memoryview(content)
@@ -209,7 +209,7 @@ class TestFooter:
 
 
 def vector_of(blocks):
-    """Blocks as they lie in a footer: their number, then 24 bytes of each."""
+    """Blocks as in a footer: their number, then 24 bytes per block."""
     packed = [
         struct.pack("<qi4xq", block.position, block.metadata_bytes, block.body_bytes)
         for block in blocks
@@ -218,7 +218,7 @@ def vector_of(blocks):
 
 
 class TestHeadersThatDoNotFit:
-    """Each header's own checksum fits; it is the headers together that are wrong."""
+    """Each header's own checksum fits, but the headers do not fit each other."""
 
     def refuse(self, store, parts, name=NAME):
         with pytest.raises(CorruptRecordError) as caught:
@@ -268,7 +268,7 @@ class TestHeadersThatDoNotFit:
 
 
 def test_the_sample_reads_as_it_should(store):
-    """So that every refusal above is for the reason that it names."""
+    """The same segment without damage is read, so each error above is for its own reason."""
     reader = put_bytes(store, segment_bytes([[Part([row(b"a")]), Part([row(b"b")])]]))
     assert values_of(reader.read(0)) == [(0, b"a"), (1, b"b")]
     deltas = [[Part([row(b"a")], deltas=[3])]]

@@ -1,4 +1,4 @@
-"""A segment on an object store: the records are the same, and no more is read than is needed."""
+"""A segment on an object store: the same records, and no unneeded reads."""
 
 import threading
 
@@ -26,7 +26,7 @@ MIB = 2**20
 
 
 class CountingStore(HookedStore):
-    """A store that is not mapped, and knows which bytes of the segment were asked for."""
+    """A store that is not mapped, and records which bytes of the segment were read."""
 
     def __init__(self, inner):
         super().__init__(inner, is_mapped=False)
@@ -53,7 +53,7 @@ def store(memory_store):
 
 
 def large(store, count, batch_bytes, **settings):
-    """A segment of that many batches, each of ten records and about so many bytes."""
+    """A segment of some batches, each of ten records and about the given size."""
     batches = (numbered(10 * at, 10, value_bytes=batch_bytes // 10) for at in range(count))
     put_segment(store, batches, **settings)
     store.forget()
@@ -76,7 +76,7 @@ class TestOpening:
         assert sum(length for _, length in store.ranges) <= 64 * 1024
 
     def test_a_footer_larger_than_the_tail_is_read_by_another_read(self, store):
-        """24 bytes a batch."""
+        """24 bytes per batch."""
         put_segment(store, (numbered(at, 1) for at in range(3_000)), indexes=False)
         store.forget()
         assert segment_reader(store).batch_count == 3_000
@@ -207,7 +207,7 @@ class TestTimes:
     SECOND_US = 1_000_000
 
     def segment(self, store, count, interval=4096):
-        """Batches of three records each; every tenth goes back to the beginning of time."""
+        """Batches of three records each; every tenth batch has the first timestamp again."""
         rows = (
             [
                 row(b"v" * 300, timestamp=START_US + (0 if at % 10 == 9 else at) * self.SECOND_US)

@@ -1,4 +1,4 @@
-"""A segment under another's name: noticed by its append id, or by the name that it holds."""
+"""A segment under the name of another: detected by its append id, or by the name in it."""
 
 import pytest
 
@@ -102,13 +102,13 @@ class TestPlain:
         copy(store, SegmentName(900), SegmentName(20))
         store.delete(path_of(SegmentName(900)))
         ((path, message),) = errors(open_log(store))
-        assert (path, "a snapshot tells of" in message) == (path_of(SegmentName(20)), True)
+        assert (path, "a snapshot has" in message) == (path_of(SegmentName(20)), True)
 
     def test_a_snapshot_that_was_made_of_the_copy_tells_that_there_are_two(self, store, log):
         copy(store, SegmentName(0), SegmentName(20))
         identities = SegmentIdentities()
         segments = (log.files.open(SegmentName(at)) for at in (0, 10, 20))
-        identities.expect(
+        identities.load(
             SegmentSummary(SegmentName(at), at + 10, 10, 1, None, 0, segment.append_id)
             for at, segment in zip((0, 10, 20), segments, strict=True)
         )
@@ -159,7 +159,7 @@ class TestRewritten:
             values(log)
 
     def test_an_older_one_that_ends_before_its_name_says_is_refused(self, store):
-        """As merges were written before they told their names: without gaps, so it can be seen."""
+        """A merge of an earlier version, which has no name in it; without gaps its end shows it."""
         put_segment(store, [numbered(0, 5), numbered(5, 5)], SegmentName(0, 11, 1))
         with pytest.raises(CorruptRecordError, match="ends before the last offset"):
             values(open_log(store))

@@ -1,4 +1,4 @@
-"""Indexes that are missing or wrong: made again from batch headers, and written back."""
+"""Missing and invalid indexes: rebuilt from batch headers, and written."""
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_on_an_object_store_a_search_by_offset_looks_at_few_headers_instead(memo
 
 
 def test_two_halves_of_different_pairs_are_not_believed(store):
-    """Between the entries of another interval lie other batches: the answer would be wrong."""
+    """Indexes of different intervals have other batches between entries: answers would be wrong."""
     found, dense = search(store), contents(store)
     store.inner.delete(f"{DIRECTORY}/{NAME.log}")
     batches = [
@@ -144,7 +144,7 @@ def test_a_small_segment_does_without(memory_store):
 
 
 def test_control_records_do_not_count(memory_store):
-    """Their times may lie behind all others, and nobody searches for them."""
+    """Their timestamps may be later than all others, and no lookup returns them."""
     store = HookedStore(memory_store)
     marker = Part([row(b"marker", timestamp=START_US + 10**9)], attributes=1 << 5)
     users = [[Part([row(b"v" * 900, timestamp=START_US + at)])] for at in range(20)]

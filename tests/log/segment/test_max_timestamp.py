@@ -1,4 +1,4 @@
-"""The record with the largest timestamp, wherever it lies and whatever is deleted."""
+"""The record with the largest timestamp, in any segment and after any deletion."""
 
 import uuid
 
@@ -64,7 +64,7 @@ def test_a_start_that_moves_meanwhile_moves_the_answer(memory_store):
         move_log_start(open_log(memory_store), 2)
         return call()
 
-    store.once("list", meanwhile)  # the scan of what is left of the first segment
+    store.once("list", meanwhile)  # the scan of the rest of the first segment
     found = offset_of_max_timestamp(hooked, view)
     assert (found[0], found[1] - START_US) == (3, 3)
 
@@ -76,7 +76,7 @@ def test_a_header_that_tells_of_more_than_there_is_ends_in_an_error(memory_store
     log = open_log(memory_store)
     view = log.observe()
     summaries, _ = log.segments(view)
-    log._snapshots._known = {
+    log._snapshots.summaries._by_name = {
         each.name: type(each)(
             each.name,
             each.end_offset,

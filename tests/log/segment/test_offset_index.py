@@ -1,4 +1,4 @@
-"""The offset index: Kafka's OffsetIndexTest, and a sorted list as the judge."""
+"""The offset index: Kafka's OffsetIndexTest, and comparison with a sorted list."""
 
 import bisect
 import struct
@@ -21,12 +21,12 @@ ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 def index_of(entries, base=BASE):
-    """An index as it comes out of its file; entries are relative offset and position."""
+    """An index read from its file; entries are relative offset and position."""
     return OffsetIndex.from_bytes(base, pa.py_buffer(offset_index_bytes(entries, ID)), ID)
 
 
 def sealed(entries):
-    """The file of any bytes, with the checksum that they should have."""
+    """Any bytes as an index file with a correct checksum."""
     return pa.py_buffer(entries + struct.pack("<I", crc32c(ID.encode() + entries)))
 
 

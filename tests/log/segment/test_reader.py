@@ -1,4 +1,4 @@
-"""A segment: what was written is read back from any offset and found by time."""
+"""A segment: its records are read from any offset and found by time."""
 
 from itertools import chain, pairwise
 
@@ -50,7 +50,7 @@ BASE = 1_000_000
 
 @pytest.fixture(params=["local", "memory", "ranged"])
 def store(request):
-    """Mapped from disk, mapped in memory, and one that is read in ranges as an object store is."""
+    """Stores: mapped from disk, mapped in memory, and read in ranges as an object store."""
     if request.param == "ranged":
         return HookedStore(request.getfixturevalue("memory_store"), is_mapped=False)
     return request.getfixturevalue(f"{request.param}_store")
@@ -77,7 +77,7 @@ def index_with(change):
 
 
 def of_another(entries):
-    """The sound index of another segment that once had this name."""
+    """The valid index of another segment that had this name before."""
     return index_with(lambda own: offset_index_bytes(entries, "AAECAwQFBgcICQoLDA0ODw"))
 
 
@@ -202,7 +202,7 @@ class TestColumns:
         assert batch.offsets().tolist() == [2, 3, 4]
 
     def damaged(self, store, count):
-        """The last value is damaged where it lies."""
+        """A byte of the last value is damaged."""
         put_segment(store, [numbered(0, count)])
         path = f"{DIRECTORY}/{SegmentName(0).log}"
         content, last = store.open_buffer(path).to_pybytes(), b"record:%d" % (count - 1)
@@ -211,7 +211,7 @@ class TestColumns:
         return segment_reader(store)
 
     def test_the_others_are_not_decoded(self, memory_store):
-        """Only who asks for the damaged values finds out."""
+        """Only a read of the damaged column raises an error."""
         reader = self.damaged(memory_store, 10_000)
         (batch,) = reader.read(0, columns=["key", "timestamp", "headers"])
         assert batch.records.num_rows == 10_000
@@ -220,7 +220,7 @@ class TestColumns:
                 list(reader.read(0, columns=columns))
 
     def test_small_batches_are_checked_whole(self, memory_store):
-        """To check some columns by sums of their own would take as long."""
+        """Checking some columns by checksums of their own would take as long."""
         with pytest.raises(CorruptRecordError):
             list(self.damaged(memory_store, 5).read(0, columns=["key"]))
 
@@ -387,7 +387,7 @@ times = st.integers(-40, 40).map(lambda second: START_US + second * 1_000_000)
 
 
 def segment_of_times(store, times_us, cuts, interval):
-    """One record per timestamp, cut into batches before the given places."""
+    """One record per timestamp, cut into batches at the given indexes."""
     edges = sorted({0, len(times_us), *(cut % len(times_us) for cut in cuts)})
     batches = [
         record_batch([row(timestamp=time_us) for time_us in times_us[first:last]])
@@ -461,14 +461,14 @@ class TestOffsetForTime:
 
 
 class TestIndexFiles:
-    """What a writer puts into the index files."""
+    """The content of the index files that a writer writes."""
 
     SECONDS = ((5, 3), (9,), (9, 8), (4, 12, 12), (12,), (2, 1), (30, 31, 7), (31,), (1,), (40,))
     TIMES = tuple(START_US + second for batch in SECONDS for second in batch)
     STARTS = (0, 2, 3, 5, 8, 9, 11, 14, 15, 16)
 
     def written(self, store, interval):
-        """Batches of records of these times; returns the reader and what the indexes hold."""
+        """Write batches of these timestamps; return the reader and the entries of both indexes."""
         writer = segment_writer(store, index_interval_bytes=interval)
         for batch in self.SECONDS:
             writer.write(record_batch([row(timestamp=START_US + second) for second in batch]))
@@ -652,7 +652,7 @@ class TestWriter:
 
 
 def test_header_of_describes_rows_as_the_writer_does(memory_store):
-    """The samples' own headers, that files by hand are made with, are the writer's."""
+    """The headers of the samples, used for files made by hand, are those of the writer."""
     rows = [row(timestamp=START_US + second) for second in (7, 9, 3)]
     written = segment_writer(memory_store).write(record_batch(rows))
     assert header_of(rows, crc32c=written.crc32c) == written

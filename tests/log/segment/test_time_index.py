@@ -1,4 +1,4 @@
-"""The time index: Kafka's TimeIndexTest, and a scan over all records as the judge."""
+"""The time index: Kafka's TimeIndexTest, and comparison with a scan over all records."""
 
 import struct
 
@@ -15,7 +15,7 @@ BASE = 45
 U32_MAX = 2**32 - 1
 I64 = (-(2**63), 2**63 - 1)
 OFFSETS = offset_index_bytes([(3, 1_000), (7, 2_000)], "AAECAwQFBgcICQoLDA0ODw")
-"""An offset index that the time index goes with."""
+"""The offset index that the time index was written with."""
 
 
 def read(data, base=BASE):
@@ -23,7 +23,7 @@ def read(data, base=BASE):
 
 
 def index_of(entries, base=BASE):
-    """An index as it comes out of its file; entries are timestamp and relative offset."""
+    """An index read from its file; entries are timestamp and relative offset."""
     return read(time_index_bytes(entries, OFFSETS), base)
 
 
@@ -89,7 +89,7 @@ class TestFile:
                 read(bytes(damaged))
 
     def test_one_that_was_made_with_another_offset_index_is_refused(self):
-        """Each may be sound: other places lie between their entries."""
+        """Each may be valid by itself, but they index different positions."""
         data = pa.py_buffer(time_index_bytes([(1, 1)], OFFSETS))
         other = offset_index_bytes([(4, 1_100)], "AAECAwQFBgcICQoLDA0ODw")
         with pytest.raises(ValueError, match="was made for another file"):

@@ -1,4 +1,4 @@
-"""Lookups by time over many segments: what has to be opened for them, and views that are wrong."""
+"""Lookups by time over many segments: the opened segments, and views that are outdated."""
 
 import pytest
 
@@ -14,7 +14,7 @@ COUNT, IN_SNAPSHOT = 40, 30
 
 @pytest.fixture
 def store(inner):
-    """Of a log of forty segments of one record each, of which a snapshot knows thirty."""
+    """A log of forty segments of one record each, thirty of which are in a snapshot."""
     log = open_log(inner)
     for second in range(COUNT):
         log.append(numbered(second, 1))
@@ -98,11 +98,11 @@ class TestViews:
     def test_that_are_older_than_a_name_may_be_free_are_not_believed(
         self, store, inner, clock, log
     ):
-        """A put that comes late may have taken a name that was freed."""
+        """A late put may have taken a name that was freed."""
         view, asked = log.observe(), time_of(inner, 12)
         merge(inner, 10, 20)
         free(inner, *map(SegmentName, range(10, 20)))
-        put_segment(inner, [numbered(12, 5)], SegmentName(11))  # of no log
+        put_segment(inner, [numbered(12, 5)], SegmentName(11))  # not part of the log
         clock.advance_ms(log.files.valid_ms)
         assert log.offset_for_time(asked, view) == (12, asked)
 

@@ -1,4 +1,4 @@
-"""Rewriting: batches of several segments as one Arrow batch, headers and checksums as they were."""
+"""Rewrites: batches of several segments as one Arrow batch with unchanged headers."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def put(store, writer, name):
 
 
 def joined(readers, base, *, with_offsets=False):
-    """All batches of some segments, as they stand in one that begins at ``base``."""
+    """All batches of some segments, relative to a segment that begins at ``base``."""
     headers, pieces = [], []
     for reader in readers:
         for ordinal in range(reader.batch_count):
@@ -83,7 +83,7 @@ class TestRewriting:
         assert [offset for offset, _ in records_of(reader.read(54, 61))] == [54, 57, 60]
 
     def test_a_header_may_have_lost_all_its_records(self, memory_store, compression):
-        """As the last one of a producer that may still send again."""
+        """As the last batch of a producer that may still retry."""
         gapped = segment_bytes([[Part([row(b"a")], deltas=[3])]])
         source = put_bytes(memory_store, gapped, SegmentName(0, 9, 1))
         (header,), records = source.read_batch(0)
@@ -139,8 +139,8 @@ class TestOneHeaderForAll:
             memory_store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
             reader = segment_reader(memory_store)
             in_file, in_one = ProducerState(), ProducerState()
-            in_file.take_in(0, [each for _, found in reader.all_headers() for each in found], 1)
-            in_one.take_in(0, (segment.header,), 1)
+            in_file.replay(0, [each for _, found in reader.all_headers() for each in found], 1)
+            in_one.replay(0, (segment.header,), 1)
             assert list(in_file.entries()) == list(in_one.entries())
             assert in_file.offset == in_one.offset == 6
             assert bool(list(in_one.entries())) == (producer is not None)

@@ -1,4 +1,4 @@
-"""Snapshots: written now and then, believed only when sound, and never needed for an answer."""
+"""Snapshots: written at intervals, used only if valid, and never needed for an answer."""
 
 import pyarrow as pa
 import pytest
@@ -59,7 +59,7 @@ def opened_segments(store):
 
 
 class TestFile:
-    def test_what_was_written_is_what_is_read(self):
+    def test_its_content_is_read_back(self):
         found = Snapshot.from_buffer(EXAMPLE.to_buffer(**HERE), **HERE)
         assert (found.offset, found.segments) == (12, EXAMPLE.segments)
         assert list(found.producers.entries()) == list(EXAMPLE.producers.entries())
@@ -101,7 +101,7 @@ class TestFile:
 
 
 class TestWriting:
-    def test_comes_after_so_many_segments_whoever_appended_them(self, inner):
+    def test_is_due_after_an_interval_of_segments_of_any_appenders(self, inner):
         logs = [open_log(inner, snapshot_interval_segments=4) for _ in range(2)]
         for _ in range(4):
             for log in logs:
@@ -113,7 +113,7 @@ class TestWriting:
         assert open_log(inner).write_snapshot().offset == 0
         assert read(inner, 0).segments == ()
 
-    def test_says_what_every_segment_holds(self, inner):
+    def test_has_a_summary_of_every_segment(self, inner):
         log = open_log(inner)
         log.append([numbered(5, 2), numbered(0, 3)])
         log.append(numbered(9, 1))
@@ -147,15 +147,15 @@ class TestWriting:
         assert len(values(log)) == 4
         assert snapshots(inner) == []
 
-    def test_grows_rarer_as_the_log_grows(self, store):
-        """So that it costs an append the same, however many segments there are."""
+    def test_is_due_less_often_as_the_log_grows(self, store):
+        """The cost per append does not depend on the number of segments."""
         log = open_log(store, snapshot_interval_segments=1, merge_tail_segments=0)
         append(log, 200)
         assert 15 < len(store.called("delete")) < 25
 
 
 class TestCostOfWriting:
-    """A snapshot is written by one of those who append, from what it has seen anyway."""
+    """One of the appenders writes a snapshot, mostly from state that it has anyway."""
 
     INTERVAL = 16
 
@@ -172,7 +172,7 @@ class TestCostOfWriting:
         log.write_snapshot()
         assert len(opened_segments(store)) <= 4, "the last one and what others appended after ours"
 
-    def test_takes_one_listing_and_a_look_for_others_snapshots(self, store):
+    def test_takes_one_listing_and_one_of_newer_snapshots(self, store):
         log = self.log(store)
         append(log)
         store.calls.clear()
@@ -181,7 +181,7 @@ class TestCostOfWriting:
         assert len(store.called("list")) == 2 + 1, "the third is this test's"
         assert len(opened_segments(store)) == 1
 
-    def test_is_not_paid_by_those_who_see_that_another_wrote_it(self, inner):
+    def test_is_not_paid_by_appenders_that_find_the_snapshot_of_another(self, inner):
         stores = [HookedStore(inner) for _ in range(3)]
         logs = [self.log(store) for store in stores]
         for _ in range(4 * self.INTERVAL):
@@ -193,7 +193,24 @@ class TestCostOfWriting:
         appended = 4 * self.INTERVAL
         assert max(read) < 2.5 * appended, "two winners an append, and little besides"
 
-    def test_is_right_whoever_wrote_what_in_between(self, inner, clock):
+    def test_of_another_process_is_no_error_after_appended_segments_were_merged(self, inner, clock):
+        log, other = (
+            open_log(inner, clock=clock, snapshot_interval_segments=999, merge_tail_segments=0)
+            for _ in range(2)
+        )
+        append(log, 4)
+        other.write_snapshot()  # before the merged segments; the appender does not list it yet
+        append(log, 4)
+        merge(other.files, other.observe(), 4, 7)
+        log.segments(log.observe())
+        append(log, 8)
+        merge(other.files, other.observe(), 5, 12)
+        merge(other.files, other.observe(), 0, 3)
+        clock.advance_ms(log.config.file_delete_delay_ms)
+        append(log)
+        assert len(values(log)) == log.write_snapshot().offset == 17
+
+    def test_is_correct_with_appends_of_others_in_between(self, inner, clock):
         logs = [self.log(inner, clock=clock) for _ in range(3)]
         for sequence in range(40):
             producer = ProducerAppend(sequence % 3, 0, sequence // 3)
@@ -213,7 +230,7 @@ class TestCostOfWriting:
 class TestReading:
     @pytest.fixture
     def log(self, inner):
-        """A log of ten segments, of which a snapshot knows eight."""
+        """A log of ten segments, eight of which are in a snapshot."""
         log = open_log(inner)
         append(log, 8)
         log.write_snapshot()
@@ -238,7 +255,7 @@ class TestReading:
         assert store.calls == []
 
     @pytest.mark.parametrize("damage", [b"", b"damaged", None])
-    def test_goes_without_a_snapshot_that_is_damaged_or_gone(self, store, inner, log, damage):
+    def test_does_without_a_snapshot_that_is_damaged_or_deleted(self, store, inner, log, damage):
         path = f"{DIRECTORY}/{snapshot_name(8)}"
         store.once("open_buffer", lambda *_: store.inner.open_buffer(f"{DIRECTORY}/gone"))
         if damage is None:
@@ -281,7 +298,7 @@ class TestReading:
         summaries, newer = fresh.segments(view)
         assert len(summaries) == len(newer.live.segments) == 9
 
-    def test_tells_a_segment_that_is_missing(self, inner, log):
+    def test_raises_if_a_segment_is_missing(self, inner, log):
         free(inner, SegmentName(8))
         for each in (log, open_log(inner)):
             with pytest.raises(CorruptRecordError, match="missing"):
@@ -292,7 +309,7 @@ class TestProducersBehindTheStart:
     def test_are_known_though_a_listing_shows_the_marker_without_the_snapshot(
         self, store, inner, clock
     ):
-        """Both appeared during the listing, the snapshot first: it is listed again."""
+        """Both appeared during the listing, the snapshot first: the log is listed again."""
         log = open_log(inner, clock=clock)
         log.append(numbered(0, 2), producer=ProducerAppend(7, 0, 0))
         log.write_snapshot()
@@ -311,7 +328,7 @@ class TestProducersBehindTheStart:
     def test_are_not_taken_for_unknown_while_their_snapshot_cannot_be_read(
         self, store, inner, clock
     ):
-        """What was deleted could else be appended again (found by the simulator, seed 88853)."""
+        """Else deleted records could be appended again (found by the simulator, seed 88853)."""
         append_as = ProducerAppend(7, 0, 0)
         log = open_log(inner, clock=clock)
         first = log.append(numbered(0, 2), producer=append_as)

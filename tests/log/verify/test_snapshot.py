@@ -1,4 +1,4 @@
-"""Snapshots against the log: what they say of segments and producers, and how it is set right."""
+"""Verification of snapshots: their segments and producers, and their correction."""
 
 import random
 from dataclasses import replace
@@ -46,7 +46,7 @@ def append(log, producer_id, sequence, count=2, epoch=0):
 
 
 def fill(log):
-    """Producer 7 at 0-1, 4-5 and 8-9, producer 8 at 2-3 and 6-7; returns a snapshot of it."""
+    """Append as producer 7 at 0-1, 4-5 and 8-9, producer 8 at 2-3 and 6-7; return a snapshot."""
     for sequence in (0, 2):
         append(log, 7, sequence)
         append(log, 8, sequence)
@@ -67,7 +67,7 @@ def entries(log, offset=10):
 
 
 def change(log, offset=10, **changes):
-    """Write a snapshot anew, with other fields; a producer that is None is left out."""
+    """Rewrite a snapshot with other fields; a producer that is None is left out."""
     said = read(log, offset)
     producers = changes.pop("producers", {})
     state = dict(said.producers.entries()) | producers
@@ -97,20 +97,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_producer_is_told_by_its_id_and_set_right(log, verify, name):
+def test_a_wrong_producer_is_reported_by_its_id_and_corrected(log, verify, name):
     fill(log)
     true = entries(log)
     change(log, producers={7: WRONG[name](true[7])})
     (found,) = verify()
     assert (str(found.kind), str(found.severity)) == ("wrong-snapshot", "warning")
     assert found.path == path_of(10)
-    assert "of producer 7: " in found.message
+    assert "its producer 7: " in found.message
     assert [finding.repaired for finding in verify(repair=True)] == [True]
     assert entries(log) == true
     assert verify() == []
 
 
-def test_a_producer_that_never_wrote_is_taken_out(log, verify):
+def test_a_producer_that_never_wrote_is_removed(log, verify):
     fill(log)
     true = entries(log)
     change(log, producers={9: ProducerEntry(0, (SequenceRun(0, 4, 1),), 0)})
@@ -129,7 +129,7 @@ def test_a_producer_that_never_wrote_is_taken_out(log, verify):
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_a_wrong_segment_is_told_by_its_name_and_set_right(log, verify, wrong):
+def test_a_wrong_segment_is_reported_by_its_name_and_corrected(log, verify, wrong):
     said = fill(log)
     change(log, segments=(replace(said.segments[0], **wrong), *said.segments[1:]))
     (found,) = verify()
@@ -140,7 +140,7 @@ def test_a_wrong_segment_is_told_by_its_name_and_set_right(log, verify, wrong):
 
 
 class TestOfDeletedRecords:
-    """The log starts at 4; who wrote before stands in the snapshot alone."""
+    """The log starts at 4; earlier producers are only in the snapshot."""
 
     @pytest.fixture
     def true(self, log, clock):
@@ -154,35 +154,35 @@ class TestOfDeletedRecords:
         free(log.files.store, SegmentName(0), SegmentName(2))
         return entries(log)
 
-    def test_what_headers_cannot_tell_is_no_finding(self, true, verify):
+    def test_state_that_headers_cannot_confirm_is_not_a_finding(self, true, verify):
         assert true[5].runs == (SequenceRun(0, 0, 2),)
         assert true[7].runs == (SequenceRun(0, 2, 4), SequenceRun(4, 8, 2))
         assert verify() == []
 
-    def test_it_survives_when_others_are_set_right(self, log, true, verify):
+    def test_producers_of_deleted_records_survive_a_correction(self, log, true, verify):
         change(log, producers={8: None})
         assert [finding.repaired for finding in verify(repair=True)] == [True]
         assert entries(log) == true
 
-    def test_a_producer_with_older_records_keeps_them_when_it_is_set_right(self, log, true, verify):
+    def test_a_corrected_producer_keeps_its_older_runs(self, log, true, verify):
         change(log, producers={7: with_run(true[7], 1, base_sequence=17)})
         assert [finding.repaired for finding in verify(repair=True)] == [True]
         assert entries(log) == true
 
-    def test_an_epoch_whose_records_are_gone_is_kept(self, log, true, verify):
+    def test_an_epoch_whose_records_are_deleted_is_kept(self, log, true, verify):
         runs = (SequenceRun(0, 0, 1), SequenceRun(0, 6, 2))
         change(log, producers={5: ProducerEntry(3, runs, true[5].appended_us)})
         (found,) = verify(repair=True)
         assert found.repaired
         assert (entries(log)[5].epoch, entries(log)[5].runs) == (3, runs[:1])
 
-    def test_a_wrong_segment_does_not_cost_them(self, log, true, verify):
+    def test_correcting_a_segment_keeps_producers_of_deleted_records(self, log, true, verify):
         said = read(log)
         change(log, segments=(replace(said.segments[-1], record_count=7),))
         assert [finding.repaired for finding in verify(repair=True)] == [True]
         assert entries(log) == true
 
-    def test_of_a_damaged_snapshot_an_older_one_has_them(self, log, true, verify):
+    def test_producers_are_taken_from_an_older_snapshot_if_one_is_damaged(self, log, true, verify):
         append(log, 8, 2)
         log.write_snapshot()
         log.files.store.put(path_of(12), b"damaged")
@@ -201,7 +201,7 @@ def test_a_damaged_snapshot_before_the_end_is_replaced_by_a_new_one(log, verify)
     assert verify() == []
 
 
-def test_nothing_is_written_anew_while_a_segment_is_damaged(log, verify):
+def test_no_snapshot_is_rewritten_while_a_segment_is_damaged(log, verify):
     fill(log)
     change(log, producers={7: None})
     before = log.files.store.open_buffer(path_of(10)).to_pybytes()
@@ -213,7 +213,7 @@ def test_nothing_is_written_anew_while_a_segment_is_damaged(log, verify):
 
 
 @pytest.mark.parametrize("base_offset", [12, 20])
-def test_what_missing_headers_would_tell_is_not_expected(log, verify, base_offset):
+def test_producers_of_missing_headers_are_not_expected(log, verify, base_offset):
     for sequence in range(0, 12, 2):  # six runs: the first is forgotten
         append(log, 7, sequence)
         append(log, 8, sequence)
@@ -223,7 +223,7 @@ def test_what_missing_headers_would_tell_is_not_expected(log, verify, base_offse
     assert {str(finding.kind) for finding in verify()} == {"missing-segment"}
 
 
-def test_one_that_is_removed_meanwhile_is_no_finding(log, clock):
+def test_a_snapshot_deleted_meanwhile_is_not_a_finding(log, clock):
     fill(log)
     change(log, producers={7: None})
     store = HookedStore(log.files.store)
@@ -238,7 +238,7 @@ def test_one_that_is_removed_meanwhile_is_no_finding(log, clock):
 
 
 class TestExpiry:
-    def test_who_expired_before_it_was_written_is_not_missed(self, log, clock, verify):
+    def test_a_producer_expired_before_the_snapshot_is_not_expected(self, log, clock, verify):
         append(log, 7, 0)
         clock.advance_ms(EXPIRATION_MS)
         append(log, 8, 0)
@@ -246,7 +246,7 @@ class TestExpiry:
         assert set(entries(log, 4)) == {8}
         assert verify() == []
 
-    def test_who_comes_back_with_an_older_epoch_is_right(self, log, clock, verify):
+    def test_a_producer_that_returns_with_an_older_epoch_is_accepted(self, log, clock, verify):
         append(log, 7, 0, epoch=5)
         clock.advance_ms(EXPIRATION_MS)
         log.write_snapshot()
@@ -256,18 +256,18 @@ class TestExpiry:
         assert entries(log, 4)[7].epoch == 2
         assert verify() == []
 
-    def test_who_expired_before_segments_were_merged_is_not_missed(self, log, clock, verify):
+    def test_a_producer_expired_before_a_merge_is_not_expected(self, log, clock, verify):
         append(log, 7, 0)
         append(log, 8, 0)
         clock.advance_ms(EXPIRATION_MS)
-        for _ in range(2):  # the first one shows what time it is
+        for _ in range(2):  # the first one gives the storage's time
             log.write_snapshot()
         merge(log.files, log.observe(), 0, 1, sync=False)
         assert entries(log, 4) == {}
         assert [str(finding.severity) for finding in verify()] == ["note", "note"]
 
     @pytest.mark.parametrize("silent_ms", [0, EXPIRATION_MS])
-    def test_only_of_who_expired_a_rewrite_may_forget_the_headers(
+    def test_a_rewrite_may_drop_headers_of_expired_producers_only(
         self, log, clock, verify, silent_ms
     ):
         append(log, 7, 0)
@@ -281,8 +281,8 @@ class TestExpiry:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_history_of_a_log_makes_a_finding(memory_store, clock, seed):
-    """Producers come, go silent, expire and are fenced; segments are merged, deleted and freed."""
+def test_no_history_of_a_log_gives_a_finding(memory_store, clock, seed):
+    """Producers start, pause, expire and are fenced; segments are merged, deleted and freed."""
     chance = random.Random(seed)
     producers = dict.fromkeys(range(4), (0, 0))
 

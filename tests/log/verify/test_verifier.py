@@ -1,4 +1,4 @@
-"""Verifying a partition: whatever is wrong is told, nothing else is, and repairs are sound."""
+"""Verification of a partition: all problems are found, nothing else, and repairs are sound."""
 
 import random
 import threading
@@ -32,12 +32,12 @@ from tests.log.support import (
 from tests.record.samples import numbered
 
 DELAY_MS = 61_000
-"""``file.delete.delay.ms``, and a second for storages that tell no less."""
+"""``file.delete.delay.ms``, and a second for storages with coarse times."""
 
 
 @pytest.fixture
 def store(memory_store):
-    """Six segments of five batches each, and a snapshot of them."""
+    """A log of six segments of five batches each, with a snapshot."""
     log = open_log(memory_store)
     for first in range(0, 60, 10):
         batches = [numbered(first + 2 * at, 2, value_bytes=900) for at in range(5)]
@@ -79,18 +79,18 @@ def test_a_missing_segment_in_the_middle_is_an_error(store, verify):
     assert any(finding.severity is Severity.ERROR for finding in found)
 
 
-def test_a_segment_that_a_listing_left_out_is_not_missing(store, clock):
+def test_a_segment_that_a_listing_lacks_is_not_missing(store, clock):
     hooked = HookedStore(store)
     left_out = "00000000000000000020.log"
     hooked.once("list", lambda _, look: [file for file in look() if file.name != left_out])
     assert list(Verifier(open_log(hooked, clock=clock)).findings()) == []
 
 
-def test_a_segment_that_lies_in_another_is_an_error(store, verify):
+def test_overlapping_segments_are_an_error(store, verify):
     put_segment(store, [numbered(25, 5)], SegmentName(25), indexes=False)
     (found,) = verify()
     assert (found.kind, found.severity) == (FindingKind.OVERLAPPING_SEGMENT, Severity.ERROR)
-    assert "ends at offset 30, and the log goes on at 25" in found.message
+    assert "ends at offset 30, but the log continues at 25" in found.message
 
 
 def test_a_start_beyond_the_segment_that_it_names_is_an_error(store, verify):
@@ -98,7 +98,7 @@ def test_a_start_beyond_the_segment_that_it_names_is_an_error(store, verify):
     assert "wrong-start" in kinds(verify())
 
 
-def test_an_overtaken_start_marker_is_removed_only_after_the_delay(store, clock, verify):
+def test_a_superseded_start_marker_is_removed_only_after_the_delay(store, clock, verify):
     markers = ["00000000000000000015-00000000000000000010.start"]
     move_start(store, 15, 10)
     clock.advance_ms(DELAY_MS)
@@ -132,13 +132,13 @@ def test_without_repair_nothing_is_changed(store, clock, verify):
     assert {file.name: store.open_buffer(file.path) for file in store.list(DIRECTORY)} == before
 
 
-def test_a_missing_last_segment_is_told_by_the_snapshot(store, verify):
+def test_a_missing_last_segment_is_found_by_the_snapshot(store, verify):
     store.delete(path_of("00000000000000000050.log"))
     assert kinds(verify()) == ["missing-segment", "orphaned-file", "orphaned-file"]
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_a_damaged_index_is_made_anew(store, verify, suffix):
+def test_a_damaged_index_is_rebuilt(store, verify, suffix):
     path = path_of(f"00000000000000000020.{suffix}")
     written = store.open_buffer(path).to_pybytes()
     flip(store, path, 3)
@@ -148,7 +148,7 @@ def test_a_damaged_index_is_made_anew(store, verify, suffix):
     assert verify() == []
 
 
-def test_a_damaged_snapshot_is_made_anew(store, verify):
+def test_a_damaged_snapshot_is_rebuilt(store, verify):
     path = path_of("00000000000000000060.snapshot")
     flip(store, path, store.open_buffer(path).to_pybytes().rindex(b"spark_log.crc32c"))
     before = kinds(verify())
@@ -157,12 +157,22 @@ def test_a_damaged_snapshot_is_made_anew(store, verify):
     assert verify() == []
 
 
+def test_a_damaged_snapshot_after_a_moved_start_says_what_is_lost_with_it(store, verify):
+    path = path_of("00000000000000000060.snapshot")
+    store.put(path, b"damaged")
+    (before,) = verify()
+    move_start(store, 20, 20)
+    (after,) = (found for found in verify() if found.kind == "damaged-snapshot")
+    assert "are forgotten" not in before.message
+    assert "records are before the log start 20 are forgotten" in after.message
+
+
 def test_spent_files_are_removed_only_after_the_delay(store, clock, verify):
     expected = values(open_log(store))
     merge(store, 0, 30)
     assert set(kinds(verify(repair=True))) == {"spent-segment"}
     assert "00000000000000000000.log" in file_names(store)
-    clock.advance_ms(DELAY_MS - 1)  # where seconds are all that is told, it may be less
+    clock.advance_ms(DELAY_MS - 1)  # with times in whole seconds it may be less
     verify(repair=True)
     assert "00000000000000000000.log" in file_names(store)
     clock.advance_ms(2)
@@ -172,7 +182,7 @@ def test_spent_files_are_removed_only_after_the_delay(store, clock, verify):
     assert values(open_log(store)) == expected
 
 
-def test_what_lies_behind_the_start_is_removed_and_nothing_else(store, clock, verify):
+def test_only_segments_before_the_start_are_removed(store, clock, verify):
     move_start(store, 15, 10)
     clock.advance_ms(DELAY_MS + 1)
     expected = values(open_log(store))
@@ -182,13 +192,13 @@ def test_what_lies_behind_the_start_is_removed_and_nothing_else(store, clock, ve
     assert "00000000000000000010.log" in file_names(store)
 
 
-def test_a_strange_file_is_told_and_left_alone(store, verify):
+def test_an_unknown_file_is_reported_and_kept(store, verify):
     store.put(path_of("notes.txt"), b"x")
     assert kinds(verify(repair=True)) == ["unknown-file"]
     assert "notes.txt" in file_names(store)
 
 
-def test_what_dead_writers_left_is_removed(store, clock, verify):
+def test_temporary_files_of_crashed_writers_are_removed(store, clock, verify):
     store.put(path_of(".abc.tmp"), b"x")
     clock.advance_ms(DELAY_MS + 1)
     assert verify(repair=True) == [], "its writer may be at work"
@@ -204,9 +214,9 @@ def test_findings_are_a_table(store, verify):
     assert table.column("kind").to_pylist() == [str(FindingKind.UNKNOWN_FILE)]
 
 
-def test_any_damage_is_told_or_changes_nothing_and_no_other_record_is_read(store, verify):
-    """Bits flipped, files cut, files removed; what is not told (padding, fields that nobody reads
-    of Arrow's tables) does not change a record."""
+def test_damage_is_reported_or_changes_no_record(store, verify):
+    """Bits are flipped, files are cut or removed. Damage that is not reported (in padding, or in
+    unused fields of Arrow's tables) does not change a record."""
     expected = values(open_log(store))
     chance = random.Random(7)
     names = [name for name in file_names(store) if name.endswith((".log", "index", "snapshot"))]
@@ -236,7 +246,7 @@ def test_any_damage_is_told_or_changes_nothing_and_no_other_record_is_read(store
 # --- beside others -------------------------------------------------------------------------------
 
 LIVE = {
-    "merge_tail_segments": 0,  # there is a merger; what two mergers make may overlap
+    "merge_tail_segments": 0,  # one merger runs already; two of them may overlap
     "file_delete_delay_ms": 2_000,
     "index_interval_bytes": 1,
     "snapshot_interval_segments": 4,
@@ -251,7 +261,7 @@ def s3_store(s3_server):
 
 
 def append_until(done, store, producer_id):
-    """Append as an idempotent producer, and return how many records it has in the log."""
+    """Append as an idempotent producer; return how many records it appended."""
     log = open_log(store, **LIVE)
     sequence, is_unknown = 0, False
     while is_unknown or not done.is_set():
@@ -259,7 +269,7 @@ def append_until(done, store, producer_id):
         try:
             log.append(numbered(sequence, 2, mark=f"{producer_id}"), producer=producer)
         except StorageTimeoutError:
-            pass  # on a busy machine a listing takes longer than half the delay
+            pass  # on a busy machine a listing may take longer than half the delay
         except UnknownOutcomeError:
             is_unknown = True
         else:
@@ -268,7 +278,7 @@ def append_until(done, store, producer_id):
 
 
 @pytest.mark.parametrize("name", ["local_store", "s3_store"])
-def test_beside_writers_a_merger_and_a_cleaner_it_finds_nothing_wrong(name, request):
+def test_a_log_in_use_has_no_findings(name, request):
     store = request.getfixturevalue(name)
     done = threading.Event()
     freed = []
@@ -278,7 +288,7 @@ def test_beside_writers_a_merger_and_a_cleaner_it_finds_nothing_wrong(name, requ
         for finding in findings:
             if finding.repaired:
                 freed.append(finding.path)
-            # That the cleaner has not yet come is no false finding.
+            # A file that the cleaner has not deleted yet is not a false finding.
             elif finding.is_problem and finding.kind is not FindingKind.SPENT_SEGMENT:
                 problems.append(finding)
 

@@ -1,4 +1,4 @@
-"""Actors of a compacted log: who compacts, merges beside that, and reads what is left."""
+"""Actors of a compacted log: they compact, merge and read it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from spark_log.testing.simulation.scheduler import START_US
 _PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
 
 _SLEEP_CHANCE = 0.1
-"""How often a follower sleeps until all that it knew of the log may be gone."""
+"""Probability that a follower sleeps until all files that it knows may be deleted."""
 
 _SLOW_CHANCE = 0.05
-"""How often a step of a compaction takes longer than others need for theirs."""
+"""Probability that a step of a compaction takes longer than a whole compaction of others."""
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class CompactedWorld(World):
     """A world whose topic is compacted.
 
     Attributes:
-        truth: the same as ``true_log``.
-        settings: of the topic, beside those of every simulated one.
+        truth: the model; the same object as ``true_log``.
+        settings: configs of the topic, in addition to those of every simulated topic.
     """
 
     truth: CompactedTruth = field(init=False)
@@ -49,11 +49,11 @@ class CompactedWorld(World):
         World.__post_init__(self)
         assert isinstance(self.true_log, CompactedTruth)
         self.truth = self.true_log
-        # Not parsed: segments are smaller here than a topic may have them.
+        # Not parsed: the segments here are smaller than the minimum of ``segment.bytes``.
         self.config = self.config.model_copy(update=self.settings)
 
     def storage_time_us(self) -> int:
-        """Return what the storage's clock shows now."""
+        """Return the time of the storage's clock."""
         return START_US + int(self.scheduler.now_ms * 1000)
 
 
@@ -63,7 +63,7 @@ class _Actor:
 
 
 class Compactor(_Actor):
-    """Compacts again and again, however little there is to do, and sometimes before it may."""
+    """Compacts repeatedly, even with little to do, and sometimes before it may."""
 
     def __init__(self, world: CompactedWorld, rest_ms: float) -> None:
         super().__init__(world)
@@ -80,7 +80,7 @@ class Compactor(_Actor):
                     log,
                     now_us=world.storage_time_us(),
                     memory_bytes=random.choice((1, 1000, 2**20)),
-                    step=self._step,
+                    on_progress=self._step,
                 )
                 world.scheduler.note(
                     f"compacted {done.start_offset} to {done.end_offset}: {done.records_read} to "
@@ -88,13 +88,13 @@ class Compactor(_Actor):
                 )
 
     def _step(self, done_bytes: int) -> None:
-        """Take one's time now and then, as who is throttled does: others compact meanwhile."""
+        """Pause at times, as a throttled cleaner does, so that others compact meanwhile."""
         if not self._world.is_ending and self._world.scheduler.random.random() < _SLOW_CHANCE:
             self._world.rest(2 * DELETE_DELAY_MS)
 
 
 class TailMerging(_Actor):
-    """Rewrites any segments that follow each other and that no compaction wrote."""
+    """Merges random runs of adjacent segments that no compaction wrote."""
 
     def run(self) -> None:
         """Merge until the simulation ends."""
@@ -113,7 +113,7 @@ class TailMerging(_Actor):
 
 
 class ChangingCleaner(Cleaner):
-    """Knows other settings of the topic each time, and others than the cleaner beside it."""
+    """Cleans with different topic configs each time, as if they were changed."""
 
     def _do_round(self, log: PartitionLog) -> None:
         choice, settings = self._world.scheduler.random.choice, self._world.config
@@ -127,7 +127,7 @@ class ChangingCleaner(Cleaner):
 
 
 class StaleCleaner(Cleaner):
-    """Does not know that the topic is compacted now: merges, and deletes files."""
+    """Merges and deletes files, without knowing that the topic has become compacted."""
 
     stale: ClassVar[dict[str, object]] = {
         "cleanup_policy": ("delete",),
@@ -141,7 +141,7 @@ class StaleCleaner(Cleaner):
 
 
 class TableFollower(_Actor):
-    """Reads on from where it is, and keeps the last record of each key."""
+    """Reads in sequence, and keeps the last record of each key."""
 
     def run(self) -> None:
         """Read until the simulation ends and everything is read."""
@@ -182,10 +182,10 @@ class TableFollower(_Actor):
 
 
 class TableReader(_Actor):
-    """Reads from the start to the end, looks up times, each time by a handle of any age."""
+    """Reads from the start to the end and looks up times, with a handle of any age."""
 
     def run(self) -> None:
-        """Ask until the simulation ends."""
+        """Read and look up until the simulation ends."""
         world = self._world
         random = world.scheduler.random
         log = world.open_log()

@@ -1,9 +1,9 @@
-"""What a compacted log truly is: every record that was appended, and which of them must be there.
+"""A model of a compacted log: all records that were appended, and those that must still exist.
 
 The sequence of records is that of `TrueLog`. A record's key, and whether it is a tombstone, follow
-from its value there (its identity), which is stored in a header: so writers need not know of keys.
-What a rewrite leaves out is held against the last record of each key at every effect on storage,
-and what a reader is not given at every answer.
+from its identity (its value in `TrueLog`), which is stored in a header: so writers need not know
+keys. At every change of the storage, the last record of each key must still exist; every result of
+a reader is checked for missing records.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from spark_log.testing.simulation.log.true_log import (
 from spark_log.testing.simulation.scheduler import START_US
 
 _HELD_MS = 0.4 * DELETE_DELAY_MS
-"""A reader may use a listing for half of the delay, by a clock that is wrong by a tenth."""
+"""A reader may use a listing for half of the delay, by a clock that is up to 10 % slow."""
 
 KEYS = 15
-"""How many keys there are, at most."""
+"""Maximum number of keys."""
 
 
 def key_of(record: Record) -> bytes:
-    """Return a record's key: few are written often, some once or twice."""
+    """Return a record's key: a few keys are frequent, others occur once or twice."""
     number = crc32(record.value)
     return b"k%d" % (number % KEYS if number & 8 else number % 2)
 
@@ -50,7 +50,7 @@ def is_tombstone(record: Record) -> bool:
 
 
 def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
-    """Return records as the log takes them."""
+    """Return records with their keys as an Arrow record batch of `RECORD_SCHEMA`."""
     columns = [
         pa.array(map(key_of, records), pa.binary()),
         pa.array([None if is_tombstone(each) else each.value for each in records], pa.binary()),
@@ -61,10 +61,10 @@ def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
 
 
 def keyed_records(batches: Iterable[LogBatch]) -> Iterator[tuple[int, Record]]:
-    """Yield offsets and records of what was read.
+    """Yield the offset and the record of each row that was read.
 
     Raises:
-        ViolationError: key or value are not the record's.
+        ViolationError: a key or value is not that of the record.
     """
     for batch in batches:
         columns = [batch.records.column(name).to_pylist() for name in ("key", "value", "headers")]
@@ -80,10 +80,10 @@ def keyed_records(batches: Iterable[LogBatch]) -> Iterator[tuple[int, Record]]:
 
 
 class CompactedTruth(TrueLog):
-    """The one true sequence of records, and what compactions may have left out of it.
+    """The model of a compacted log, with the records that compactions may remove.
 
     Attributes:
-        delete_retention_ms: of the topic.
+        delete_retention_ms: the topic's ``delete.retention.ms``.
     """
 
     def __init__(
@@ -95,27 +95,27 @@ class CompactedTruth(TrueLog):
         self._counted = 0
         self._held: dict[str, frozenset[int]] = {}
         self._met_us: dict[int, set[int]] = {}
-        """When compactions met a tombstone, by the tombstone's offset."""
+        """The times at which compactions met each tombstone, by the tombstone's offset."""
         self._taken_us: dict[int, int] = {}
 
-    # --- what happens on storage -----------------------------------------------------------------
+    # --- changes of the storage ------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
-        """See `TrueLog.file_appeared`."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file; remember when a generation was taken."""
         generation = parse_generation_name(path.rpartition("/")[2])
-        if generation is not None:  # the first time: a late copy may come when it was deleted
+        if generation is not None:  # the first time only: a late copy may arrive after its deletion
             self._taken_us.setdefault(generation, self._clock.time_us())
-        super().file_appeared(path)
+        super().on_file_created(path)
 
-    def file_vanished(self, path: str) -> None:
-        """See `TrueLog.file_vanished`."""
+    def on_file_deleted(self, path: str) -> None:
+        """Handle the deletion of a file."""
         self._held.pop(path, None)
-        super().file_vanished(path)
+        super().on_file_deleted(path)
 
     def _check_sequence(self, headers: list[BatchHeader]) -> int:
         known_from = super()._check_sequence(headers)
         producer_id = headers[0].producer_id
-        # Of a compacted log only the last batch of a producer is sure to be there.
+        # In a compacted log, only the last batch of a producer is certain to exist.
         position = self.producers[producer_id]
         self.producers[producer_id] = replace(position, recent=position.recent[-1:])
         return known_from
@@ -141,12 +141,13 @@ class CompactedTruth(TrueLog):
                         self._meet(at, met_us, name.generation)
 
     def _meet(self, at: int, met_us: int, generation: int) -> None:
-        """Take in when a tombstone's time began: when it was met before, or is met now."""
+        """Check the time at which a compaction says that a tombstone was met first."""
         known_us = self._met_us.setdefault(at, set())
         if met_us not in known_us and met_us < self._taken_us[generation]:
             raise ViolationError(
-                f"the time of the tombstone at {at} began at {met_us - START_US} us, but who met "
-                f"it looked at the log until {self._taken_us[generation] - START_US} us"
+                f"the time of the tombstone at {at} began at {met_us - START_US} us, but the "
+                f"compaction that met it took its generation at "
+                f"{self._taken_us[generation] - START_US} us"
             )
         known_us.add(met_us)
 
@@ -182,7 +183,7 @@ class CompactedTruth(TrueLog):
             self._last[key_of(self.records[at])] = at
         self._counted = len(self.records)
 
-    # --- what may be missing ---------------------------------------------------------------------
+    # --- records that may be missing --------------------------------------------------------------
 
     def last_of(self, key: bytes) -> int:
         """Return the offset of a key's last record."""
@@ -190,7 +191,7 @@ class CompactedTruth(TrueLog):
         return self._last[key]
 
     def may_be_gone(self, at: int) -> bool:
-        """Return whether a record need not be in the log any more."""
+        """Return whether a compaction or retention may have removed a record."""
         self._count()
         record = self.records[at]
         if self._last[key_of(record)] != at:
@@ -200,10 +201,10 @@ class CompactedTruth(TrueLog):
         return is_tombstone(record) and met_us is not None and met_us <= gone_us
 
     def check_given(self, begin: int, given: Sequence[tuple[int, Record]], end: int) -> None:
-        """Check what a reader was given between two offsets.
+        """Check the records that a reader got between two offsets.
 
         Raises:
-            ViolationError: something else than what is there, or not all that must be.
+            ViolationError: a record is wrong, or a record that must exist is missing.
         """
         before = begin - 1
         for at, record in given:
@@ -216,17 +217,17 @@ class CompactedTruth(TrueLog):
                 raise ViolationError(f"a reader did not get {self.records[at].value!r} at {at}")
 
     def check_end(self, end: int, since: int) -> None:
-        """Check up to where somebody came who began to read to the end at some moment."""
+        """Check the end offset of a read to the log end that began at some moment."""
         if not self.extents[since].end <= end <= self.end:
             raise ViolationError(f"read to {end}, but the log ended at {self.extents[since].end}")
 
     def may_have_missed(self, at: int, read_ms: float, now_ms: float) -> bool:
-        """Return whether a reader may have missed a tombstone that it has gone past.
+        """Return whether a reader may have passed a tombstone without seeing it.
 
         Args:
             at: the tombstone's offset.
-            read_ms: when the reader began to read the record that it deletes.
-            now_ms: the time.
+            read_ms: when the reader began to read the record that the tombstone deletes.
+            now_ms: the current time.
         """
         read_us = START_US + read_ms * 1000
         is_late = now_ms > read_ms + self.delete_retention_ms
@@ -235,7 +236,7 @@ class CompactedTruth(TrueLog):
     def check_time_lookup(
         self, timestamp_us: int, found: tuple[int, int] | None, since: int
     ) -> None:
-        """See `TrueLog.check_time_lookup`."""
+        """Check a time lookup, whose result a compaction may have removed."""
         reaching = [
             at
             for at in range(self.start, self.extents[since].end)
@@ -252,7 +253,7 @@ class CompactedTruth(TrueLog):
             raise ViolationError(f"the first record at {timestamp_us} is {missed[0]}, not {found}")
 
     def check_latest(self, found: tuple[int, int] | None, since: int) -> None:
-        """Check a lookup of the largest timestamp."""
+        """Check a lookup of the record with the largest timestamp."""
         if found is not None and self.records[found[0]].timestamp_us != found[1]:
             raise ViolationError(f"{found} was found as the latest")
         best = (found[1], -found[0]) if found else (float("-inf"), 0)
@@ -269,14 +270,14 @@ class _Entry:
 
 
 class ReadTable:
-    """The dictionary that one reader builds, held against that of the full log."""
+    """The table of key and last record that a reader builds, checked against the full log's."""
 
     def __init__(self, truth: CompactedTruth) -> None:
         self._truth = truth
         self._entries: dict[bytes, _Entry] = {}
 
     def clear(self) -> None:
-        """Begin anew: the reader has jumped."""
+        """Begin again: the reader has skipped records."""
         self._entries.clear()
 
     def read(
@@ -288,10 +289,10 @@ class ReadTable:
         began_ms: float,
         now_ms: float,
     ) -> None:
-        """Take in what was read between two offsets.
+        """Add the records that were read between two offsets.
 
         Raises:
-            ViolationError: it is not what the log holds, or the dictionary is not the log's now.
+            ViolationError: they are not the log's records, or the table differs from the log's.
         """
         truth = self._truth
         truth.check_given(begin, given, end)
@@ -302,11 +303,11 @@ class ReadTable:
             last = truth.last_of(key)
             if last == entry.at or last >= end:
                 continue
-            # What it has is not the last record, and it has gone past that, a tombstone.
+            # It has an older record of the key, and has passed the last one, a tombstone.
             is_new = begin <= last < end and last not in offsets
             if not is_new or not truth.may_have_missed(last, entry.read_ms, now_ms):
                 raise ViolationError(
-                    f"a reader has {entry.record.value!r} at {entry.at}, and did not learn that it "
+                    f"a reader has {entry.record.value!r} at {entry.at}, and did not see that it "
                     f"was deleted at {last}"
                 )
             del self._entries[key]

@@ -1,4 +1,4 @@
-"""The safety rules of compacted logs (ADR 16), each of which can be left out in a simulation."""
+"""Variants of the cleaner without one of the safety rules of compacted logs (ADR 16)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from spark_log.errors import AlreadyExistsError
 from spark_log.log import live_log
 from spark_log.log.append.producer_state import ProducerState
-from spark_log.log.clean import cleanable, compactor, file_deletion
+from spark_log.log.clean import compactor, file_deletion, log_to_clean
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName, generation_name, parse_generation_name
@@ -26,8 +26,8 @@ def _widest_first(name: SegmentName) -> tuple[int, int]:
 
 
 def _takes_any(directory: PartitionDirectory, view: LogView) -> int:
-    """Takes whatever generation is free, however many others have looked since."""
-    generation = view.live.compaction
+    """Takes any free generation, even if other compactions have read the log since."""
+    generation = view.live.compaction_generation
     while True:
         generation += 1
         try:
@@ -97,10 +97,10 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((compactor, "take_generation", _takes_any),)
     ),
     "clean is what the newest compaction wrote": CompactionVariant(
-        ((cleanable, "first_dirty_offset", _clean_is_what_any_wrote),)
+        ((log_to_clean, "first_dirty_offset", _clean_is_what_any_wrote),)
     ),
     "between two compactions the delay passes": CompactionVariant(
-        ((compactor, "is_fresh", _never),)
+        ((compactor, "is_recently_compacted", _never),)
     ),
     "tombstones stay for their time": CompactionVariant(
         ((BatchFilter, "_is_past_horizon", _past_any_horizon),)
@@ -115,13 +115,13 @@ COMPACTION_RULES: dict[str, CompactionVariant] = {
         ((BatchFilter, "_is_clean", _always_clean),)
     ),
     "the last batch of a producer stays": CompactionVariant(
-        ((compactor, "_last_of_producers", _nobody),)
+        ((compactor, "_last_batches_of_producers", _nobody),)
     ),
     "an append is known by the end of it that is left": CompactionVariant(
         ((ProducerState, "find", _finds_whole_appends_only),)
     ),
     "a taken generation is shown until a higher one has stood": CompactionVariant(
-        ((file_deletion, "_spent_generations", _removes_generations_at_once),)
+        ((file_deletion, "_superseded_generations", _removes_generations_at_once),)
     ),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

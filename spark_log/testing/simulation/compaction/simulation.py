@@ -1,4 +1,4 @@
-"""One simulation of a compacted log: a seed in, nothing or a violation out."""
+"""Runs one simulation of a compacted log; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest import mock
 
 from spark_log.log import PartitionLog, SegmentReader
 from spark_log.log.append import appender, tail_merger
-from spark_log.log.clean import cleanable, cleaner, file_deletion
+from spark_log.log.clean import cleaner, file_deletion, log_to_clean
 from spark_log.testing.simulation.compaction.actors import (
     ChangingCleaner,
     CompactedWorld,
@@ -28,10 +28,10 @@ from spark_log.testing.simulation.compaction.compacted_log import (
 from spark_log.testing.simulation.log import true_log, writers
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.small_ranges import small_ranges
 from spark_log.testing.simulation.log.true_log import Record, ViolationError
-from spark_log.testing.simulation.log.writers import IdempotentWriter, Producer, Writer
+from spark_log.testing.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
@@ -41,17 +41,17 @@ _MAX_STEPS_TO_END = 5000
 
 @dataclass(frozen=True, slots=True)
 class CompactionVariant:
-    """What is another than it is shipped.
+    """The changes to the shipped code in one simulation.
 
     Attributes:
-        patches: object, name, value.
+        patches: (object, attribute name, value) of what is replaced.
     """
 
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
 COMPACTION_SOUND = CompactionVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class CompactionProfile:
     """The conditions of one simulation.
 
     Attributes:
-        faults: and all that a log has that is not compacted.
-        compactors, stale_cleaners, tables: how many of each.
-        compactor_rest_ms: mean time between two compactions of one that compacts.
-        delete_retention_ms, segment_bytes, min_compaction_lag_ms: of the topic.
-        dirty_ratio: from which on a cleaner compacts.
+        faults: the faults, actors and configs of a log that is not compacted.
+        compactors, stale_cleaners, tables: numbers of actors.
+        compactor_rest_ms: mean time between two compactions of a compactor.
+        delete_retention_ms, segment_bytes, min_compaction_lag_ms: the topic's configs.
+        dirty_ratio: the topic's ``min.cleanable.dirty.ratio``.
     """
 
     faults: Profile
@@ -86,9 +86,9 @@ class CompactionProfile:
 
 
 def draw_compaction_profile(random: Random) -> CompactionProfile:
-    """Return the conditions of a simulation."""
-    # More time than in a log that is not compacted, and less to do in it: a key has to be deleted,
-    # compacted, compacted again after the delay, and somebody has to have been late meanwhile.
+    """Draw the conditions of a simulation."""
+    # More time and less work than in a log that is not compacted: bugs show only after a key was
+    # deleted, compacted, and compacted again after the delay, while another actor was late.
     faults = draw_profile(random)
     faults = replace(
         faults,
@@ -125,11 +125,11 @@ def simulate_compaction(
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the log, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped log, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_compaction_profile(Random(seed))
     faults = profile.faults
@@ -148,7 +148,6 @@ def simulate_compaction(
         settings=_settings(profile),
     )
     with (
-        failures_told(seed, profile, scheduler),
         small_ranges(faults.range_bytes) if faults.range_bytes else nullcontext(),
         ExitStack() as stack,
     ):
@@ -156,13 +155,14 @@ def simulate_compaction(
             (appender, "_RACES_PER_LISTING", faults.races_per_listing),
             (cleaner, "FAN_IN", faults.fan_in),
             (file_deletion, "COARSE_US", 0),
-            (cleanable, "COARSE_US", 0),
-            (tail_merger, "_COARSE_MS", 0),
+            (log_to_clean, "COARSE_US", 0),
+            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
             (writers, "record_batch", keyed_batch),
             (true_log, "_records", _all_records),
             *variant.patches,
         ):
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(report_failures(seed, profile, scheduler))
         _spawn_all(world, profile)
         _run(world)
     return SimulationResult(scheduler.steps, len(truth.records), scheduler.trace)
@@ -192,7 +192,7 @@ def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
     for number in range(faults.idempotent_writers):
         spawn(f"idempotent {number}", IdempotentWriter(world).run)
     for _ in range(faults.twins):
-        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        producer = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
         for which in ("left", "right"):
             spawn(f"twin {which}", IdempotentWriter(world, producer).run)
     for number in range(faults.followers):
@@ -219,7 +219,7 @@ def _run(world: CompactedWorld) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.calm()
+    world.store.profile = profile.without_faults()
     world.is_ending = True
     until = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= until)
@@ -230,7 +230,7 @@ def _run(world: CompactedWorld) -> None:
 
 
 def _check_end(world: CompactedWorld) -> None:
-    """Read everything once more, with a handle that knows nothing."""
+    """Check what a new handle reads of the whole log."""
     truth, now_ms = world.truth, world.scheduler.now_ms
     log = world.open_log()
     view = log.observe()

@@ -1,4 +1,4 @@
-"""One simulation of topics that come and go, and of those who clean up after them."""
+"""Runs one simulation of topics that are created, deleted and cleaned up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from spark_log.metadata import cluster_cleaner, metadata_log
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.topics import deletion as topic_deletion
-from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
+from spark_log.metadata.topics.deletion import DeletedTopic
+from spark_log.storage import Store
 from spark_log.testing.simulation.deletion.world import (
     TOPIC_SETTINGS,
     UNKNOWN,
@@ -34,7 +35,7 @@ from spark_log.testing.simulation.deletion.world import (
     draw_id,
 )
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import Record, ViolationError
 from spark_log.testing.simulation.log.writers import record_batch
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
@@ -42,7 +43,7 @@ from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.types import NewTopic
 
 _NAMES = ("a", "b")
-"""Few, so that topics are created again."""
+"""Only a few names, so that topics are created again under the same name."""
 
 _PARTITIONS = 2
 _MAX_STEPS_TO_END = 20_000
@@ -50,21 +51,21 @@ _MAX_STEPS_TO_END = 20_000
 
 @dataclass(frozen=True, slots=True)
 class DeletionVariant:
-    """What is another than it is shipped.
+    """The changes to the shipped code in one simulation.
 
     Attributes:
-        patches: object, name, value.
+        patches: (object, attribute name, value) of what is replaced.
     """
 
     patches: tuple[tuple[object, str, object], ...] = ()
 
 
 DELETION_SOUND = DeletionVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 def draw_deletion_profile(random: Random) -> Profile:
-    """Return the conditions of a simulation."""
+    """Draw the conditions of a simulation."""
     return replace(
         draw_profile(random),
         latency_ms=DELETE_DELAY_MS / random.choice((40, 200)),
@@ -82,18 +83,18 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the package, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped package, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_deletion_profile(Random(seed))
     scheduler = Scheduler(seed)
     storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
     disk = RootDisk(storage_clock)
     topics = TrueTopics(disk, storage_clock)
-    store = RootStore(disk, scheduler, topics, profile)
+    store = RootStore(disk, scheduler, topics, profile, clock)
     root = Root(scheduler, clock, disk, store, topics, profile)
 
     limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
@@ -101,7 +102,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
     def new_id() -> str:
         return draw_id(scheduler.random)
 
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
+    with ExitStack() as stack:
         for patch in (
             (cluster_module, "open_store", lambda url, options=None, **_: store),
             (cluster_module, "random_id", new_id),
@@ -109,11 +110,12 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
             (topic_deletion._log, "disabled", True),
             (cleaner, "FAN_IN", 2),
             (file_deletion, "COARSE_US", 0),
-            (tail_merger, "_COARSE_MS", 0),
+            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
             (MetadataImage, "cluster_config", lambda image: limits),
             *variant.patches,
         ):
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(report_failures(seed, profile, scheduler))
         _spawn_all(root)
         _run(root)
     return SimulationResult(
@@ -125,7 +127,7 @@ def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> S
 
 
 class _Actor:
-    """Does one thing after the other; what the storage does not let it do it leaves."""
+    """Does actions until the simulation ends; storage errors end an action."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -169,7 +171,7 @@ class Founder(_Actor):
 
 
 class Appender(_Actor):
-    """Appends to topics, also long after they were deleted."""
+    """Appends to topics, also long after their deletion."""
 
     def __init__(self, root: Root, name: str) -> None:
         super().__init__(root)
@@ -192,7 +194,7 @@ class Appender(_Actor):
         try:
             self._logs[place].append(record_batch([Record(value, START_US)]))
         except CorruptRecordError:
-            # Its files vanish one by one.
+            # The topic is being deleted, file by file.
             if place[0] not in self._root.topics.deleted:
                 raise
         else:
@@ -201,7 +203,7 @@ class Appender(_Actor):
 
 
 class RootCleaner(_Actor):
-    """Does all that the clean command does for a whole root."""
+    """Cleans the whole root, as the clean command does."""
 
     def _act(self) -> None:
         self._root.rest(self._root.profile.rest_ms)
@@ -212,16 +214,16 @@ def clean(root: Root) -> None:
     """Clean a root once.
 
     Raises:
-        ViolationError: a cleaner was told of damage.
-        StorageError: the storage does not answer.
+        ViolationError: the cleaner reports damage, or cleaned with a wrong clock.
+        StorageError: the storage failed.
     """
     command = ClusterCleaner(root.cluster())
     there = set(root.topics.known)
-    was_far_off, times_set = root.clock.is_far_off(), root.clock.times_set()
+    was_far_off, jump_count = root.clock.is_far_off(), root.clock.jump_count()
     is_done = False
     try:
         for cleaned in command.clean():
-            # Whether a topic was deleted cannot be told where the metadata cannot be read.
+            # Without the metadata, the cleaner cannot know whether the topic was deleted.
             is_sure = there <= root.topics.known or root.is_ending
             if isinstance(cleaned.error, CorruptRecordError) and is_sure:
                 raise ViolationError(f"{cleaned.partition} is damaged: {cleaned.error}")
@@ -231,8 +233,8 @@ def clean(root: Root) -> None:
             is_done = True
     except ClockSkewError:
         root.scheduler.note("does not clean: its clock is too far off")
-    if is_done and was_far_off and times_set == root.clock.times_set():
-        raise ViolationError("one has cleaned whose clock is further off than is allowed")
+    if is_done and was_far_off and jump_count == root.clock.jump_count():
+        raise ViolationError("a cleaner has worked although its clock exceeds the allowed skew")
 
 
 # --- the course of it ----------------------------------------------------------------------------
@@ -254,10 +256,10 @@ def _run(root: Root) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    root.store.profile = profile.calm()
+    root.store.profile = profile.without_faults()
     root.is_ending = True
     until = scheduler.steps + _MAX_STEPS_TO_END
-    scheduler.run(lambda: scheduler.steps >= until)  # with all that is delivered late
+    scheduler.run(lambda: scheduler.steps >= until)  # with all late copies
     for actor in scheduler.actors:
         if not actor.is_done:
             raise ViolationError(f"{actor.name} does not come to an end")
@@ -266,7 +268,7 @@ def _run(root: Root) -> None:
 
 
 def _check_end(root: Root) -> None:
-    """Check that all of the topics that are there is there, and of others nothing."""
+    """Check that every existing topic is complete, and that nothing of a deleted one is left."""
     cluster = root.cluster()
     topics = {topic.directory: topic for topic in cluster.image().topics()}
     if topics.keys() != root.topics.known:
@@ -275,9 +277,9 @@ def _check_end(root: Root) -> None:
     for path in root.disk.paths_below(""):
         directory = path.rpartition("/")[0].partition("/")[0]
         if directory not in internal | topics.keys() | {UNKNOWN}:
-            raise ViolationError(f"{path} is left of a topic that was deleted")
+            raise ViolationError(f"{path} is left of a deleted topic")
     if root.disk.is_begun and not root.disk.paths_below(UNKNOWN):
-        raise ViolationError(f"{UNKNOWN} was removed, of which nobody knew")
+        raise ViolationError(f"{UNKNOWN} was removed, although no topic of that id was deleted")
     for (directory, number), values in root.acknowledged.items():
         if directory in topics:
             log = cluster.partition_log(topics[directory], number)
@@ -300,7 +302,7 @@ def _marks_nothing(*_: object) -> None:
 
 
 class _RemembersTheMetadata(ClusterCleaner):
-    """Takes for deleted what was not there when it began."""
+    """Takes topics for deleted that did not exist when it began."""
 
     def __init__(self, cluster: cluster_module.Cluster) -> None:
         super().__init__(cluster)
@@ -311,14 +313,10 @@ class _RemembersTheMetadata(ClusterCleaner):
             yield from super().deleted_topics()
 
 
-def _dates_markers_by_its_own_clock(
-    cluster: cluster_module.Cluster, *, dry_run: bool
-) -> Iterator[DeletedTopic]:
-    def own_time_us(*_: object) -> int:
-        return cluster.clock.time_us()
-
-    with mock.patch.object(topic_deletion, "storage_time_us", own_time_us):
-        yield from finish_deletions(cluster, dry_run=dry_run)
+def _own_time_us(store: Store, directory: str) -> int:
+    """Return the time of whoever asks, where the storage's is asked for."""
+    assert isinstance(store, RootStore)
+    return store.clock.time_us()
 
 
 def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> list[DeletedTopic]:
@@ -338,7 +336,7 @@ DELETION_RULES: dict[str, DeletionVariant] = {
         ((sys.modules[__name__], "ClusterCleaner", _RemembersTheMetadata),)
     ),
     "a marker goes by the storage's time": DeletionVariant(
-        ((cluster_cleaner, "finish_deletions", _dates_markers_by_its_own_clock),)
+        ((topic_deletion, "storage_time_us", _own_time_us),)
     ),
     "who has the time wrong cleans nothing": DeletionVariant(
         (
@@ -350,4 +348,4 @@ DELETION_RULES: dict[str, DeletionVariant] = {
         ((cluster_cleaner, "finish_deletions", _removes_all_unknown),)
     ),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

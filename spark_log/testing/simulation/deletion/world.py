@@ -1,4 +1,4 @@
-"""A whole root as the simulation of topic deletion has it: its store, and the truth about it."""
+"""The simulated root for topic deletion: its store, and the model of its topics."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
 
 UNKNOWN = "restored.AAAAAAAAAAAAAAAAAAAAAA"
-"""A directory of which the metadata do not know, and that nobody has deleted."""
+"""A topic's directory that never was in the metadata; it must not be removed."""
 
 _ID_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
 
 
 class TrueTopics:
-    """Which topics there are, told by what the metadata log holds at each moment.
+    """The model of the root's topics, derived from the metadata log at each moment.
 
     Attributes:
-        known: directories of the topics that there are.
-        deleted: of those that there were.
+        known: directories of the existing topics.
+        deleted: directories of the deleted topics.
     """
 
     def __init__(self, disk: SimulatedDisk, clock: Clock) -> None:
@@ -39,8 +39,8 @@ class TrueTopics:
         self.known: set[str] = set()
         self.deleted: set[str] = set()
 
-    def file_appeared(self, path: str) -> None:
-        """See `Witness`."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file: the metadata may change."""
         directory, _, name = path.rpartition("/")
         if directory == metadata_log.DIRECTORY and name.endswith(".log"):
             image = MetadataLog(self._disk, self._clock).image()
@@ -48,18 +48,18 @@ class TrueTopics:
             self.deleted |= self.known - now
             self.known = now
 
-    def file_vanished(self, path: str) -> None:
-        """See `Witness`: what a cleaner deletes of a log is another simulation's."""
+    def on_file_deleted(self, path: str) -> None:
+        """Ignore the deletion of a log's file: the simulation of the log checks it."""
 
-    def data_removed(self, path: str) -> None:
-        """Check that a file was removed with all others of a topic that was deleted."""
+    def on_data_deleted(self, path: str) -> None:
+        """Check that a file was removed with the directory of a deleted topic."""
         directory = path.removeprefix(f"{WITNESSES}/").partition("/")[0]
         if directory not in self.deleted:
-            raise ViolationError(f"{path} was removed, but nobody has deleted its topic")
+            raise ViolationError(f"{path} was removed, but its topic was not deleted")
 
 
 class RootDisk(SimulatedDisk):
-    """The files of a root; an empty one but for a directory of which nobody knows."""
+    """The files of a root that is empty but for a directory that the metadata do not know."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -68,43 +68,55 @@ class RootDisk(SimulatedDisk):
         self.is_begun = False
 
     def paths_below(self, directory: str) -> list[str]:
-        """Return all files below a directory, in order."""
+        """Return the paths of all files below a directory, sorted."""
         prefix = f"{directory}/" if directory else ""
         return sorted(path for path in self._files.data if path.startswith(prefix))
 
     def _set(self, path: str, data: pa.Buffer) -> None:
         super()._set(path, data)
         if not self.is_begun and path.startswith(metadata_log.DIRECTORY):
-            self.is_begun = True  # before, a root with topics would have lost its metadata
+            self.is_begun = (
+                True  # otherwise it would look like a root with topics that has lost its metadata
+            )
             self._set(f"{UNKNOWN}/restored-0/00000000000000000000.log", pa.py_buffer(b""))
 
     def has(self, path: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         return path in self._files.data
 
 
 class RootStore(SimulatedStore):
-    """A simulated store of a whole root: directories are removed file by file."""
+    """A simulated store of a whole root: directories are removed file by file.
+
+    Attributes:
+        clock: what actors read the time from; not the storage's.
+    """
 
     def __init__(
-        self, disk: RootDisk, scheduler: Scheduler, topics: TrueTopics, profile: Profile
+        self,
+        disk: RootDisk,
+        scheduler: Scheduler,
+        topics: TrueTopics,
+        profile: Profile,
+        clock: Clock,
     ) -> None:
         super().__init__(disk, scheduler, topics, profile)
+        self.clock = clock
         self._root_disk = disk
         self._topics = topics
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """See `Store.list_directories`."""
+        """List the directories in a directory; a step."""
         names = self._read("directories", directory, lambda: self.disk.list_directories(directory))
         return iter(sorted(names))
 
     def delete_directory(self, directory: str) -> None:
-        """See `Store.delete_directory`: whoever comes in between is seen or not."""
+        """Delete a directory file by file; files that are created meanwhile may remain."""
         for path in self._root_disk.paths_below(directory):
 
             def remove(path: str = path) -> None:
                 if self._root_disk.has(path):
-                    self._topics.data_removed(path)
+                    self._topics.on_data_deleted(path)
                 self.disk.delete(path)
 
             self._write("remove", path, remove)
@@ -112,17 +124,17 @@ class RootStore(SimulatedStore):
 
 @dataclass(slots=True)
 class Root:
-    """Everything that the actors of one simulation share.
+    """The state that the actors of one simulation share.
 
     Attributes:
-        scheduler: whose turn it is.
-        clock: what actors read the time from.
+        scheduler: runs the actors.
+        clock: the actors' clock.
         disk: the files.
-        store: what actors use.
-        topics: what they are held against.
-        profile: its conditions.
-        is_ending: faults have ended, and no new work is begun.
-        acknowledged: values that topics have, by directory and partition.
+        store: the store that actors use.
+        topics: the model that results are checked against.
+        profile: the conditions.
+        is_ending: faults have ended, and actors begin no new work.
+        acknowledged: acknowledged values, by directory and partition.
     """
 
     scheduler: Scheduler
@@ -135,20 +147,20 @@ class Root:
     acknowledged: dict[tuple[str, int], set[bytes]] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return a handle that remembers nothing."""
+        """Return a new handle of the cluster, as a new process has it."""
         return Cluster(self.store.url, clock=self.clock, create=True)
 
     def admin(self) -> Admin:
-        """Return another."""
+        """Return a new `Admin` of the root."""
         return Admin(self.store.url, clock=self.clock)
 
     def rest(self, mean_ms: float) -> None:
-        """Let about so much time pass."""
+        """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
 def draw_id(random: Random) -> str:
-    """Return a topic's id, of the seed's choice."""
+    """Draw a topic id from the seed."""
     return "".join(random.choices(_ID_CHARACTERS, k=21)) + "A"
 
 
@@ -159,4 +171,4 @@ TOPIC_SETTINGS = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "retention.ms": "-1",
 }
-"""Of every topic of a simulation."""
+"""The configs of every topic of a simulation."""

@@ -1,4 +1,4 @@
-"""Actors of a simulated group: members that consume, and somebody who changes topics."""
+"""Actors of a simulated group: members that consume, and an administrator of topics."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _MAX_PARTITIONS = 6
 
 
 class SimulatedMember:
-    """Joins, polls, commits, releases, and leaves, again and again; crashes when it has to.
+    """Joins, polls, commits, releases partitions and leaves, repeatedly.
 
     Attributes:
-        name: its instance id, if it is static.
-        reading: the position in each partition that it reads.
-        is_member: it has joined, and was not told that it is no member any more.
-        is_dead: it will not come back.
+        name: its instance id, if it is a static member.
+        reading: its position in each partition that it reads.
+        is_member: whether it has joined, and has not learned that it was removed.
+        is_dead: whether it has crashed for good.
     """
 
     def __init__(self, world: GroupWorld, name: str, instance_id: str | None = None) -> None:
@@ -47,7 +47,7 @@ class SimulatedMember:
         self._commits: MemberCommits[int]
 
     def run(self) -> None:
-        """Live until the simulation is over; called again after each crash."""
+        """Work until the simulation is over; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
         self.reading, self.is_member, self.status = {}, False, None
         if self._is_back and random.random() < world.profile.die:
@@ -127,7 +127,7 @@ class SimulatedMember:
         world, random = self._world, self._world.scheduler.random
         status = self.status = self._coordinator.heartbeat()
         if random.random() < _LATE_CHANCE:
-            self._commit()  # by somebody who has not seen yet what has changed
+            self._commit()  # by a member that has not seen the change yet
         held = self._places(status, status.held)
         for place in [place for place in self.reading if place not in held]:
             del self.reading[place]  # lost
@@ -138,7 +138,7 @@ class SimulatedMember:
             self._begin(status, given)
         for place in self.reading:
             self.reading[place] += random.randrange(3)
-            world.truth.handle(place, self.reading[place])
+            world.truth.on_handled(place, self.reading[place])
         if random.random() < world.profile.commit:
             self._commit()
 
@@ -154,8 +154,8 @@ class SimulatedMember:
     def _begin(self, status: GroupStatus, given: set[Place]) -> None:
         found = self._commits.begin([partition for _, partition in given])
         now = self._coordinator.status()
-        for place in self._places(now, now.assigned).keys() & given:
-            # What was found is of the topic that it is about now.
+        for place in sorted(self._places(now, now.assigned).keys() & given):
+            # The position is of the topic's current incarnation.
             position = found.get(place[1], 0)
             self._world.truth.check_begun(place, position, now.member_id, now.generation)
             self.reading[place] = position
@@ -176,14 +176,14 @@ class SimulatedMember:
 
 
 class TopicChanger:
-    """Creates, grows, deletes topics, and creates them again."""
+    """Creates topics, adds partitions, deletes topics, and creates them again."""
 
     def __init__(self, world: GroupWorld) -> None:
         self._world = world
         self._count = 0
 
     def run(self) -> None:
-        """Change one after the other until faults end."""
+        """Change topics until the faults end."""
         world = self._world
         while not world.is_ending:
             world.rest(world.profile.topics_change_ms)
@@ -191,7 +191,7 @@ class TopicChanger:
                 self.change()
 
     def change(self) -> None:
-        """Change some topic."""
+        """Change a random topic."""
         random, truth = self._world.scheduler.random, self._world.truth
         name = f"topic{random.randrange(_MAX_TOPICS)}"
         topic = truth.topics.get(name)

@@ -1,4 +1,4 @@
-"""What a seed chooses for a simulated consumer group: its members, and which faults how often."""
+"""The conditions that a seed chooses for a consumer group: members, and the rates of faults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 
 SESSION_TIMEOUT_MS = 600
-"""Less than processes stand still for at times, and than late copies of puts take."""
+"""Shorter than some pauses of processes, and than the delay of some late copies of puts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +16,22 @@ class GroupProfile:
     """The conditions of one simulation.
 
     Attributes:
-        faults: of the storage and of processes.
-        members: dynamic ones.
-        statics: with an instance id of their own.
-        twins: pairs that share an instance id.
-        assignors: that every member knows, in this order.
-        topics: at the beginning.
-        poll_ms: mean time from poll to poll.
-        commit: how likely each poll ends with a commit.
-        slow_offsets: how likely a step of a call on the offsets table takes long.
-        leave: how likely each poll is a member's last for a while.
-        die: how likely a member that crashed never comes back.
-        resubscribe: how likely each poll is followed by another subscription.
-        topics_change_ms: mean time from one change of a topic to the next; 0: none.
-        trim_every: records after which the group's log is trimmed.
-        steps: how many steps are taken before the faults end.
-        wrong_clocks: how many processes have a wrong time of day.
+        faults: the rates of faults of the storage and of processes.
+        members: number of dynamic members.
+        statics: number of static members.
+        twins: number of pairs of members that share an instance id.
+        assignors: the assignors that every member supports, in this order.
+        topics: number of topics at the beginning.
+        poll_ms: mean time between two polls.
+        commit: probability that a poll ends with a commit.
+        slow_offsets: probability that a step of a call of the offsets table takes long.
+        leave: probability that a member leaves after a poll.
+        die: probability that a crashed member never returns.
+        resubscribe: probability that a poll is followed by a new subscription.
+        topics_change_ms: mean time between two changes of topics; 0: no changes.
+        trim_every: number of records after which the group's log is trimmed.
+        steps: number of steps before the faults end.
+        wrong_clocks: share of processes whose wall clock is wrong.
     """
 
     faults: Profile
@@ -68,7 +68,7 @@ class GroupProfile:
 
 
 def draw_group_profile(random: Random) -> GroupProfile:
-    """Return the conditions of a simulation."""
+    """Draw the conditions of a simulation."""
     faults = replace(
         draw_profile(random), latency_ms=random.choice((1.0, 4.0, 10.0)), range_bytes=0
     )

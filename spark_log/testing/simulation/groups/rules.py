@@ -1,4 +1,4 @@
-"""The safety rules of consumer groups, each of which can be left out in a simulation."""
+"""Variants of a consumer group without one of its safety rules."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupVariant:
-    """The parts of which one simulation is made.
+    """The classes that one simulation uses.
 
     Attributes:
-        log: of the group.
-        coordinator: of each member.
-        commits: of each member.
-        offsets: the table.
-        patches: what else is different: object, name, value.
+        log: the group's log.
+        coordinator: the coordinator of each member.
+        commits: the fenced commits of each member.
+        offsets: the offsets table.
+        patches: (object, attribute name, value) of what else is replaced.
     """
 
     log: type[GroupLog] = GroupLog
@@ -38,7 +38,7 @@ class GroupVariant:
 
 
 GROUP_SOUND = GroupVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 # --- the offsets table ---------------------------------------------------------------------------
@@ -65,14 +65,14 @@ class _TakesOldCommits(SimulatedOffsets):
 
 
 class _LooksAtFenceOnly(SimulatedOffsets):
-    """Checks, then commits: what came in between is not seen."""
+    """Checks the fence, then commits, without seeing changes in between."""
 
     def _may_follow(self, version: int) -> bool:
         return True
 
 
 class _CommitsWhatItHad(MemberCommits[int]):
-    """Tries again in the newest generation, without a look at what it still has."""
+    """Retries in the newest generation, without checking which partitions it still owns."""
 
     def _check_held(self, *_: Any) -> None:
         pass
@@ -88,7 +88,7 @@ class _IgnoresTopicIds(MemberCommits[int]):
 
 
 class _TrimsByItsOwnClock(GroupLog):
-    """Frees what is old to this process, whose clock may be anything."""
+    """Deletes old files by the process's own clock, which may be wrong."""
 
     def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
         return self._clock.time_us()
@@ -113,7 +113,7 @@ class _AppendsAnywhere(GroupLog):
 
 
 class _ForgetsWhatItTried(GroupLog):
-    """Decides anew after a lost answer, without a look whether the change was made."""
+    """Decides again after a lost answer, without checking whether the change was made."""
 
     def _append(self, record: GroupRecord) -> None:
         try:
@@ -123,7 +123,7 @@ class _ForgetsWhatItTried(GroupLog):
 
 
 class _ReadsTopicsFirst(GroupCoordinator):
-    """Reads the metadata before the group's log: what it decides by may be older."""
+    """Reads the metadata before the group's log, so that its metadata may be stale."""
 
     def heartbeat(self) -> Any:
         self._early = super()._read_topics()
@@ -139,7 +139,7 @@ class _ReadsTopicsFirst(GroupCoordinator):
 def _give_at_once(
     members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, Member]:
-    """Give the target whoever has what of it."""
+    """Assign the target at once, even partitions that other members still own."""
     nothing: frozenset[TopicPartition] = frozenset()
     return {
         name: replace(member, owned=frozenset(target[name]), revoking=nothing, pending=nothing)
@@ -166,4 +166,4 @@ GROUP_RULES: dict[str, GroupVariant] = {
     ),
     "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

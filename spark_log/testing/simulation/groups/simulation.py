@@ -1,4 +1,4 @@
-"""One simulation of a consumer group: a seed in, nothing or a violation out."""
+"""Runs one simulation of a consumer group; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, draw
 from spark_log.testing.simulation.groups.rules import GROUP_SOUND, GroupVariant
 from spark_log.testing.simulation.groups.true_group import TrueGroup
 from spark_log.testing.simulation.groups.world import GroupWorld
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 
 _SETTLED_WITHIN_MS = 20 * SESSION_TIMEOUT_MS
-"""After faults end everything is owned by a live member within this time: those stopped come back
-within four delete delays, the dead are expired within two session timeouts, and what is revoked is
+"""Maximum time after the faults until live members own all partitions: paused members continue
+within four delete delays, dead ones expire within two session timeouts, and revoked partitions are
 released at the next poll."""
 
 _LOUD = ("group_log", "group_coordinator")
 
 _QUIET_MS = 2 * SESSION_TIMEOUT_MS
-"""For so long nothing changes then."""
+"""Time without a change after which the group counts as settled."""
 
 
 def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> SimulationResult:
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the group, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped group, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_group_profile(Random(seed))
     scheduler = Scheduler(seed)
@@ -62,11 +62,12 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.commits,
     )
     loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
-    with failures_told(seed, profile, scheduler), ExitStack() as stack:
-        for logger in loggers:  # of what goes wrong all the time here
+    with ExitStack() as stack:
+        for logger in loggers:  # for injected faults
             stack.enter_context(mock.patch.object(logger, "disabled", True))
         for target, name, value in variant.patches:
             stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(report_failures(seed, profile, scheduler))
         _run(world, _spawn_all(world))
     return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
 
@@ -102,7 +103,7 @@ def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.calm()
+    world.store.profile = profile.faults.without_faults()
     world.offsets.slow = 0.0
     world.is_ending = True
     until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
@@ -129,9 +130,9 @@ def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
 
 
 def _unsettled(world: GroupWorld, members: list[SimulatedMember]) -> str:
-    """Return what is not as it should be when nothing happens any more; empty: nothing."""
+    """Return what is wrong with a group that should be settled; empty: nothing."""
     if all(each.is_dead for each in members):
-        return ""  # nobody is left to do anything
+        return ""  # no member is left
     return next(_problems(world, members), "")
 
 

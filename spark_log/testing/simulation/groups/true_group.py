@@ -1,4 +1,4 @@
-"""The truth about a simulated group: every record that came to be, and every commit's effect."""
+"""A model of the simulated group: checks every record of its log and every commit."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ GROUP_ID = "group"
 DIRECTORY = group_directory(GROUP_ID)
 
 Place = tuple[str, TopicPartition]
-"""A partition of one incarnation of a topic: topic id and partition."""
+"""A partition of one incarnation of a topic: (topic id, partition)."""
 
 
 class TrueGroup:
-    """Sees the group's log grow on the disk itself, and holds each record against the rules.
+    """Follows the group's log on the disk, and checks each record against the group's guarantees.
 
     Attributes:
-        groups: the group in each generation.
-        released: who gave up what, and did not begin it again.
-        topics: all topics as they are; each change makes a later version.
+        groups: the group's state in each generation.
+        released: the members that released each partition, and have not begun to read it again.
+        topics: the current topics; each change makes a new version.
         fence: the highest generation in the offsets table.
-        positions: the committed ones.
-        begun_in: the generation in which somebody has begun to read.
-        handled: up to where somebody has handled the records.
+        positions: the committed offsets.
+        begun_in: the generation in which a member last began to read each partition.
+        handled: the offset up to which members have handled the records of each partition.
     """
 
     def __init__(self, disk: SimulatedDisk, clock: Clock) -> None:
-        """Args: disk: what members share; clock: the storage's."""
+        """Return the model of an empty group on a disk, with the storage's clock."""
         self._disk = disk
         self._clock = clock
         self._next_offset = 0
@@ -56,17 +56,17 @@ class TrueGroup:
 
     # --- the group's log -------------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
-        """A put took effect."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file: the group's log may grow."""
         directory, _, file = path.rpartition("/")
         name = SegmentName.parse(file)
         marker = StartMarker.parse(file)
         if directory == DIRECTORY and marker is not None:
             self._started_us.setdefault(marker.log_start_offset, self._clock.time_us())
         if directory != DIRECTORY or name is None or name.base_offset < self._next_offset:
-            return  # derived, or void: its name had been freed
+            return  # derived, or void because its name was used before
         if name.base_offset > self._next_offset:
-            raise ViolationError(f"{file} came behind the log's end, {self._next_offset}")
+            raise ViolationError(f"{file} was created after the log's end, {self._next_offset}")
         reader = SegmentReader(
             self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0, size_bytes=None
         )
@@ -75,8 +75,8 @@ class TrueGroup:
                 self._replay(value)
         self._next_offset = reader.end_offset
 
-    def file_vanished(self, path: str) -> None:
-        """A delete took effect: nobody can rely on the name any more."""
+    def on_file_deleted(self, path: str) -> None:
+        """Handle the deletion of a file, whose name no member may need any more."""
         directory, _, file = path.rpartition("/")
         name = SegmentName.parse(file)
         if directory != DIRECTORY or name is None or not file.endswith(".log"):
@@ -84,7 +84,7 @@ class TrueGroup:
         before_us = self._clock.time_us() - DELETE_DELAY_MS * 1000
         started_us = [us for at, us in self._started_us.items() if at > name.base_offset]
         if min(started_us, default=before_us + 1) > before_us:
-            raise ViolationError(f"{file} was deleted while others rely on finding it")
+            raise ViolationError(f"{file} was deleted while other members may still look for it")
 
     def _replay(self, value: bytes) -> None:
         before = self.group
@@ -108,7 +108,7 @@ class TrueGroup:
             raise ViolationError(f"{', '.join(back)} was removed, and came back")
 
     def _check_moves(self, before: Group, after: Group) -> None:
-        """What moves from one to another, who stays, was given up by the first."""
+        """Check that a remaining member has released each partition that moves to another."""
         for partition, owner in after.owners.items():
             earlier = before.owners.get(partition)
             if earlier in (None, owner) or earlier not in after.members:
@@ -131,7 +131,7 @@ class TrueGroup:
     # --- topics ----------------------------------------------------------------------------------
 
     def set_topic(self, name: str, topic: GroupTopic | None) -> None:
-        """Create, change or delete a topic."""
+        """Create, change or delete a topic in the model."""
         if topic is None:
             self.topics.pop(name, None)
         else:
@@ -140,12 +140,12 @@ class TrueGroup:
 
     # --- the offsets table -----------------------------------------------------------------------
 
-    def begun(self, generation: int) -> None:
-        """A fence took effect."""
+    def on_fenced(self, generation: int) -> None:
+        """Handle the fence of a generation in the offsets table."""
         self.fence = max(self.fence, generation)
 
-    def committed(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
-        """A commit took effect."""
+    def on_committed(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
+        """Check a commit at the moment when it takes effect."""
         if generation < self.fence:
             raise ViolationError(
                 f"a commit of {member_id} in generation {generation} took effect after "
@@ -163,7 +163,7 @@ class TrueGroup:
             if generation < begun:
                 raise ViolationError(
                     f"a commit of {member_id} of {partition} in generation {generation} took "
-                    f"effect after somebody had begun it in generation {begun}"
+                    f"effect after a member had begun it in generation {begun}"
                 )
             before = self.positions.get((topic_id, partition), 0)
             if offset < before and self._exists((topic_id, partition)):
@@ -177,21 +177,21 @@ class TrueGroup:
                 )
             self.positions[topic_id, partition] = offset
 
-    def handle(self, place: Place, offset: int) -> None:
-        """Somebody has handled all records before an offset, from where it began on."""
+    def on_handled(self, place: Place, offset: int) -> None:
+        """Remember that a member has handled its records before an offset."""
         self.handled[place] = max(offset, self.handled.get(place, 0))
 
-    def acknowledge(self, rows: Mapping[Place, int]) -> None:
-        """Somebody was told that a commit took effect."""
+    def check_acknowledged(self, rows: Mapping[Place, int]) -> None:
+        """Check that an acknowledged commit took effect."""
         for place, offset in rows.items():
             if self.positions.get(place, 0) < offset and self._exists(place):
-                raise ViolationError(f"{place} was acknowledged at {offset}, and is not there")
+                raise ViolationError(f"{place} was acknowledged at {offset}, and is not committed")
 
     def check_begun(self, place: Place, position: int, member_id: str, generation: int) -> None:
-        """Somebody begins to read at a position: nobody else can have moved it, or ever will.
+        """Check the position at which a member begins to read: no other member may change it later.
 
-        Of a topic that is deleted there are none; and who was expired since it looked may begin
-        wherever it likes.
+        A deleted topic has no positions, and a member that expired since it read the position may
+        begin anywhere.
         """
         self.released.get(place[1], set()).discard(member_id)
         is_owner = self.group.owners.get(place[1]) == member_id
@@ -205,6 +205,6 @@ class TrueGroup:
             )
 
     def _exists(self, place: Place) -> bool:
-        """Whether the topic is there still: else nothing is read of it, whatever is committed."""
+        """Whether the topic still exists; records of a deleted topic are not read."""
         topic = self.topics.get(place[1].topic)
         return topic is not None and topic.topic_id == place[0]

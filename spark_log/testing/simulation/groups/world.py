@@ -1,4 +1,4 @@
-"""Everything that the actors of one simulated group share: storage, topics, the offsets table."""
+"""The state that the actors of a simulated group share: storage, topics, the offsets table."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _NO_LEAST_TIMEOUT = ConfigRecord(
 
 @dataclass(slots=True)
 class GroupWorld:
-    """The storage, the time, the truth, and the conditions of one simulation.
+    """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
-        scheduler: whose turn it is.
-        clock: what actors read the time from.
-        store: what actors use; ``store.profile`` has the faults.
-        truth: what they are held against.
-        profile: its conditions.
+        scheduler: runs the actors.
+        clock: the actors' clock.
+        store: the store that actors use; ``store.profile`` has the rates of faults.
+        truth: the model that results are checked against.
+        profile: the conditions.
         offsets: the offsets table.
-        log_class, coordinator_class, commits_class: under test, or with a rule left out.
-        is_ending: faults have ended, and no new work is begun.
+        log_class, coordinator_class, commits_class: the classes under test.
+        is_ending: faults have ended, and actors begin no new work.
         is_over: all members end.
-        suppressed: counts failures that members go on without.
+        suppressed: counts failures that members survive.
     """
 
     scheduler: Scheduler
@@ -60,7 +60,7 @@ class GroupWorld:
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def open_coordinator(self) -> GroupCoordinator:
-        """Return a handle that remembers nothing."""
+        """Return a new handle, as a new process has it."""
         profile, log_class = self.profile, self.log_class
 
         class Log(log_class):  # type: ignore[misc, valid-type]
@@ -85,7 +85,7 @@ class GroupWorld:
         return coordinator
 
     def image(self) -> MetadataImage:
-        """Return the metadata, as of some moment during the call."""
+        """Return the metadata of some moment during the call."""
         is_early = self.scheduler.random.random() < 0.5
         image = self._image() if is_early else None
         self.rest(self.store.profile.latency_ms)
@@ -105,15 +105,15 @@ class GroupWorld:
         return self._images[key]
 
     def rest(self, mean_ms: float) -> None:
-        """Let about so much time pass."""
+        """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
 class SimulatedOffsets:
-    """The offsets table: commits in one order, each upon exactly the state that it was shown.
+    """A simulated offsets table, whose commits are serialized as in Delta.
 
-    As Delta does it: a commit is a put-if-absent of the next version, and one that another commit
-    of the group came before is not rebased on it, but fails.
+    A commit is a put-if-absent of the version after the one that it read. If another commit of the
+    same group came first, it fails instead of being rebased.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class SimulatedOffsets:
         self.fences = [0]
 
     def fence(self, group: str, generation: int) -> None:
-        """See `FencedOffsets.fence`."""
-        self._commit(generation, lambda: self.truth.begun(generation), is_done=True)
+        """Begin a generation: commits of older ones fail from then on."""
+        self._commit(generation, lambda: self.truth.on_fenced(generation), is_done=True)
 
     def fetch(self, group: str) -> Mapping[TopicPartition, int]:
-        """See `FencedOffsets.fetch`."""
+        """Return the committed offsets."""
         self._pass_time()
         self._fail("fetch")
         topics = {topic.topic_id for topic in self.truth.topics.values()}
@@ -152,12 +152,12 @@ class SimulatedOffsets:
         member_id: str,
         topic_ids: Mapping[str, str],
     ) -> None:
-        """See `FencedOffsets.commit`."""
+        """Commit offsets in a generation."""
         rows: dict[Place, int] = {
             (topic_ids[named.topic], named): position.offset for named, position in offsets.items()
         }
-        self._commit(generation, lambda: self.truth.committed(generation, member_id, rows))
-        self.truth.acknowledge(rows)
+        self._commit(generation, lambda: self.truth.on_committed(generation, member_id, rows))
+        self.truth.check_acknowledged(rows)
 
     def _commit(self, generation: int, effect: Callable[[], None], is_done: bool = False) -> None:
         chance, faults = self.scheduler.random.random, self.store.profile

@@ -1,1 +1,1 @@
-"""Simulation of one partition log: writers, readers and mergers on storage with faults."""
+"""Simulation of one partition log: writers, readers and maintenance on storage with faults."""

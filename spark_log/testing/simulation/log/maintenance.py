@@ -1,4 +1,4 @@
-"""Actors that rewrite and delete: the cleaner as it is, and others that do more, by its rules."""
+"""Actors that merge and delete: the shipped cleaner, and actors that do more by the same rules."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from spark_log.testing.simulation.log.world import World
 
 
 class _Maintainer:
-    """Does one round after the other; what fails is left for the next one."""
+    """Does rounds of work until the simulation ends; the next round retries failed work."""
 
     def __init__(self, world: World) -> None:
+        """Return an actor of a world."""
         self._world = world
 
     def run(self) -> None:
@@ -35,7 +36,7 @@ class _Maintainer:
 
 
 class Merger(_Maintainer):
-    """Rewrites any of the segments that follow each other into one, by no policy."""
+    """Merges random runs of adjacent segments, without a policy."""
 
     def _do_round(self, log: PartitionLog) -> None:
         view = log.observe()
@@ -50,7 +51,7 @@ class Merger(_Maintainer):
 
 
 class Retention(_Maintainer):
-    """Deletes records before any offset."""
+    """Deletes the records before random offsets."""
 
     def _do_round(self, log: PartitionLog) -> None:
         summaries, view = log.segments(log.observe())
@@ -58,7 +59,7 @@ class Retention(_Maintainer):
             return
         random = self._world.scheduler.random
         start = random.randint(view.log_start_offset + 1, view.log_end_offset)
-        if random.random() < 0.5:  # to where a segment begins
+        if random.random() < 0.5:  # to the beginning of a segment
             base = next((each.name.base_offset for each in summaries if each.end_offset > start), 0)
             start = max(base, view.log_start_offset)
         self._delete_records(log, start)
@@ -68,21 +69,21 @@ class Retention(_Maintainer):
 
 
 class Cleaner(_Maintainer):
-    """Does all that the clean job does."""
+    """Does the same work as the clean job."""
 
     cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner
 
     def _do_round(self, log: PartitionLog) -> None:
         clock = self._world.clock
-        was_far_off, times_set = clock.is_far_off(), clock.times_set()
+        was_far_off, jump_count = clock.is_far_off(), clock.jump_count()
         cleaner = self.cleaner_class(log, max_clock_skew_ms=clock.max_skew_ms)
         try:
             report = cleaner.clean()
         except ClockSkewError:
             self._world.scheduler.note("does not clean: its clock is too far off")
             return
-        if was_far_off and times_set == clock.times_set():
-            raise ViolationError("one has cleaned whose clock is further off than is allowed")
+        if was_far_off and jump_count == clock.jump_count():
+            raise ViolationError("a cleaner has worked although its clock exceeds the allowed skew")
         self._world.scheduler.note(
             f"cleaned: {report.expired_segments} expired, {report.merged_segments} merged, "
             f"{report.deleted_files} deleted"
@@ -90,11 +91,11 @@ class Cleaner(_Maintainer):
 
 
 class Vandal(_Maintainer):
-    """Loses, damages, and replaces by others what is derived."""
+    """Deletes, damages and swaps derived files: indexes and snapshots."""
 
     def _do_round(self, log: PartitionLog) -> None:
         disk, random = self._world.store.disk, self._world.scheduler.random
-        # Once the start has moved, a snapshot is all that tells of producers before it.
+        # After the log start has moved, only a snapshot knows the producers before it.
         suffixes: tuple[str, ...] = (".index", ".timeindex")
         if not self._world.profile.has_retention:
             suffixes += (".snapshot",)

@@ -1,7 +1,7 @@
-"""What a seed chooses: how many actors of which kind, and which faults how often.
+"""The conditions that a seed chooses: the number of actors of each kind, and the rates of faults.
 
 Every seed leaves out about half of the faults and draws its own rates ("swarm testing"): with all
-of them all the time, none would have the quiet around it in which it does harm.
+faults all the time, some bugs could not show, because other faults end the situation first.
 """
 
 from __future__ import annotations
@@ -10,40 +10,39 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 
 DELETE_DELAY_MS = 1000
-"""``file.delete.delay.ms`` in every simulation; all other times are relative to it."""
+"""``file.delete.delay.ms`` of every simulation; all other times are relative to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The conditions of one simulation. Chances are per step or per call.
+    """The conditions of one simulation. Fault rates are probabilities per step or per call.
 
     Attributes:
-        latency_ms: mean time that a call on the store takes, there and back.
-        pause: an actor stands still for up to four delete delays (a stopped process).
-        crash: an actor ends, and comes up again with empty memory.
-        failed: a call has no effect and says so.
-        lost_request: a put has no effect (yet), and its answer is lost.
-        lost_answer: a call has its effect, and its answer is lost.
-        resent: the client sends a put twice by itself and is given the second one's answer.
-        late_copy: a second copy of a put or a delete is delivered long after.
-        torn_listing: a listing misses some of what appears, shows some of what vanishes meanwhile.
-        slow_listing: a listing takes nearly as long as one may that counts.
-        damage: how often the vandal damages a derived file.
-        writers, conditional_writers, idempotent_writers: how many of each.
-        twins: pairs that append the same for one producer.
-        heirs: pairs of a producer that goes on in its epoch and one that has the next epoch.
-        followers, seekers, mergers, retentions, cleaners, vandals: likewise. (Retentions delete
-            records; what `retention.ms` and `retention.bytes` let go the cleaners delete.)
-        think_ms: mean time that a writer takes between two appends.
-        rest_ms: mean time that a merger, a cleaner and so on rests between two rounds.
+        latency_ms: mean time of a call of the store, there and back.
+        pause: rate of pauses of up to four delete delays (a stopped process).
+        crash: rate of crashes; the actor then starts again with empty memory.
+        failed: rate of calls that have no effect and raise an error.
+        lost_request: rate of puts that have no effect (yet), and whose answer is lost.
+        lost_answer: rate of calls that take effect, and whose answer is lost.
+        resent: rate of puts that the client sends twice, and answers with the second result.
+        late_copy: rate of puts and deletes of which a second copy is delivered much later.
+        torn_listing: rate of listings that miss new files, and show files deleted meanwhile.
+        slow_listing: rate of listings that take nearly as long as a usable listing may.
+        writers, conditional_writers, idempotent_writers: numbers of actors.
+        twins: number of pairs of writers that append the same records for one producer.
+        epoch_pairs: number of pairs of writers of one producer id, the second with a newer epoch.
+        followers, seekers, mergers, retentions, cleaners, vandals: numbers of actors. (A retention
+            deletes records at any offset; cleaners apply `retention.ms` and `retention.bytes`.)
+        think_ms: mean time between two appends of a writer.
+        rest_ms: mean time between two rounds of a merger, a cleaner and other maintenance.
         tail_segments: ``merge.tail.segments``.
-        fan_in: how many segments a cleaner merges at least.
-        retention_ms, retention_bytes: how long and how much is kept.
+        fan_in: minimum number of segments that a cleaner merges.
+        retention_ms, retention_bytes: the topic's retention; -1: unlimited.
         snapshot_interval: ``snapshot.interval.segments``.
         expiration_ms: ``producer.id.expiration.ms``.
-        range_bytes: read at once of a file where the store is not mapped; 0 for one that is.
-        races_per_listing: how often an append loses until it lists what others appended.
-        steps: how many steps are taken before the faults end.
+        range_bytes: size of a range of a file that is not memory-mapped; 0: files are mapped.
+        races_per_listing: number of races that an append loses before it lists the log.
+        steps: number of steps before the faults end.
     """
 
     latency_ms: float
@@ -59,7 +58,7 @@ class Profile:
     conditional_writers: int
     idempotent_writers: int
     twins: int
-    heirs: int
+    epoch_pairs: int
     followers: int
     seekers: int
     mergers: int
@@ -81,11 +80,11 @@ class Profile:
 
     @property
     def has_retention(self) -> bool:
-        """Whether records are deleted."""
+        """Whether any actor or config deletes records."""
         return bool(self.retentions) or max(self.retention_ms, self.retention_bytes) >= 0
 
-    def calm(self) -> Profile:
-        """The same without faults."""
+    def without_faults(self) -> Profile:
+        """Return this profile without faults."""
         return replace(
             self,
             pause=0.0,
@@ -105,15 +104,15 @@ class Profile:
 
 
 def draw_profile(random: Random) -> Profile:
-    """Return the conditions of a simulation."""
+    """Draw the conditions of a simulation."""
 
     def sometimes(*rates: float) -> float:
         return random.choice((0.0, random.choice(rates)))
 
     range_bytes = random.choice((0, 0, 0, 512, 4096))
     return Profile(
-        # What a listing shows counts for half the delay. A look by ranges is many requests, one
-        # after the other here: they are so fast that most looks come to their end.
+        # A listing may be used for half the delay. Reading in ranges takes many requests, here
+        # one after another: they are fast enough that most reads end within that time.
         latency_ms=DELETE_DELAY_MS / random.choice((100, 200) if range_bytes else (10, 40, 200)),
         pause=sometimes(0.02, 0.05, 0.1),
         crash=sometimes(0.005, 0.02),
@@ -127,7 +126,7 @@ def draw_profile(random: Random) -> Profile:
         conditional_writers=random.choice((0, 0, 1, 2)),
         idempotent_writers=random.choice((1, 1, 2)),
         twins=random.choice((0, 0, 1)),
-        heirs=random.choice((0, 1)),
+        epoch_pairs=random.choice((0, 1)),
         followers=random.choice((1, 1, 2)),
         seekers=random.choice((0, 1)),
         mergers=random.choice((0, 1, 1, 2)),

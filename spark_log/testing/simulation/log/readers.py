@@ -1,4 +1,4 @@
-"""Actors that read: from one record to the next, and here and there."""
+"""Actors that read: in sequence, and at random offsets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.scheduler import START_US
 
 _PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
-"""Often enough that some reads wait, seldom enough that a simulation has other steps too."""
+"""Some reads wait for new records, and few enough steps are probes."""
 
 
 class Follower:
-    """Reads on from where it is, and has to see every record."""
+    """Reads in sequence, and must see every record."""
 
     def __init__(self, world: World) -> None:
+        """Return an actor of a world."""
         self._world = world
 
     def run(self) -> None:
@@ -54,13 +55,14 @@ class Follower:
 
 
 class Seeker:
-    """Asks for anything, anywhere, each time with a handle that may be old or new."""
+    """Looks up offsets, times and records at random, with a handle of any age."""
 
     def __init__(self, world: World) -> None:
+        """Return an actor of a world."""
         self._world = world
 
     def run(self) -> None:
-        """Ask until the simulation ends."""
+        """Look up until the simulation ends."""
         random = self._world.scheduler.random
         log = self._world.open_log()
         while not self._world.is_ending:
@@ -98,10 +100,10 @@ class Seeker:
 
 @contextmanager
 def _only_faults() -> Iterator[None]:
-    """Let the storage's own faults pass; but no rewrite and no deletion may be one to a reader.
+    """Ignore the storage's injected faults; a missing file must never reach a reader.
 
     Raises:
-        ViolationError: a reader was told that something is gone.
+        ViolationError: a reader got a `NotFoundError`.
     """
     try:
         yield
@@ -112,9 +114,9 @@ def _only_faults() -> Iterator[None]:
 
 
 def records_of(batches: list[LogBatch], offset: int) -> list[Record]:
-    """Return the records of batches that begin at an offset and follow each other.
+    """Return the records of consecutive batches that begin at an offset.
 
-    A record at another offset than the one that follows shows as one that nobody wrote.
+    The value of a record at an unexpected offset is marked, so that it matches no written record.
     """
     records: list[Record] = []
     for batch in batches:

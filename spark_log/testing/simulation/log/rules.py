@@ -1,8 +1,9 @@
-"""The safety rules of DESIGN.md, sections 5 to 7, each of which can be left out in a simulation.
+"""Variants of the log without one of the safety rules of docs/protocol.md.
 
-Only here: the package itself has no way to leave one out. A variant is made of subclasses in which
-one rule is missing, as somebody might write them who did not know of it. A rule that nobody
-misses would not be needed: the tests show of each that the simulator finds what goes wrong.
+A variant consists of subclasses in which one rule is missing, as a developer might write them who
+does not know the rule. The tests check that the simulator finds a violation of each variant: so
+every rule is needed, and the simulator is able to find violations. The package itself has no
+switch for its rules.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
-from spark_log.log.append.appender import Appender, _Put, _Tail
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.clean import merger
@@ -33,8 +35,9 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.writer import StagedSegment
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.tail_view import TailView
@@ -47,14 +50,14 @@ from spark_log.testing.simulation.log.true_log import DIRECTORY, TOPIC_ID
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The parts of which one simulation is made.
+    """The classes that one simulation uses.
 
     Attributes:
         log: the partition log that all actors use.
-        merger: who rewrites.
-        retention: who moves the start.
-        cleaner: who merges, applies retention and frees names.
-        patches: module, name and value of what is another function meanwhile.
+        merger: the actor that merges segments.
+        retention: the actor that moves the log start.
+        cleaner: the actor that merges, applies retention and deletes files.
+        patches: (module, name, value) of functions that are replaced during the simulation.
     """
 
     log: type[PartitionLog] = PartitionLog
@@ -65,11 +68,11 @@ class Variant:
 
 
 SOUND = Variant()
-"""Everything as it is shipped."""
+"""The shipped classes."""
 
 
 def _appending(appender: type[Appender]) -> Variant:
-    """Return the variant whose logs append in another way."""
+    """Return the variant whose logs use another appender."""
 
     class Log(PartitionLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
@@ -80,7 +83,7 @@ def _appending(appender: type[Appender]) -> Variant:
 
 
 def _seeing(directory: type[PartitionDirectory]) -> Variant:
-    """Return the variant whose logs see their files in another way."""
+    """Return the variant whose logs use another partition directory."""
 
     class Log(PartitionLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
@@ -94,33 +97,33 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
 
 
 class _NeverLate(Appender):
-    def _is_recent(self, tail: _Tail) -> bool:
+    def _is_recent(self, tail: LogTail) -> bool:
         return True
 
 
 class _TakesExistsForAnothers(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         put = super()._try_put(segment, base_offset)
         return put and replace(put, is_ours=put.winner is None)
 
 
 class _TakesExistsForItsOwn(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         put = super()._try_put(segment, base_offset)
         return put and replace(put, is_ours=True)
 
 
 class _PutsAgainWithoutLooking(Appender):
-    def _look_for(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, _Tail]:
-        return None, self._look(segment)
+    def _find_lost(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, LogTail]:
+        return None, self._observe(segment)
 
 
 class _TakesSilenceForSuccess(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> _Put | None:
+    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
         try:
             return super()._try_put(segment, base_offset)
         except UnknownOutcomeError:
-            return _Put(True, base_offset + segment.record_count, None)
+            return PutResult(True, base_offset + segment.record_count, None)
 
 
 class _TakesSilenceForFailure(Appender):
@@ -137,52 +140,52 @@ class _MovesOn(Appender):
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None
     ) -> LogAppendInfo:
-        if expected_leo is not None and self._look(segment).log_end_offset == expected_leo:
+        if expected_leo is not None and self._observe(segment).log_end_offset == expected_leo:
             expected_leo = None
         return super().append_segment(segment, expected_leo)
 
 
 class _IgnoresWinners(Appender):
-    def _take_in_winner(self, winner: SegmentReader, tail: _Tail) -> None:
+    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
 
 class _CatchesUpBlindly(Appender):
-    """Goes behind the last segment that is listed, whoever wrote what is before it."""
+    """Continues behind the last listed segment, without reading the segments before it."""
 
-    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         directory = self._directory
         listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
         plain = [name for file in listed if (name := _plain(file))]
         try:
             winner = directory.open(plain[-1]) if plain else None
         except NotFoundError:
-            return self._look(segment)
+            return self._observe(segment)
         if winner is None or not self._may_go_past(tail):
-            return self._look(segment)
+            return self._observe(segment)
         if self._producers is not None:
             self._producers.offset = winner.end_offset
-        self._tail = _Tail(winner.end_offset, tail.observed_ms)
+        self._tail = LogTail(winner.end_offset, tail.observed_ms)
         return self._tail
 
-    def _may_go_past(self, tail: _Tail) -> bool:
+    def _may_go_past(self, tail: LogTail) -> bool:
         return self._is_recent(tail)
 
 
 class _CatchesUpLate(_CatchesUpBlindly):
-    """Does so for a producer of nobody, however long ago the log was looked at."""
+    """Does so without any producer state, however old its view of the log is."""
 
-    def _catch_up(self, segment: StagedSegment, tail: _Tail) -> _Tail:
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         self._producers = None
         return super()._catch_up(segment, tail)
 
-    def _may_go_past(self, tail: _Tail) -> bool:
+    def _may_go_past(self, tail: LogTail) -> bool:
         return True
 
 
 class _ForgetsRepeats(Appender):
-    def _find(self, segment: StagedSegment) -> int | None:
+    def _duplicate_offset(self, segment: StagedSegment) -> int | None:
         return None
 
 
@@ -193,7 +196,7 @@ class _DoesNotFence(Appender):
 
 
 class _AsksTheProducerStateAlone(Appender):
-    """Takes a lost append of an epoch that is not the newest any more for refused."""
+    """Takes a lost append of an older epoch for refused."""
 
     def _is_fenced(self, segment: StagedSegment) -> bool:
         return False
@@ -209,7 +212,7 @@ class _DoesNotMindGaps(Appender):
 
 
 class _PlainFirst(PartitionDirectory):
-    """Takes a plain segment where there is one, and rewritten ones for the rest."""
+    """Prefers plain segments, and uses rewritten ones only where there is no plain one."""
 
     def live_log(self) -> LiveLog:
         files = list(self.store.list(self.path))
@@ -232,7 +235,7 @@ class _PlainFirst(PartitionDirectory):
 
 
 class _SticksOut(PartitionDirectory):
-    """Behind a rewritten segment goes on in any plain one that reaches beyond it."""
+    """Continues behind a rewritten segment in any plain one that ends after it."""
 
     def live_log(self) -> LiveLog:
         files = list(self.store.list(self.path))
@@ -251,10 +254,10 @@ class _SticksOut(PartitionDirectory):
 
 
 class _CrossesHoles(PartitionDirectory):
-    """Takes what one listing shows for the log."""
+    """Takes the result of one listing for the log, even with a hole."""
 
     def live_log(self) -> LiveLog:
-        return replace(super().live_log(), beyond=None)
+        return replace(super().live_log(), base_after_gap=None)
 
     def walk(
         self, view: LogView, start_offset: int, end_offset: int
@@ -276,13 +279,21 @@ class _TrustsSlowListings(PartitionDirectory):
         return False
 
 
-class _NeverListsAgain(PartitionLog):
-    """Takes its first listing to count for ever."""
+class _ListsOnce(LogReader):
+    """Never lists again: its first listing stays valid."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, TailView):
             value._valid_ms = math.inf
         super().__setattr__(name, value)
+
+
+class _NeverListsAgain(PartitionLog):
+    """Reads with a reader that never lists again."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._reader.__class__ = _ListsOnce
 
 
 def _plain(file: FileInfo) -> SegmentName | None:
@@ -294,7 +305,7 @@ def _plain(file: FileInfo) -> SegmentName | None:
 
 
 class _DropsHeaders(Merger):
-    """Keeps the records, and writes new headers without producers."""
+    """Keeps the records, but writes new batch headers without producer ids."""
 
     def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
         segments = view.live.segments[first : last + 1]
@@ -318,7 +329,7 @@ class _DropsHeaders(Merger):
 def _joins_all_headers(
     headers: Sequence[BatchHeader], records: pa.RecordBatch
 ) -> tuple[BatchHeader, ...]:
-    """Joins neighbours, whoever wrote them."""
+    """Joins the headers of adjacent batches of different producers."""
     joined = replace(
         headers[0],
         last_offset_delta=headers[-1].last_offset_delta,
@@ -329,7 +340,7 @@ def _joins_all_headers(
 
 
 class _TakesAll(PartitionDirectory):
-    """Takes all of a wider rewrite for the segments that were to be merged."""
+    """Takes the records of a wider merged segment for those of the segments to be merged."""
 
     def walk(
         self, view: LogView, start_offset: int, end_offset: int
@@ -347,18 +358,18 @@ class _MergesPartsOfWider(Merger):
 
 
 class _RemembersForEver(TailMerger):
-    """Takes what it once knew to be the log's end for it, however long ago."""
+    """Takes the log end that it once knew for the current one, however old it is."""
 
-    def _known(self) -> LogView | None:
+    def _remembered_view(self) -> LogView | None:
         self._observed_ms = self._clock.monotonic_ms()
-        return super()._known()
+        return super()._remembered_view()
 
 
 class _FreesItsOwnAtOnce(TailMerger):
     def _merge(self, view: LogView, run: range) -> SegmentSummary:
         merged = super()._merge(view, run)
-        _, names = self._spent.pop()
-        self._spent.append((self._clock.monotonic_ms(), names))
+        _, names = self._covered.pop()
+        self._covered.append((self._clock.monotonic_ms(), names))
         return merged
 
 
@@ -366,13 +377,13 @@ def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._merger.__class__ = merger_class
+            self._derived.merger.__class__ = merger_class
 
     return _appending(Merging)
 
 
 def _cleaning(cleaner_class: type[PartitionCleaner]) -> Variant:
-    """Return the variant whose cleaners clean in another way."""
+    """Return the variant whose cleaners use another class."""
     cleaner: type[Cleaner] = type("Cleaning", (Cleaner,), {"cleaner_class": cleaner_class})
     return Variant(cleaner=cleaner)
 
@@ -384,7 +395,7 @@ class _FreesAtOnce(PartitionCleaner):
 
 
 class _FreesWithoutCover(PartitionCleaner):
-    """Frees what is old."""
+    """Deletes old segments that no rewritten segment covers."""
 
     def _deletable(self) -> DeletableFiles:
         directory = self._log.files
@@ -395,7 +406,7 @@ class _FreesWithoutCover(PartitionCleaner):
 
 
 class _GoesByItsOwnClock(PartitionCleaner):
-    """Takes its own wall clock for the time; looks at the storage's only to compare them."""
+    """Decides by its own wall clock; reads the storage's time only to compare them."""
 
     def _storage_time_us(self) -> int:
         super()._storage_time_us()
@@ -416,7 +427,7 @@ class _RemovesMarkersAtOnce(PartitionCleaner):
 
 
 class _RemovesEveryOther(Retention):
-    """Keeps its own marker alone."""
+    """Removes all start markers but its own."""
 
     def _delete_records(self, log: PartitionLog, offset: int) -> None:
         super()._delete_records(log, offset)
@@ -427,7 +438,7 @@ class _RemovesEveryOther(Retention):
 
 
 class _DatesByItsOwnClock(Snapshots):
-    """Leaves producers out of a snapshot that have expired by its own wall clock."""
+    """Leaves producers that have expired by its own wall clock out of a snapshot."""
 
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
@@ -443,7 +454,7 @@ class _ForgetsByItsOwnClock(PartitionLog):
 
 
 class _ExpiresByItsOwnClock(Appender):
-    """Takes any sequence number of a producer that has expired by its own wall clock."""
+    """Accepts any sequence number of a producer that has expired by its own wall clock."""
 
     def _check_producer(self, segment: StagedSegment) -> None:
         self._storage_us = self._clock.time_us()
@@ -493,4 +504,4 @@ RULES: dict[str, Variant] = {
     "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
     "an appender forgets producers by the storage's time": _appending(_ExpiresByItsOwnClock),
 }
-"""Each rule, and the variant in which it is left out."""
+"""The name of each safety rule, and the variant without it."""

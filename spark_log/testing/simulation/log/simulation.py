@@ -1,4 +1,4 @@
-"""One simulation: a seed in, nothing or a violation out."""
+"""Runs one simulation of a partition log; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.log.writers import (
     ConditionalWriter,
     IdempotentWriter,
-    Producer,
+    SimulatedProducer,
     Writer,
 )
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
@@ -29,18 +29,18 @@ from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDi
 from spark_log.testing.simulation.wall_clocks import WallClocks
 
 _MAX_STEPS_TO_END = 5000
-"""Steps within which everybody has to come to an end once faults have ended."""
+"""Maximum number of steps until all actors end, after the faults have ended."""
 
 
 class SimulationFailedError(AssertionError):
-    """Something did not hold.
+    """A guarantee did not hold, or an actor failed unexpectedly.
 
     Attributes:
-        seed: brings it back.
-        profile: the conditions that it drew.
-        reason: what did not hold.
-        details: where an error came from that nobody expected.
-        trace: what happened until then.
+        seed: the seed that reproduces it.
+        profile: the conditions that the seed drew.
+        reason: the guarantee that did not hold, or the unexpected error.
+        details: the traceback of an unexpected error.
+        trace: the events until then.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class SimulationFailedError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What took place in a simulation that ended well.
+    """The result of a simulation without a violation.
 
     Attributes:
-        steps: how many.
-        records: how many came into the log.
-        trace: what happened.
+        steps: number of steps.
+        records: number of records that were appended.
+        trace: the events.
     """
 
     steps: int
@@ -80,11 +80,11 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the log, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped log, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_profile(Random(seed))
     scheduler = Scheduler(seed)
@@ -95,28 +95,30 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
     with (
-        failures_told(seed, profile, scheduler),
         small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
         mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
         mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
-        # This storage tells the time exactly: nobody may need more than the delay.
+        # The simulated storage has exact times: no tolerance beyond the delay may be needed.
         mock.patch.object(file_deletion, "COARSE_US", 0),
-        mock.patch.object(tail_merger, "_COARSE_MS", 0),
+        mock.patch.object(tail_merger, "_CLOCK_RESOLUTION_MS", 0),
         ExitStack() as stack,
     ):
         for patch in variant.patches:
             stack.enter_context(mock.patch.object(*patch))
+        stack.enter_context(report_failures(seed, profile, scheduler))
         _spawn_all(world, variant)
         _run(world)
     return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
 
 
 @contextmanager
-def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[None]:
-    """Tell of whatever is raised inside with all that brings it back; end the actors.
+def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterator[None]:
+    """Turn an exception into a failure with seed, profile and trace; end the actors at exit.
+
+    The last context to be entered: actors end while everything is still as the simulation has it.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: the block raised an exception.
     """
     try:
         yield
@@ -136,7 +138,7 @@ def failures_told(seed: int, profile: object, scheduler: Scheduler) -> Iterator[
 
 
 def retention_of(profile: Profile) -> int | None:
-    """Return ``retention.ms`` where nothing else deletes records, None where something does."""
+    """Return ``retention.ms``; None if records are deleted for other reasons, too."""
     return None if profile.retentions or profile.retention_bytes >= 0 else profile.retention_ms
 
 
@@ -151,15 +153,15 @@ def _spawn_all(world: World, variant: Variant) -> None:
         spawn(f"idempotent {number}", IdempotentWriter(world).run)
     random = world.scheduler.random
     for _ in range(profile.twins):
-        producer = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        producer = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
         for which in ("left", "right"):
             spawn(f"twin {which}", IdempotentWriter(world, producer).run)
-    for _ in range(profile.heirs):
-        elder = Producer(world.next_producer_id(), 0, 0, random.getrandbits(32))
-        heir = Producer(elder.producer_id, 1, 0, elder.seed + 1)
+    for _ in range(profile.epoch_pairs):
+        old_epoch = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+        new_epoch = SimulatedProducer(old_epoch.producer_id, 1, 0, old_epoch.seed + 1)
         after_ms = DELETE_DELAY_MS * random.choice((0.1, 0.5, 1))
-        spawn("elder", IdempotentWriter(world, elder).run)
-        spawn("heir", IdempotentWriter(world, heir, after_ms=after_ms).run)
+        spawn("old epoch", IdempotentWriter(world, old_epoch).run)
+        spawn("new epoch", IdempotentWriter(world, new_epoch, after_ms=after_ms).run)
     for number in range(profile.followers):
         spawn(f"follower {number}", Follower(world).run)
     for number in range(profile.seekers):
@@ -180,7 +182,7 @@ def _run(world: World) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.calm()
+    world.store.profile = profile.without_faults()
     world.is_ending = True
     until = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= until)
@@ -191,7 +193,7 @@ def _run(world: World) -> None:
 
 
 def _check_end(world: World) -> None:
-    """Read everything once more, with a handle that knows nothing."""
+    """Check what a new handle reads of the whole log."""
     true_log = world.true_log
     log = world.open_log()
     view = log.observe()

@@ -1,8 +1,8 @@
-"""Ranged reading as large files have it, for the small ones of a simulation, in its one thread.
+"""Makes a simulation read its small files in ranges, as the package reads large ones.
 
-Where a store is not mapped, a segment is read by its end and in ranges of megabytes, and the next
-range and the next segments are read ahead in threads. Here the ranges are so small that segments of
-kilobytes take several, and what is read ahead is read when it is asked for: each request is a step.
+If a store's files cannot be memory-mapped, a segment is read by its end and in ranges of megabytes,
+and the next range and the next segments are read ahead in threads. Here the ranges are so small
+that a segment of kilobytes takes several, and there are no threads: each request is a step.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def small_ranges(range_bytes: int) -> Iterator[None]:
-    """Read files that are not mapped in such ranges, in one thread; of this process, meanwhile.
+    """Read in small ranges and in one thread, in this process, within the context.
 
     Args:
-        range_bytes: of a range, of a file's end that is read first, and of twice what is read for
-            one message.
+        range_bytes: size of a range, and of the end of a file that is read first; twice the size
+            that is read for one message.
     """
     with (
         mock.patch.multiple(
@@ -45,10 +45,10 @@ def small_ranges(range_bytes: int) -> Iterator[None]:
 
 
 class _SameThread(Executor):
-    """Does at once what it is given: threads would be a chance that no seed knows of."""
+    """Runs calls at once: with threads, the order of steps would not depend on the seed alone."""
 
     def __init__(self, *_: Any) -> None:
-        """Takes what a `ThreadPoolExecutor` takes."""
+        """Accept the arguments of a `ThreadPoolExecutor`."""
 
     def submit(
         self,
@@ -57,7 +57,7 @@ class _SameThread(Executor):
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> Future[_Result]:
-        """See `Executor.submit`. A crash of the actor passes through."""
+        """Run the call, and return its result; a `Crash` of the actor is raised."""
         future: Future[_Result] = Future()
         try:
             future.set_result(call(*args, **kwargs))

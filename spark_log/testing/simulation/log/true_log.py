@@ -1,8 +1,8 @@
-"""What the log truly is, told by the effects on storage alone; and that nothing contradicts it.
+"""A model of the log, derived only from the changes of the storage; checks results against it.
 
-None of the package's decisions enter here but `live_log`, and only to be checked: the next record
-is whatever is put under the name of the current end, at the moment when it is. Everything that an
-actor is told is held against that at once, so that a trace ends where something went wrong.
+The next records of the log are those of the file that is created under the name of the current log
+end. No other decision of the package is used, except `live_log`, which is checked itself. Each
+result of an actor is checked at once, so that a trace ends at the step that went wrong.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
 
 
 class ViolationError(AssertionError):
-    """Something that the log promises did not hold."""
+    """A guarantee of the log did not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as the simulation knows it: no two records have one value."""
+    """A record of a simulation; its value is unique."""
 
     value: bytes
     timestamp_us: int
@@ -35,7 +35,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What the log held at some moment: offsets from ``start`` to before ``end``."""
+    """The offsets of the log at some moment: from ``start`` inclusive to ``end`` exclusive."""
 
     start: int
     end: int
@@ -43,14 +43,14 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class ProducerPosition:
-    """How far a producer has come.
+    """The state of a producer in the log.
 
     Attributes:
-        epoch: its newest.
-        next_sequence: the sequence number that follows in it.
-        recent: the sequence numbers with which its last appends in this epoch began.
-        known_from: the offset from which on it has not expired.
-        appended_us: when its last append took effect.
+        epoch: its newest epoch.
+        next_sequence: the next sequence number in this epoch.
+        recent: the base sequences of its last appends in this epoch.
+        known_from: the offset of its first append since it expired last; 0 if it never expired.
+        appended_us: time at which its last append took effect.
     """
 
     epoch: int
@@ -61,12 +61,12 @@ class ProducerPosition:
 
 
 class TrueLog:
-    """The one true sequence of records, and its past.
+    """The model of one partition log, with its history.
 
     Attributes:
-        records: by offset, since the very beginning.
-        extents: what was held, one after the other; the last one is now.
-        producers: how far each producer has come.
+        records: all records that were ever appended, by offset.
+        extents: the extents of the log over time; the last one is the current one.
+        producers: the state of each producer id.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class TrueLog:
 
         Args:
             disk: the files.
-            clock: the storage's.
+            clock: the storage's clock.
             expiration_ms: ``producer.id.expiration.ms``.
-            retention_ms: ``retention.ms``, -1 for ever, where nothing else moves the start; None
-                where something does.
+            retention_ms: ``retention.ms``, -1: unlimited; None: do not check it, because the log
+                start moves for other reasons, too.
         """
         self._retention_ms = retention_ms
         self._disk = disk
@@ -110,13 +110,13 @@ class TrueLog:
 
     @property
     def now(self) -> int:
-        """The present, as the index of its extent."""
+        """The index of the current extent."""
         return len(self.extents) - 1
 
-    # --- what happens on storage -----------------------------------------------------------------
+    # --- changes of the storage ------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
-        """Take in that a file was made."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file: the log may grow, or its start may move."""
         file_name = path.rpartition("/")[2]
         name = SegmentName.parse(file_name)
         marker = StartMarker.parse(file_name)
@@ -137,13 +137,13 @@ class TrueLog:
             return
         self._check_chain()
 
-    def file_vanished(self, path: str) -> None:
-        """Take in that a file was deleted."""
+    def on_file_deleted(self, path: str) -> None:
+        """Handle the deletion of a file, which must not change the log."""
         self._ends.pop(path, None)
         self._check_chain()
 
     def _check_expired(self, start: int) -> None:
-        """Check that retention lets go what lies before the log's new start."""
+        """Check that the records before a new log start are older than ``retention.ms``."""
         if self._retention_ms is None:
             return
         kept_us = self._clock.time_us() - self._retention_ms * 1000
@@ -173,9 +173,9 @@ class TrueLog:
         self._ends[path] = self.end
 
     def _check_sequence(self, headers: list[BatchHeader]) -> int:
-        """Check that a producer's append may come next; return from where on it is remembered.
+        """Check the epoch and sequence of an append; return the producer's ``known_from``.
 
-        Of one that has expired anything may, and what it appended before it may append again.
+        An expired producer may append anything, also records that it appended before.
         """
         first, now_us = headers[0], self._clock.time_us()
         before = self.producers.get(first.producer_id)
@@ -214,7 +214,7 @@ class TrueLog:
         self._ends[path] = reader.end_offset
 
     def _check_chain(self) -> None:
-        """Check that whoever lists the directory now finds the log."""
+        """Check that a listing of the directory shows exactly the log."""
         live = live_log(self._disk.list(DIRECTORY))
         if live.log_start_offset != self.start:
             raise ViolationError(f"the log start went from {self.start} to {live.log_start_offset}")
@@ -226,10 +226,10 @@ class TrueLog:
             if segment.start_offset != position or segment.end_offset not in (None, end):
                 raise ViolationError(f"{segment.file.name} does not end where the next one begins")
             position = end
-        if position != self.end or live.beyond is not None:
+        if position != self.end or live.base_after_gap is not None:
             raise ViolationError(f"the log ends at {self.end}, but a listing shows {position}")
 
-    # --- what actors are told --------------------------------------------------------------------
+    # --- results of actors -----------------------------------------------------------------------
 
     def check_appended(
         self,
@@ -238,7 +238,7 @@ class TrueLog:
         last_offset: int,
         expected_leo: int | None = None,
     ) -> None:
-        """Check an acknowledgement."""
+        """Check that acknowledged records are at the offsets of the acknowledgement."""
         if expected_leo not in (None, base_offset):
             raise ViolationError(f"appended at {base_offset}, but only {expected_leo} was allowed")
         if self.records[base_offset : last_offset + 1] != records:
@@ -248,7 +248,7 @@ class TrueLog:
             )
 
     def check_refused(self, records: list[Record], *, is_final: bool = True) -> None:
-        """Check that what was refused is not in the log; for ever where nobody tries it again."""
+        """Check that refused records are not in the log, nor later if the refusal is final."""
         for record in records:
             if record.value in self._values:
                 raise ViolationError(f"{record.value!r} was refused, and is in the log")
@@ -256,7 +256,7 @@ class TrueLog:
                 self._refused.add(record.value)
 
     def check_fenced(self, append: ProducerAppend) -> None:
-        """Check that a producer that was told so is fenced."""
+        """Check that a fenced producer has an older epoch than the newest."""
         newest = self._newest_epochs.get(append.producer_id)
         if newest is None or newest <= append.producer_epoch:
             raise ViolationError(f"{append} was fenced, but the newest epoch is {newest}")
@@ -264,12 +264,12 @@ class TrueLog:
     def check_out_of_order(
         self, append: ProducerAppend, records: list[Record], *, is_final: bool
     ) -> None:
-        """Check that an append was rightly refused for its sequence number.
+        """Check that an append was refused for its sequence number for a good reason.
 
         Args:
-            append: which.
+            append: its producer id, epoch and base sequence.
             records: its records.
-            is_final: whether nobody tries it again.
+            is_final: whether no actor tries it again.
         """
         position = self.producers.get(append.producer_id)
         if position is None:
@@ -282,12 +282,12 @@ class TrueLog:
             ):
                 raise ViolationError(f"{append} was out of order, but it is the next one")
         elif position.known_from:
-            pass  # it may have been refused for what was expected before it expired
+            pass  # it may have been refused for the sequence before the expiry
         elif append.base_sequence in position.recent and append.producer_epoch == position.epoch:
             raise ViolationError(f"{append} was out of order, but is one of the last {MAX_RUNS}")
 
     def check_read(self, offset: int, records: list[Record], since: int) -> None:
-        """Check what was read from an offset on; nothing only if nothing had to be there."""
+        """Check records that were read from an offset; none only if the log ended there."""
         if self.records[offset : offset + len(records)] != records:
             raise ViolationError(
                 f"a reader got {records[0].value!r} and others wrongly at {offset}"
@@ -298,7 +298,7 @@ class TrueLog:
             )
 
     def check_extent(self, start: int, end: int, since: int) -> None:
-        """Check what somebody observed against all that was true since they began to look."""
+        """Check observed offsets against all extents since the observation began."""
         first = self.extents[since]
         if not (first.start <= start <= self.start and first.end <= end <= self.end):
             raise ViolationError(
@@ -307,14 +307,14 @@ class TrueLog:
             )
 
     def check_out_of_range(self, offset: int, since: int) -> None:
-        """Check that an offset was out of range at some moment."""
+        """Check that an offset was out of range at some moment since then."""
         if not any(offset < extent.start or offset > extent.end for extent in self.extents[since:]):
             raise ViolationError(f"offset {offset} was called out of range, and never was")
 
     def check_time_lookup(
         self, timestamp_us: int, found: tuple[int, int] | None, since: int
     ) -> None:
-        """Check a time lookup against a scan of everything that was there since it began."""
+        """Check a time lookup against scans of all extents since the lookup began."""
         starts = sorted({extent.start for extent in self.extents[since:]})
         ends = sorted({extent.end for extent in self.extents[since:]})
         answers = {self._first_at(timestamp_us, start, end) for start in starts for end in ends}
@@ -331,7 +331,7 @@ class TrueLog:
 def _records(reader: SegmentReader) -> list[Record]:
     return [
         Record(value, timestamp_us)
-        for batch in reader.read(reader.base_offset, check_crcs=False)  # readers check them
+        for batch in reader.read(reader.base_offset, check_crcs=False)  # the readers check them
         for value, timestamp_us in zip(
             batch.records.column("value").to_pylist(),
             batch.records.column("timestamp").view("int64").to_pylist(),

@@ -1,4 +1,4 @@
-"""Everything that the actors of one simulation share."""
+"""The state that the actors of one simulation share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from spark_log.testing.simulation.wall_clocks import WallClocks
 
 @dataclass(slots=True)
 class World:
-    """The storage, the time, the truth, and the conditions of one simulation.
+    """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
-        scheduler: whose turn it is.
-        clock: what actors read the time from; the storage has one of its own.
-        store: what actors use.
-        true_log: what they are held against.
-        profile: its conditions.
-        log_class: the log under test, or one with a rule left out.
-        is_ending: faults have ended, and no new work is begun.
-        producer_ids: the next producer id.
+        scheduler: runs the actors.
+        clock: the actors' clock; the storage has its own.
+        store: the store that actors use.
+        true_log: the model that results are checked against.
+        profile: the conditions.
+        log_class: the log under test, or one without a safety rule.
+        is_ending: faults have ended, and actors begin no new work.
+        producer_ids: number of producer ids that were assigned.
+        config: the topic's config.
     """
 
     scheduler: Scheduler
@@ -51,14 +52,14 @@ class World:
                 "retention.ms": self.profile.retention_ms,
                 "producer.id.expiration.ms": self.profile.expiration_ms,
                 "snapshot.interval.segments": self.profile.snapshot_interval,
-                # Whoever's clock is wrong may append all the same.
+                # An actor whose clock is wrong may append all the same.
                 "message.timestamp.before.max.ms": 2**63 - 1,
                 "message.timestamp.after.max.ms": 2**63 - 1,
             }
         )
 
     def open_log(self) -> PartitionLog:
-        """Return a handle that remembers nothing."""
+        """Return a new handle of the log, as a new process has it."""
         return self.log_class(
             self.store,
             DIRECTORY,
@@ -69,7 +70,7 @@ class World:
         )
 
     def directory(self) -> PartitionDirectory:
-        """Return the partition's directory, for those who rewrite."""
+        """Return a new handle of the partition's directory, for mergers."""
         return PartitionDirectory(
             self.store,
             DIRECTORY,
@@ -80,14 +81,14 @@ class World:
         )
 
     def rest(self, mean_ms: float) -> None:
-        """Let about so much time pass."""
+        """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
     def next_producer_id(self) -> int:
-        """Return a producer id that nobody had."""
+        """Assign a new producer id."""
         self.producer_ids += 1
         return self.producer_ids
 
 
 Run = Callable[[World], None]
-"""What an actor does, from coming up to its end."""
+"""The work of an actor, from its start to its end."""

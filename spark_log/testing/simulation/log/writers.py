@@ -1,4 +1,4 @@
-"""Actors that append: at will, at an offset that they expect, and idempotently."""
+"""Actors that append: unconditionally, at an expected offset, and idempotently."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.scheduler import START_US
 
 _GAP_CHANCE = 0.1
-"""How often an idempotent writer tries whether it may leave a gap."""
+"""Probability that an idempotent writer first tries to leave a gap in its sequence."""
 
 _SKIP_CHANCE = 0.5
-"""How often one that has its producer to itself gives up an append that failed, and goes on."""
+"""Probability that a writer with its own producer gives up a failed append."""
 
 _ZOMBIE_CHANCE = 0.8
-"""How often one that was fenced goes on nevertheless."""
+"""Probability that a fenced writer continues as a zombie."""
 
 _IDLE_CHANCE = 0.15
-"""How often one waits until it has expired, where that does not take ages."""
+"""Probability that a writer waits until its producer id has expired, if that is soon enough."""
 
 _LONG_MS = 10 * DELETE_DELAY_MS
-"""More than most simulations last."""
+"""Longer than most simulations."""
 
 
 class Writer:
-    """Appends new records. What is not acknowledged it does not send again."""
+    """Appends new records, and does not retry failed appends."""
 
     def __init__(self, world: World, name: str) -> None:
+        """Return a writer whose records carry its name."""
         self._world = world
         self._name = name
         self._count = 0
@@ -77,7 +78,7 @@ class Writer:
 
 
 class ConditionalWriter(Writer):
-    """Decides by the whole log, and appends only at the end that it decided on."""
+    """Appends at the log end offset that it read before, and nowhere else."""
 
     def _expected_leo(self, log: PartitionLog) -> int | None:
         while True:
@@ -88,14 +89,14 @@ class ConditionalWriter(Writer):
 
 
 @dataclass(slots=True)
-class Producer:
-    """What one idempotent producer has to append, the same for everyone who appends it.
+class SimulatedProducer:
+    """The batches of one idempotent producer, the same for each writer that appends them.
 
     Attributes:
         producer_id: its id.
         epoch: its epoch.
-        first_sequence: of its first record.
-        seed: of its records.
+        first_sequence: the sequence number of its first record.
+        seed: determines its records.
     """
 
     producer_id: int
@@ -104,7 +105,7 @@ class Producer:
     seed: int
 
     def batches(self) -> Iterator[tuple[int, list[Record]]]:
-        """Yield base sequences and records, without end."""
+        """Yield the base sequence and the records of each batch, endlessly."""
         random = Random(self.seed)
         sequence = self.first_sequence
         for number in count():
@@ -114,16 +115,17 @@ class Producer:
 
 
 class IdempotentWriter:
-    """Appends each batch, again and again, until it knows that it is in the log.
+    """Appends each batch, and retries until it is acknowledged.
 
-    After a crash, or when it is refused, it goes on as a new producer, or as the next epoch of the
-    same one. One whose producer others have too begins again with its first batch after a crash.
+    After a crash or a refusal the writer continues with a new producer, or with the next epoch of
+    the same one. A writer that shares its producer with others starts again with the first batch
+    after a crash.
     """
 
     def __init__(
-        self, world: World, producer: Producer | None = None, *, after_ms: float = 0.0
+        self, world: World, producer: SimulatedProducer | None = None, *, after_ms: float = 0.0
     ) -> None:
-        """Append what a producer has that others have too, after some time; or one's own."""
+        """Return a writer of a shared producer, which begins after a time, or of its own ones."""
         self._after_ms = after_ms
         self._world = world
         self._given = producer
@@ -153,15 +155,17 @@ class IdempotentWriter:
             self._world.scheduler.pass_time(expiration_ms)
         self._world.rest(self._world.profile.think_ms)
 
-    def _next_producer(self, random: Random) -> Producer:
+    def _next_producer(self, random: Random) -> SimulatedProducer:
         before = self._producer
         if before is not None and random.random() < 0.5:
-            return Producer(before.producer_id, before.epoch + 1, 0, random.getrandbits(32))
+            return SimulatedProducer(
+                before.producer_id, before.epoch + 1, 0, random.getrandbits(32)
+            )
         first = random.choice((0, 0, 2**31 - 3))
-        return Producer(self._world.next_producer_id(), 0, first, random.getrandbits(32))
+        return SimulatedProducer(self._world.next_producer_id(), 0, first, random.getrandbits(32))
 
     def _append(self, log: PartitionLog, base_sequence: int, records: list[Record]) -> bool:
-        """Append one batch, and return whether this producer may go on."""
+        """Append one batch; return whether the writer continues with this producer."""
         producer = self._producer
         assert producer is not None
         append = ProducerAppend(producer.producer_id, producer.epoch, base_sequence)
@@ -183,9 +187,9 @@ class IdempotentWriter:
                 return self._is_zombie
             except OutOfOrderSequenceError as error:
                 scheduler.note(f"append {records[0].value!r}: {error.expected_sequence} is next")
-                # A put whose answer was lost may take effect later, as it may after a fencing: it
-                # was allowed when it was sent, if the producer had expired, and a merge that has
-                # shown its last batch to be newer since then does not take it back.
+                # A put whose answer was lost may still take effect, as it may after a fencing: it
+                # was allowed when it was sent, if the producer had expired. A later merge that
+                # shows a newer last batch of the producer does not revoke it.
                 is_final = is_own and not may_be_there
                 true_log.check_out_of_order(append, records, is_final=is_final)
                 return not is_own
@@ -205,13 +209,13 @@ class IdempotentWriter:
                 return True
 
     def _leave_a_gap(self, log: PartitionLog, append: ProducerAppend) -> None:
-        """Append with a later sequence number than the next, which has to be refused.
+        """Append with a sequence number after the next one; the log must refuse it.
 
-        Taken when the producer has expired: whether it had, the true log sees.
+        The log may accept it if the producer has expired, which the model checks.
         """
         if append.producer_id not in self._world.true_log.producers:
-            return  # of a producer that is not known, every sequence number is taken
-        # By the step it is another one than any that was taken, which it would be a repeat of.
+            return  # an unknown producer may begin with any sequence number
+        # The step makes the number unique: an accepted number would be a repeat.
         step = self._world.scheduler.steps
         later = replace(append, base_sequence=sequence_after(append.base_sequence, 1000 * step))
         place = f"p{append.producer_id}.{append.producer_epoch}/{append.base_sequence}"
@@ -235,7 +239,7 @@ class IdempotentWriter:
 def acknowledge(
     world: World, records: list[Record], info: LogAppendInfo, expected_leo: int | None = None
 ) -> None:
-    """Hold an acknowledgement against the truth."""
+    """Check an acknowledgement against the model."""
     world.scheduler.note(
         f"append {records[0].value!r}: at {info.base_offset} to {info.last_offset}"
     )
@@ -243,7 +247,7 @@ def acknowledge(
 
 
 def draw_records(random: Random, name: str) -> list[Record]:
-    """Return a few new records, with timestamps that go back and forth and meet."""
+    """Return a few new records, with timestamps out of order and with duplicates."""
     return [
         Record(f"{name}.{number}".encode(), START_US + random.randrange(40))
         for number in range(random.choice((1, 1, 1, 2, 3, 9)))
@@ -251,13 +255,13 @@ def draw_records(random: Random, name: str) -> list[Record]:
 
 
 def split(records: list[Record], world: World) -> list[pa.RecordBatch]:
-    """Return records as one record batch, or as two."""
+    """Return records as one Arrow record batch, or as two."""
     at = world.scheduler.random.randrange(len(records))
     return [record_batch(part) for part in (records[:at], records[at:]) if part]
 
 
 def record_batch(records: list[Record]) -> pa.RecordBatch:
-    """Return records as the log takes them."""
+    """Return records as an Arrow record batch of `RECORD_SCHEMA`."""
     columns = [
         pa.nulls(len(records), pa.binary()),
         pa.array([record.value for record in records], pa.binary()),

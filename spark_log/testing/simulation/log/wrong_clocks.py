@@ -1,8 +1,8 @@
-"""Wall clocks of simulated processes that are days apart, and jump.
+"""Wall clocks of simulated processes that are wrong by up to days, and jump at intervals.
 
-Only what processes read as the time of day is wrong. The storage dates files by its own clock, and
-monotonic clocks go on. All of it is drawn from a source of its own, so that a simulation with right
-clocks runs as it would without them.
+Only wall clocks are wrong: the storage dates files by its own clock, and monotonic clocks are
+correct. The errors are drawn from a separate random source, so that they do not change the other
+choices of a seed. Used by the simulations of groups and of the offsets table.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _JUMP_EVERY_MS = 5 * DELETE_DELAY_MS
 
 
 class WrongClock(SimulatedClock):
-    """The clock of whichever actor reads it, with a time of day that may be anything."""
+    """The clock of the actor that reads it, with a wall-clock time that may be wrong."""
 
     def __init__(self, scheduler: Scheduler, seed: int, share: float) -> None:
-        """Args: share: how many of the clocks are wrong at a time."""
+        """Return the clocks of a seed, of which a share between 0 and 1 is wrong at any time."""
         super().__init__(scheduler)
         self._random = Random(f"{seed} clocks")
         self._share = share
         self._offsets: dict[tuple[str, int], int] = {}
 
     def time_us(self) -> int:
-        """See `Clock.time_us`: wrong by as much until it jumps."""
+        """Return the wall-clock time; its error changes at intervals."""
         actor = self._scheduler.current
         if actor is None or not self._share:
             return super().time_us()
-        # Each actor's clock jumps from time to time: the first who reads it finds out to where.
+        # The error of each actor and interval is drawn at the first read.
         period = actor.name, int(self._scheduler.now_ms // _JUMP_EVERY_MS)
         if period not in self._offsets:
             is_wrong = self._random.random() < self._share

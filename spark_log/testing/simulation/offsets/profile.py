@@ -1,4 +1,4 @@
-"""What a seed chooses for a simulated offsets table: who commits, and which faults how often."""
+"""The conditions that a seed chooses for the offsets table: committers, and rates of faults."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ class OffsetsProfile:
     """The conditions of one simulation.
 
     Attributes:
-        faults: of the storage and of processes.
-        committers: processes that commit.
-        groups: that they commit for, each for any of them.
-        think_ms: mean time from one commit of a process to its next.
-        idle: how likely a process then does nothing for some delays.
-        fence: how likely a commit begins a generation instead.
-        versions_per_maintenance, files_per_tier, checkpoint_interval: as the constants are named.
-        is_listed: one lists the log instead of looking for names, as on an object store.
-        vandals: programs that clean up the log by a clock that is days ahead.
-        wrong_clocks: how many processes have a wrong time of day.
-        steps: how many steps are taken before the faults end.
+        faults: the rates of faults of the storage and of processes.
+        committers: number of processes that commit.
+        groups: number of groups; each process commits for all of them.
+        think_ms: mean time between two commits of a process.
+        idle: probability that a process then pauses for several delete delays.
+        fence: probability that a commit begins a generation instead.
+        versions_per_maintenance, files_per_tier, checkpoint_interval: values of the constants of
+            these names.
+        is_listed: whether processes list the table's log, as on an object store, instead of probing
+            for the next name.
+        vandals: number of programs that clean up the log by a clock that is days ahead.
+        wrong_clocks: share of processes whose wall clock is wrong.
+        steps: number of steps before the faults end.
     """
 
     faults: Profile
@@ -60,12 +62,12 @@ class OffsetsProfile:
 
 
 def draw_offsets_profile(random: Random) -> OffsetsProfile:
-    """Return the conditions of a simulation."""
+    """Draw the conditions of a simulation."""
     faults = replace(
         draw_profile(random),
         latency_ms=random.choice((1.0, 4.0, 10.0)),
         range_bytes=0,
-        resent=0.0,  # a store does not say "taken" of what it took itself (ConditionalPut)
+        resent=0.0,  # ConditionalPut recognizes its own put
         slow_listing=0.0,
     )
     return OffsetsProfile(

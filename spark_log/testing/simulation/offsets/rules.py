@@ -1,4 +1,4 @@
-"""The safety rules of the offsets table's log, each of which can be left out in a simulation."""
+"""Variants of the offsets table without one of the safety rules of its log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _TakesEveryPutForAnAppend(DeltaLog):
 
 
 class _TakesTheOldestCheckpoint(DeltaLog):
-    """Begins where it may, and reads all versions behind it, also void ones."""
+    """Begins at the oldest checkpoint, and reads all versions after it, also void ones."""
 
     def _newest_checkpoint(
         self, listed: LogListing, last: float = float("inf")
@@ -84,7 +84,7 @@ class _KnowsOnlyTheNewestState(DeltaLog):
 
 
 class _FreesWhatIsOld(DeltaCleanup):
-    """Data files that are old and not in the table any more, since whenever."""
+    """Deletes old data files that are not in the table, without waiting since their removal."""
 
     log_class = _KnowsOnlyTheNewestState
 
@@ -93,7 +93,7 @@ class _FreesWhatIsOld(DeltaCleanup):
 
 
 def _refresh_once(self: OffsetsStore, *, create: bool = False) -> None:
-    """Take in what is new, and what fails on the way is not asked for again."""
+    """Read new versions; a version whose read failed is not read again."""
     versions = self.log.refresh()
     if versions is None:
         self._forget()
@@ -133,7 +133,7 @@ OFFSETS_RULES: dict[str, OffsetsVariant] = {
         patches=((offset_commits, "_is_allowed", _allow_all),)
     ),
     "no version names what was written long ago": OffsetsVariant(
-        patches=((offset_commits, "is_known", _allow_all),)
+        patches=((offset_commits, "is_listing_valid", _allow_all),)
     ),
 }
-"""Rule → what it is like without it."""
+"""The name of each safety rule, and the variant without it."""

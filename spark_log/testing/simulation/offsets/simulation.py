@@ -1,4 +1,4 @@
-"""One simulation of the offsets table and its Delta log: a seed in, nothing or a violation out."""
+"""Runs one simulation of the offsets table and its log; a broken guarantee is an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.simulation import SimulationResult, failures_told
+from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
 from spark_log.testing.simulation.offsets.profile import draw_offsets_profile
@@ -38,11 +38,11 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     """Run one simulation to its end.
 
     Args:
-        seed: the same one always runs the same way, step by step.
-        variant: the table, or one with a rule left out.
+        seed: determines every step of the simulation.
+        variant: the shipped table, or one without a safety rule.
 
     Raises:
-        SimulationFailedError: with the trace.
+        SimulationFailedError: a guarantee did not hold; has the trace.
     """
     profile = draw_offsets_profile(Random(seed))
     scheduler = Scheduler(seed)
@@ -57,24 +57,24 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
     with (
-        failures_told(seed, profile, scheduler),
         small_table(scheduler, profile),
         ExitStack() as stack,
     ):
         for target, name, value in variant.patches:
             stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(report_failures(seed, profile, scheduler))
         _run(world)
     return SimulationResult(scheduler.steps, truth.next_version, scheduler.trace)
 
 
 class Committer:
-    """A process that commits for groups, reads where they are, and at times does nothing."""
+    """A process that commits offsets of groups, reads them, and pauses at times."""
 
     def __init__(self, world: OffsetsWorld) -> None:
         self._world = world
 
     def run(self) -> None:
-        """Live until the faults end; called anew after a crash."""
+        """Work until the faults end; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
         table = world.open_table()
         while not world.is_ending:
@@ -95,27 +95,27 @@ class Committer:
 
     def _commit(self, table: SimulatedTable, group: str) -> None:
         world, random = self._world, self._world.scheduler.random
-        # Only of some groups: positions of those that have members do not expire.
+        # Only of some groups: offsets of a group with members do not expire.
         is_fence = group == "g0" and random.random() < world.profile.fence
         generation = table.generation(group) + is_fence
         offset = None if is_fence else random.randrange(1, 1 << 40)
         table.commit(group, offset, generation)
         if offset is not None:
             world.scheduler.note(f"{group}: {offset} acknowledged")
-            world.truth.acknowledge(group, offset)
+            world.truth.check_acknowledged(group, offset)
 
 
 class Vandal:
     """A program that cleans up the log by a clock that is days ahead, as delta-rs does.
 
-    It frees names from the oldest on, once a checkpoint lies above them: seconds after their use.
+    It deletes versions before a checkpoint, seconds after they were written.
     """
 
     def __init__(self, world: OffsetsWorld) -> None:
         self._world = world
 
     def run(self) -> None:
-        """Live until the faults end."""
+        """Work until the faults end."""
         world = self._world
         while not world.is_ending:
             world.rest(DELETE_DELAY_MS)
@@ -149,7 +149,7 @@ def _run(world: OffsetsWorld) -> None:
     scheduler.run(lambda: scheduler.steps >= profile.steps)
     scheduler.note("--- faults end ---")
     scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.calm()
+    world.store.profile = profile.faults.without_faults()
     world.is_ending = True
     limit = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= limit)
@@ -160,14 +160,14 @@ def _run(world: OffsetsWorld) -> None:
 
 
 def _check_end(world: OffsetsWorld) -> None:
-    """Whoever comes next finds everything, also after all of it was tidied up."""
+    """Check that a new process reads all offsets, before and after maintenance."""
     table = world.open_table()
     for is_tidied in (False, True):
         if is_tidied:
             table.maintenance.run(is_forced=True)
             table = world.open_table()
         table.table.refresh()
-        groups = world.truth.history.keys() | {"g0"}
+        groups = sorted(world.truth.history.keys() | {"g0"})
         found = {group: offset for group in groups if (offset := table.read(group)) >= 0}
         if found != world.truth.positions:
             raise ViolationError(f"in the end {found} is read, and {world.truth.positions} is true")

@@ -1,4 +1,4 @@
-"""The truth about a simulated offsets table: every version that came to be, and its effect."""
+"""A model of the offsets table: checks every version of its log and every read."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Positions = Mapping[str, int]
 
 
 class TrueOffsets:
-    """Sees the table's log grow on the disk itself, and holds each version against the rules.
+    """Follows the table's log on the disk, and checks each version against the guarantees.
 
-    One partition for each group is enough: rows of a group are in one order whatever they are of.
+    Each group has one partition, because all rows of a group are ordered in the same way.
 
     Attributes:
-        next_version: of the log.
-        history: each group's positions, one after the other; -1 for none.
-        vandalized: paths that programs delete that keep to no rule.
+        next_version: the next version of the log.
+        history: each group's offsets over time; -1: none.
+        vandalized: paths that vandals delete, which may break the rules.
     """
 
     def __init__(self, disk: SimulatedDisk, clock: Clock) -> None:
-        """Args: disk: what processes share; clock: the storage's."""
+        """Return the model of an empty table on a disk, with the storage's clock."""
         self._disk = disk
         self._clock = clock
         self.next_version = 0
@@ -51,21 +51,23 @@ class TrueOffsets:
 
     @property
     def positions(self) -> dict[str, int]:
-        """Where each group is."""
+        """The current offset of each group."""
         return {group: offsets[-1] for group, offsets in self.history.items() if offsets[-1] >= 0}
 
-    # --- what takes effect -----------------------------------------------------------------------
+    # --- changes of the storage -------------------------------------------------------------------
 
-    def file_appeared(self, path: str) -> None:
-        """A put took effect."""
+    def on_file_created(self, path: str) -> None:
+        """Handle the creation of a file: the table may have a new version."""
         directory, _, name = path.rpartition("/")
         if directory != LOG or not name.endswith(".json"):
             return
         number = int(name[:20])
         if number < self.next_version:
-            return  # void: the name had been used, and freed
+            return  # void: the name was used before
         if number > self.next_version:
-            raise ViolationError(f"version {number} came where {self.next_version} is the next")
+            raise ViolationError(
+                f"version {number} was created, but {self.next_version} is the next one"
+            )
         self.next_version += 1
         body = self._disk.open_buffer(path).to_pybytes()
         actions = [pair for line in body.splitlines() for pair in json.loads(line).items()]
@@ -85,10 +87,10 @@ class TrueOffsets:
         for path in added:
             written_us = self._modified_us(f"{DIRECTORY}/{path}")
             if written_us is None:
-                raise ViolationError(f"version {number} names {path}, which is gone")
+                raise ViolationError(f"version {number} names {path}, which was deleted")
             self._files.add(path)
             if now_us - written_us > DELETE_DELAY_MS * 500:
-                self._late.add(path)  # its writer stood still: see `DeltaCleanup.free_data_files`
+                self._late.add(path)  # its writer was paused: see `DeltaCleanup.free_data_files`
         for kind, action in actions:
             if kind == "txn":
                 self._check_fence(number, action)
@@ -117,14 +119,14 @@ class TrueOffsets:
             age_ms = (now_us - self._committed_us[group]) / 1000
             if age_ms < RETENTION_MS:
                 raise ViolationError(
-                    f"version {number} forgets {group} {age_ms:.1f} ms after its commit"
+                    f"version {number} expires {group} {age_ms:.1f} ms after its commit"
                 )
         else:
             self._committed_us[group] = now_us
         known.append(offset)
 
     def _check_rewrite(self, number: int) -> None:
-        """A rewrite keeps where everybody is."""
+        """Check that a rewrite keeps all offsets."""
         tables = [self._rows(path) for path in sorted(self._files)]
         rows = pa.concat_tables([OFFSETS_SCHEMA.empty_table(), *tables])
         found: dict[str, tuple[int, int, int]] = {}
@@ -134,10 +136,10 @@ class TrueOffsets:
             found[group] = max(found.get(group, (-1, -1, -1)), (generation, stamp, offset))
         positions = {group: offset for group, (_, _, offset) in found.items() if offset >= 0}
         if positions != self.positions:
-            raise ViolationError(f"version {number} makes {positions} of {self.positions}")
+            raise ViolationError(f"version {number} changes {self.positions} to {positions}")
 
-    def file_vanished(self, path: str) -> None:
-        """A delete took effect."""
+    def on_file_deleted(self, path: str) -> None:
+        """Handle the deletion of a file, which no process may need any more."""
         directory, _, name = path.rpartition("/")
         now_us = self._clock.time_us()
         if path in self.vandalized:
@@ -152,19 +154,19 @@ class TrueOffsets:
                 f"{name} was deleted {(now_us - since_us) / 1000:.1f} ms after others needed it"
             )
 
-    # --- what somebody was told ------------------------------------------------------------------
+    # --- results of processes ---------------------------------------------------------------------
 
-    def acknowledge(self, group: str, offset: int) -> None:
-        """Somebody was told that a commit took effect."""
+    def check_acknowledged(self, group: str, offset: int) -> None:
+        """Check that an acknowledged commit took effect."""
         if offset not in self.history.get(group, ()):
-            raise ViolationError(f"{group} at {offset} was acknowledged, and is nowhere")
+            raise ViolationError(f"{group} at {offset} was acknowledged, and is in no version")
 
     def moment(self) -> dict[str, int]:
-        """Return what `check_read` needs to know of the moment when a look begins."""
+        """Return the current moment, as an argument of `check_read`."""
         return {group: len(offsets) - 1 for group, offsets in self.history.items()}
 
     def check_read(self, group: str, offset: int, began: Mapping[str, int]) -> None:
-        """Somebody looked where a group is; -1: nowhere."""
+        """Check the offset of a group that was read since a moment; -1: none."""
         possible = self.history.get(group, [-1])[began.get(group, 0) :]
         if offset not in possible:
             raise ViolationError(f"{group} was read at {offset}, but it was at {possible}")

@@ -1,4 +1,4 @@
-"""Processes of a simulated offsets table: they commit and tidy up with the shipped code."""
+"""Processes of a simulated offsets table, which commit and maintain it with the shipped code."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ KEY = PartitionKey("t", "A" * 21 + "w", 0)
 
 
 class TableStore(SimulatedStore):
-    """A simulated store of which a Delta table may have a part."""
+    """A simulated store on which a Delta table can be opened."""
 
     def directory_url(self, directory: str) -> str:
-        """See `Store.directory_url`: nobody opens it."""
+        """Return a URL, which no library opens."""
         return f"simulated/{directory}"
 
 
 class ListedTableStore(TableStore):
-    """The same, where a listing costs as much as a look for a name."""
+    """A simulated store on which a listing costs as much as a probe for a name."""
 
     is_mapped: ClassVar[bool] = False
 
 
 class Maintenance(OffsetsMaintenance):
-    """Writes checkpoints as delta-rs does, and keeps positions for a shorter time."""
+    """Maintenance that writes checkpoints as delta-rs does, with a shorter retention of offsets."""
 
     def retention_us(self) -> int:
-        """See `OffsetsMaintenance.retention_us`."""
+        """Return the retention of offsets of groups without members."""
         return RETENTION_MS * 1000
 
     def _write_checkpoint(self) -> None:
@@ -70,7 +70,7 @@ class Maintenance(OffsetsMaintenance):
 
 
 def write_checkpoint(store: Store, state: TableState) -> None:
-    """Write a table's checkpoint, and then say that there is one."""
+    """Write a table's checkpoint, and then ``_last_checkpoint``."""
     actions = definition(0)
     actions += [file.to_add(0) for file in state.files.values()]
     actions += [each.to_action() for each in state.transactions().values()]
@@ -83,14 +83,14 @@ def write_checkpoint(store: Store, state: TableState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsVariant:
-    """The parts of which one simulation is made.
+    """The classes that one simulation uses.
 
     Attributes:
-        log: of the table.
-        maintenance: of each process.
-        cleanup: likewise.
-        commits: likewise.
-        patches: what else is different: object, name, value.
+        log: the table's log.
+        maintenance: the maintenance of each process.
+        cleanup: the cleanup of each process.
+        commits: the commits of each process.
+        patches: (object, attribute name, value) of what else is replaced.
     """
 
     log: type[DeltaLog] = DeltaLog
@@ -101,12 +101,12 @@ class OffsetsVariant:
 
 
 OFFSETS_SOUND = OffsetsVariant()
-"""Everything as it is shipped."""
+"""The shipped code."""
 
 
 @dataclass(slots=True)
 class OffsetsWorld:
-    """The storage, the time, the truth, and the conditions of one simulation."""
+    """The storage, the time, the model and the conditions of one simulation."""
 
     scheduler: Scheduler
     clock: Clock
@@ -117,16 +117,16 @@ class OffsetsWorld:
     is_ending: bool = False
 
     def open_table(self) -> SimulatedTable:
-        """Return what one process has of the table: it remembers nothing."""
+        """Return a new handle of the table, as a new process has it."""
         return SimulatedTable(self)
 
     def rest(self, mean_ms: float) -> None:
-        """Let about so much time pass."""
+        """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
 class SimulatedTable:
-    """One process's hold on the table."""
+    """One process's handle of the table."""
 
     def __init__(self, world: OffsetsWorld) -> None:
         variant = world.variant
@@ -142,18 +142,18 @@ class SimulatedTable:
             self.maintenance.run()
 
     def commit(self, group: str, offset: int | None, generation: int) -> None:
-        """Commit an offset, or with None begin a generation."""
+        """Commit an offset; None: begin a generation."""
         rows = () if offset is None else (Row(KEY, offset),)
         self.commits.submit(CommitRequest(group, generation, "", lambda _: rows, float("inf")))
 
     def read(self, group: str) -> int:
-        """Return where a group is; -1 for nowhere."""
+        """Return the committed offset of a group; -1: none."""
         self.table.refresh()
         found = self.table.positions(group).positions().get(KEY)
         return -1 if found is None else found.offset
 
     def generation(self, group: str) -> int:
-        """Return the group's fence as it was last seen."""
+        """Return the group's generation that this process read last."""
         return max(0, self.table.transaction(group).version)
 
 
@@ -165,7 +165,7 @@ def _image() -> MetadataImage:
 
 
 class _OneThread:
-    """Actors are coroutines of one thread: what others do at once is done one by one."""
+    """A thread pool that runs calls at once: with threads, chance would not be the seed's alone."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -182,7 +182,7 @@ class _OneThread:
 
 @contextmanager
 def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]:
-    """Let everything happen after some versions and milliseconds, and by the seed alone."""
+    """Make maintenance run after a few versions and milliseconds, and depend on the seed alone."""
     delay = f"interval {DELETE_DELAY_MS} milliseconds"
     properties = TABLE_PROPERTIES | {
         "delta.checkpointInterval": str(profile.checkpoint_interval),
@@ -195,7 +195,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]
 
     patches: list[tuple[object, str, object]] = [
         (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
-        # Against programs without rules one has to list each time: they are as fast as others here.
+        # Vandals are as fast as other processes here: only a new listing shows their work.
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),

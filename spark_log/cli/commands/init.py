@@ -1,0 +1,43 @@
+"""``spark-log init``."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.format.output import Output
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.errors import InvalidConfigurationError
+
+
+@with_option_groups
+def init(
+    output: Output,
+    directory: Annotated[
+        Path, typer.Argument(help="The folder to write to. It is made if it does not exist.")
+    ] = Path("conf"),
+) -> None:
+    """Write the configuration files into a folder.
+
+    They are for Spark (Delta, quiet logs, hidden secrets) and for this command.
+
+    SPARK_CONF_DIR=conf makes spark-submit use them; spark-log reads conf/spark-log.properties.
+    Existing files are never overwritten: if one of them exists, nothing is written.
+
+    Example: spark-log init conf
+    """
+    with as_file(files("spark_log") / "conf") as shipped:
+        sources = sorted(each for each in shipped.iterdir() if each.is_file())
+        existing = [each.name for each in sources if (directory / each.name).exists()]
+        if existing:
+            raise InvalidConfigurationError(
+                f"{directory} has {', '.join(existing)} already, and nothing was written: remove "
+                f"what should be written anew, or name another folder"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        written = [str(Path(shutil.copyfile(each, directory / each.name))) for each in sources]
+    output.answer("\n".join(f"wrote {path}" for path in written), {"files": written})

@@ -1,0 +1,1 @@
+../../conf/spark-env.sh

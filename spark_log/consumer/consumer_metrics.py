@@ -1,0 +1,68 @@
+"""The metrics of a `Consumer`, by Kafka's groups and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_log.consumer.fetch import FetchedRows, Fetcher
+from spark_log.consumer.group import CoordinatorMetrics, Membership
+from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
+from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.metadata import Cluster
+
+
+class ConsumerMetrics:
+    """Counts polls and returned records, and collects the metrics of the consumer's parts."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        fetcher: Fetcher,
+        membership: Membership,
+        coordinator: CoordinatorMetrics,
+        listener_invoker: ConsumerRebalanceListenerInvoker,
+    ) -> None:
+        """Start with all counts at 0."""
+        self._cluster = cluster
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._membership = membership
+        self._coordinator = coordinator
+        self._listener_invoker = listener_invoker
+        self._polls = 0
+        self._records = 0
+        self._bytes = 0
+
+    def record_poll(self) -> None:
+        """Count one poll."""
+        self._polls += 1
+
+    def record_rows(self, returned: Iterable[FetchedRows]) -> None:
+        """Count returned rows and their bytes."""
+        for rows in returned:
+            self._records += rows.count
+            self._bytes += rows.size_bytes
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return all metrics, by group and name."""
+        lags = [
+            max(0, end_offset - position)
+            for tp, position in self._subscription.positions().items()
+            if (end_offset := self._fetcher.end_offset(tp)) is not None
+        ]
+        return {
+            "consumer-metrics": {"poll-total": self._polls},
+            "consumer-fetch-manager-metrics": {
+                "records-consumed-total": self._records,
+                "bytes-consumed-total": self._bytes,
+                **self._fetcher.metrics(),
+                "records-lag-max": max(lags, default=0),
+            },
+            "consumer-coordinator-metrics": {
+                "assigned-partitions": len(self._subscription.partitions),
+                **self._coordinator.metrics(self._listener_invoker.latencies),
+                **self._membership.metrics(),
+            },
+            "suppressed-errors": self._cluster.suppressed.figures(),
+        }

@@ -1,0 +1,115 @@
+"""Batches that were fetched, and the rows of them that the consumer takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.log import LogBatch
+from spark_log.record.arrays import ints_of
+from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.types import TopicPartition
+
+
+class CompletedFetch:
+    """One batch of one partition, and how many of its rows were handed out.
+
+    Attributes:
+        partition: the partition of the batch.
+        batch: the batch as it was read; None if no row is visible (a control batch, or a gap).
+        next_offset: the offset after the batch, where reading continues.
+        size_bytes: memory that the batch holds. For data that is not memory-mapped this is the
+            decoded size.
+    """
+
+    __slots__ = ("_row", "batch", "next_offset", "partition", "size_bytes")
+
+    def __init__(self, partition: TopicPartition, batch: LogBatch | None, next_offset: int) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.next_offset = next_offset
+        self.size_bytes = 0 if batch is None else int(batch.records.nbytes)
+        self._row = 0
+
+    @property
+    def rows_left(self) -> int:
+        """Number of rows that were not handed out yet."""
+        return 0 if self.batch is None else int(self.batch.records.num_rows) - self._row
+
+    def take(self, max_rows: int) -> FetchedRows:
+        """Hand out the next ``max_rows`` rows, or all rows that are left if they are fewer."""
+        assert self.batch is not None
+        start, count = self._row, min(max_rows, self.rows_left)
+        self._row += count
+        size_bytes = self.size_bytes * count // int(self.batch.records.num_rows)
+        return FetchedRows(self.partition, self.batch, start, count, self.next_offset, size_bytes)
+
+
+class FetchedRows:
+    """Consecutive rows of one fetched batch.
+
+    Attributes:
+        partition: the partition of the rows.
+        batch: the batch that contains them.
+        start: index of the first row in the batch.
+        count: number of rows, at least one.
+        next_offset: the offset after the rows, where reading continues.
+        size_bytes: approximate memory that the rows hold.
+    """
+
+    __slots__ = ("batch", "count", "next_offset", "partition", "size_bytes", "start")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        batch: LogBatch,
+        start: int,
+        count: int,
+        next_batch_offset: int,
+        size_bytes: int,
+    ) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.start = start
+        self.count = count
+        self.size_bytes = size_bytes
+        is_last = start + count == batch.records.num_rows
+        self.next_offset = next_batch_offset if is_last else int(self.offsets()[-1]) + 1
+
+    def column(self, name: str) -> pa.Array:
+        """Return one column of the log's schema, without copying."""
+        return self.batch.records.column(name).slice(self.start, self.count)
+
+    def offsets(self) -> np.ndarray:
+        """Return the offset of each row, int64."""
+        batch = self.batch
+        if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
+            offsets: np.ndarray = ints_of(self.column(OFFSET_DELTA_FIELD.name), np.int32).astype(
+                np.int64
+            )
+            offsets += batch.segment_base_offset
+            return offsets
+        first = batch.base_offset + self.start
+        return np.arange(first, first + self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Result of one `Fetcher.collect_fetch`.
+
+    Attributes:
+        rows: fetched rows, in offset order within a partition.
+        positions: by partition, the offset at which reading continues after ``rows``. Contains
+            also partitions in which only invisible batches were read.
+        failure: a partition that cannot be read further, and the reason. Only set if ``rows`` is
+            empty.
+    """
+
+    rows: list[FetchedRows]
+    positions: dict[TopicPartition, int]
+    failure: tuple[TopicPartition, Exception] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.failure)

@@ -1,0 +1,150 @@
+"""Fetched batches that wait to be handed out, in bounded memory (Kafka's FetchBuffer)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from spark_log.config.config import ConsumerConfig
+from spark_log.consumer.fetch.completed_fetch import CompletedFetch, Fetch, FetchedRows
+from spark_log.consumer.fetch.fetch_cursor import FetchCursor
+from spark_log.types import TopicPartition
+
+_NO_LIMIT = 2**62
+
+
+class FetchBuffer:
+    """Hands out batches of the partitions in turn, one batch each.
+
+    The batches are in the partitions' `FetchCursor`; the buffer keeps the order of the partitions
+    and counts bytes. Batches of paused partitions are kept but not counted, because otherwise they
+    would stop the fetching of all others. The caller holds the fetcher's lock.
+
+    Attributes:
+        waiting_bytes: size of the buffered batches of partitions that are not paused.
+    """
+
+    def __init__(self, config: ConsumerConfig, enqueue: Callable[[FetchCursor], None]) -> None:
+        """Start empty.
+
+        Args:
+            config: of the consumer.
+            enqueue: called with a partition that can be fetched again because a batch of it was
+                handed out.
+        """
+        self._config = config
+        self._enqueue = enqueue
+        self._ready: deque[FetchCursor] = deque()
+        self._waiting_since_ms = 0.0
+        self.waiting_bytes = 0
+
+    def has_room(self) -> bool:
+        """Return whether more may be fetched; an empty buffer takes a batch of any size."""
+        return not self.waiting_bytes or self.waiting_bytes < self._config.fetch_max_bytes
+
+    def is_empty(self) -> bool:
+        """Return whether no partition has a batch or an error to hand out."""
+        return not self._ready
+
+    def hold_ms(self, now_ms: float) -> float:
+        """Return for how long `take` has to wait for ``fetch.min.bytes``; 0 or less: not at all."""
+        if self.waiting_bytes >= self._config.fetch_min_bytes or not self._ready:
+            return 0.0
+        if any(cursor.error is not None for cursor in self._ready):
+            return 0.0
+        return self._waiting_since_ms + self._config.fetch_max_wait_ms - now_ms
+
+    def add(self, cursor: FetchCursor, fetched: Iterable[CompletedFetch], now_ms: float) -> bool:
+        """Buffer batches that continue at the cursor's offset, and advance the cursor.
+
+        Returns:
+            Whether anything was added: an empty read at the end of a segment is skipped.
+        """
+        if not self._ready:
+            self._waiting_since_ms = now_ms
+        is_added = False
+        for each in fetched:
+            if each.batch is None and each.next_offset == cursor.offset:
+                continue  # the end of a segment
+            is_added = True
+            cursor.offset = each.next_offset
+            cursor.completed.append(each)
+            cursor.completed_bytes += each.size_bytes
+            if not cursor.is_paused:
+                self.waiting_bytes += each.size_bytes
+        self.make_ready(cursor)
+        return is_added
+
+    def make_ready(self, cursor: FetchCursor) -> None:
+        """Queue a partition for `take` if it has a batch or an error and is not queued yet."""
+        if not cursor.is_ready and (cursor.completed or cursor.error is not None):
+            cursor.is_ready = True
+            self._ready.append(cursor)
+
+    def pause(self, cursor: FetchCursor) -> None:
+        """Stop handing out a partition; its batches are kept."""
+        cursor.is_paused = True
+        self.waiting_bytes -= cursor.completed_bytes
+
+    def resume(self, cursor: FetchCursor) -> None:
+        """Hand out a paused partition again."""
+        cursor.is_paused = False
+        self.waiting_bytes += cursor.completed_bytes
+        self.make_ready(cursor)
+
+    def discard(self, cursor: FetchCursor, offset: int) -> bool:
+        """Drop all batches of a partition and continue at ``offset``.
+
+        Returns:
+            Whether there is more room than before.
+        """
+        freed_bytes = cursor.seek(offset)
+        if not freed_bytes or cursor.is_paused:
+            return False
+        self.waiting_bytes -= freed_bytes
+        return True
+
+    def take(self, max_records: int | None) -> Fetch:
+        """Return buffered rows; records before an error are returned before the error.
+
+        Args:
+            max_records: maximum number of rows; None: all rows that are buffered.
+        """
+        rows: list[FetchedRows] = []
+        positions: dict[TopicPartition, int] = {}
+        left = max_records if max_records is not None else _NO_LIMIT
+        while self._ready and left > 0:
+            cursor = self._ready[0]
+            if not cursor.is_assigned or cursor.is_paused:
+                self._unready()
+            elif cursor.completed:
+                batch = cursor.completed[0]
+                if batch.rows_left:
+                    taken = batch.take(left)
+                    rows.append(taken)
+                    positions[cursor.partition] = taken.next_offset
+                    left -= taken.count
+                if not batch.rows_left:
+                    positions[cursor.partition] = batch.next_offset
+                    self._drop_first(cursor)
+                    self._ready.rotate(-1)
+            elif cursor.error is None:
+                self._unready()
+            elif rows:
+                break  # the rows are returned first, the error by the next call
+            else:
+                self._ready.rotate(-1)  # the error stays until a seek
+                return Fetch([], positions, (cursor.partition, cursor.error))
+        return Fetch(rows, positions)
+
+    def _unready(self) -> None:
+        self._ready.popleft().is_ready = False
+
+    def _drop_first(self, cursor: FetchCursor) -> None:
+        """Drop the first batch of a partition, and let the fetching thread read more."""
+        was_full = not self.has_room()
+        batch = cursor.completed.popleft()
+        cursor.completed_bytes -= batch.size_bytes
+        self.waiting_bytes -= batch.size_bytes
+        if was_full or not cursor.due_ms:  # otherwise it is in the thread's queue, for later
+            self._enqueue(cursor)

@@ -1,0 +1,88 @@
+"""State of one assigned partition in the fetcher."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from spark_log.consumer.fetch.completed_fetch import CompletedFetch
+from spark_log.log import LogBatch, PartitionLog
+from spark_log.types import TopicPartition
+
+
+class FetchCursor:
+    """How far one partition was fetched, and its batches that are not handed out yet.
+
+    The fetcher's lock guards every field except ``log`` and ``stream``, which only the fetching
+    thread uses.
+
+    Attributes:
+        partition: the partition.
+        log: a handle that belongs to the fetching thread.
+        offset: the next offset to fetch.
+        end_offset: the last known log end offset; -1 before the first read.
+        version: incremented by each seek. A read that began for an older version is dropped.
+        stream: an iterator of the batches from ``offset`` on, and the version that it belongs to.
+        completed: fetched batches in offset order.
+        completed_bytes: the sum of their sizes.
+        error: a permanent failure to read; reported after ``completed`` is empty. A seek clears it.
+        failures: number of transient failures in a row.
+        due_ms: monotonic time of the next read at the log's end; 0 if more can be read now.
+        is_assigned: the fetcher reads the partition.
+        is_at_end: the last read found no more records.
+        is_paused: the partition is neither fetched nor handed out; ``completed`` is kept.
+        is_ready: the partition is in the buffer's queue.
+        is_queued: the partition is in the fetching thread's queue.
+        gives_hints: the operating system reports changes of the partition's directory.
+    """
+
+    __slots__ = (
+        "completed",
+        "completed_bytes",
+        "due_ms",
+        "end_offset",
+        "error",
+        "failures",
+        "gives_hints",
+        "is_assigned",
+        "is_at_end",
+        "is_paused",
+        "is_queued",
+        "is_ready",
+        "log",
+        "offset",
+        "partition",
+        "stream",
+        "version",
+    )
+
+    def __init__(self, partition: TopicPartition, log: PartitionLog, offset: int) -> None:
+        self.partition = partition
+        self.log = log
+        self.offset = offset
+        self.end_offset = -1
+        self.version = 0
+        self.stream: tuple[int, Iterator[tuple[LogBatch | None, int]]] | None = None
+        self.completed: deque[CompletedFetch] = deque()
+        self.completed_bytes = 0
+        self.error: Exception | None = None
+        self.failures = 0
+        self.due_ms = 0.0
+        self.is_assigned = True
+        self.is_at_end = False
+        self.is_paused = False
+        self.is_ready = False
+        self.is_queued = False
+        self.gives_hints = False
+
+    def seek(self, offset: int) -> int:
+        """Drop the fetched batches and continue at ``offset``; return the number of bytes freed."""
+        freed, self.completed_bytes = self.completed_bytes, 0
+        self.completed.clear()
+        self.offset = offset
+        self.version += 1
+        self.error = None
+        self.due_ms = 0.0
+        self.is_at_end = False
+        self.failures = 0
+        return freed

@@ -1,0 +1,326 @@
+"""What the fetching thread does: it reads partitions in turn into the `FetchBuffer`.
+
+A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered. At the log's end
+the thread waits for a hint of the operating system that the partition's directory changed. It also
+reads from time to time without a hint: no result depends on hints.
+
+If the client has a quota, the thread pauses after a turn that exceeded the quota. (A Kafka broker
+answers such a fetch with no records, and with the records after the pause; the average rate is the
+same.)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from spark_log.config.config import ConsumerConfig
+from spark_log.consumer.fetch.completed_fetch import CompletedFetch
+from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
+from spark_log.consumer.fetch.fetch_cursor import FetchCursor
+from spark_log.consumer.latency import Latency
+from spark_log.errors import SparkLogError, StorageError
+from spark_log.log.tail_reader import ProbeInterval
+from spark_log.metadata.quotas import ClientQuota
+from spark_log.storage import Store
+from spark_log.storage.directory_watch import DirectoryWatch
+
+_log = logging.getLogger(__name__)
+
+_IDLE_MS: Final = 10_000.0
+_MAX_BACKOFF_MS: Final = 1_000.0
+_HINTED_MIN_MS: Final = 100.0
+_HINTED_PER_PARTITION_MS: Final = 15.0
+"""One probe takes about 0.08 ms: all probes together use half a percent of a core."""
+
+
+class FetchLoop:
+    """The fetching thread's queue of partitions, its quota, and its loop.
+
+    `run` is for the fetching thread. The other methods are called while the fetcher's lock is held,
+    by any thread.
+
+    Attributes:
+        buffer: receives the fetched batches.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: ConsumerConfig,
+        changed: threading.Condition,
+        watch: DirectoryWatch,
+        *,
+        also_watched: str,
+        on_hint: Callable[[], None],
+        now_ms: Callable[[], float],
+    ) -> None:
+        """Start with no partitions.
+
+        Args:
+            store: the storage of the logs.
+            config: of the consumer.
+            changed: the fetcher's lock; notified when there is something to hand out.
+            watch: reports changed directories.
+            also_watched: one more directory; ``on_hint`` is called when it changes.
+            on_hint: called with the lock held.
+            now_ms: returns monotonic time in milliseconds.
+        """
+        self._config = config
+        self._changed = changed
+        self._watch = watch
+        self._also_watched = also_watched
+        self._on_hint = on_hint
+        self._now_ms = now_ms
+        self._probes = ProbeInterval.of(store)
+        self._by_directory: dict[str, FetchCursor] = {}
+        self._queue: deque[FetchCursor] = deque()
+        self._last_records_ms = now_ms()
+        self._is_sleeping = False
+        self._is_closed = False
+        self._fetches = 0
+        self._quota = ClientQuota()
+        self._throttle_times = Latency(now_ms)
+        self.buffer = FetchBuffer(config, self.enqueue)
+        if also_watched:
+            watch.add(also_watched)
+
+    def add(self, cursor: FetchCursor) -> None:
+        """Read a partition from now on."""
+        self._by_directory[cursor.log.directory] = cursor
+        self.enqueue(cursor)
+
+    def remove(self, cursor: FetchCursor) -> None:
+        """Stop reading a partition."""
+        cursor.is_assigned = False
+        if self._by_directory.get(cursor.log.directory) is cursor:
+            del self._by_directory[cursor.log.directory]
+            self._watch.remove(cursor.log.directory)
+
+    def enqueue(self, cursor: FetchCursor) -> None:
+        """Queue a partition for reading if it is not queued yet, and wake the thread."""
+        if not cursor.is_queued:
+            cursor.is_queued = True
+            self._queue.append(cursor)
+        self.wake()
+
+    def retry_later(self, cursor: FetchCursor, error: Exception) -> None:
+        """Read a partition again from its offset, after ``retry.backoff.ms`` or more."""
+        backoff_ms = self._config.retry_backoff_ms * 2 ** min(cursor.failures, 16)
+        cursor.failures += 1
+        cursor.error = None
+        cursor.due_ms = self._now_ms() + min(backoff_ms, _MAX_BACKOFF_MS)
+        if cursor.failures == 1:
+            _log.warning("%s cannot be read, retrying: %s", cursor.partition, error)
+        self.enqueue(cursor)
+
+    def set_quota(self, bytes_per_second: int) -> None:
+        """Fetch at most this many bytes per second on average."""
+        if bytes_per_second != self._quota.bytes_per_second:
+            self._quota.change(bytes_per_second)
+            self.wake()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the number of fetches and the throttle times, by Kafka's names."""
+        return {"fetch-total": self._fetches, **self._throttle_times.metrics("fetch-throttle-time")}
+
+    def wake(self) -> None:
+        """End the thread's sleep: there may be something to read."""
+        if self._is_sleeping:
+            self._is_sleeping = False
+            self._watch.wake()
+
+    def close(self) -> None:
+        """Let `run` return soon."""
+        self._is_closed = True
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Read until `close`. The lock is not held by the caller."""
+        while not self._is_closed:
+            for cursor in self._due():
+                if self._is_throttled():  # by the turn of another partition, just now
+                    with self._changed:
+                        self.enqueue(cursor)
+                    continue
+                self._fetch(cursor)
+                if self._is_closed:
+                    return
+
+    def _due(self) -> list[FetchCursor]:
+        """Return partitions to read now; wait if there are none."""
+        with self._changed:
+            found, pause_ms = self._pick()
+            self._is_sleeping = pause_ms > 0
+        hints = self._watch.wait(pause_ms)
+        if not pause_ms and not hints:
+            return found
+        with self._changed:
+            self._is_sleeping = False
+            if self._also_watched in hints:
+                self._on_hint()
+            for directory in hints:
+                cursor = self._by_directory.get(directory)
+                if cursor is not None:
+                    cursor.due_ms = 0.0
+                    if cursor in found or self._is_throttled():
+                        continue
+                    if self._may_fetch(cursor) and self.buffer.has_room():
+                        found.insert(0, cursor)
+        return found
+
+    def _pick(self) -> tuple[list[FetchCursor], float]:
+        """Return the first queued partition that is due, or the milliseconds to wait."""
+        now_ms = self._now_ms()
+        pause_ms = _IDLE_MS
+        if not self.buffer.has_room():
+            return [], pause_ms
+        if self._quota.is_throttled(now_ms):
+            return [], min(pause_ms, self._quota.throttled_until_ms - now_ms)
+        for _ in range(len(self._queue)):
+            cursor = self._queue.popleft()
+            cursor.is_queued = False
+            if not self._may_fetch(cursor):
+                continue  # it is queued again by the change that makes it fetchable
+            if cursor.due_ms <= now_ms:
+                return [cursor], 0.0
+            pause_ms = min(pause_ms, cursor.due_ms - now_ms)
+            cursor.is_queued = True
+            self._queue.append(cursor)
+        return [], pause_ms
+
+    def _may_fetch(self, cursor: FetchCursor) -> bool:
+        """Return whether the state of a partition allows to read it; the lock is held."""
+        return (
+            cursor.is_assigned
+            and not cursor.is_paused
+            and cursor.error is None
+            and (
+                not cursor.completed
+                or cursor.completed_bytes < self._config.max_partition_fetch_bytes
+            )
+        )
+
+    def _is_throttled(self) -> bool:
+        return self._quota.is_throttled(self._now_ms())
+
+    def _fetch(self, cursor: FetchCursor) -> None:
+        """Read one turn of a partition.
+
+        The batches of a turn are published together, because waking the other thread costs as much
+        as reading a small batch. At the log's end the first batch is published at once.
+        """
+        with self._changed:
+            if not cursor.is_assigned:
+                return
+            version, offset, at_once = cursor.version, cursor.offset, cursor.is_at_end
+            left_bytes = self._config.max_partition_fetch_bytes - cursor.completed_bytes
+            left_bytes = turn_bytes = min(left_bytes, self._quota.most_bytes)
+        self._fetches += 1
+        fetched: list[CompletedFetch] = []
+        try:
+            if not cursor.gives_hints and self._watch.gives_hints:
+                cursor.gives_hints = self._watch.add(cursor.log.directory)
+            if cursor.stream is None or cursor.stream[0] != version:
+                batches = cursor.log.read_on(offset, check_crcs=self._config.check_crcs)
+                cursor.stream = version, batches
+            for batch, next_offset in cursor.stream[1]:
+                visible = None if batch is None or batch.is_control else batch
+                fetched.append(CompletedFetch(cursor.partition, visible, next_offset))
+                left_bytes -= fetched[-1].size_bytes
+                if at_once or left_bytes <= 0:
+                    goes_on = self._publish(cursor, version, fetched)
+                    fetched, at_once = [], False
+                    if left_bytes <= 0 or not goes_on:
+                        break
+            else:
+                cursor.stream = None
+                self._publish(cursor, version, fetched)
+                self._at_end(cursor, version)
+                return
+            with self._changed:
+                self.enqueue(cursor)
+        except Exception as error:
+            cursor.stream = None
+            self._publish(cursor, version, fetched)
+            self._failed(cursor, version, error)
+        finally:
+            self._record_bytes(turn_bytes - left_bytes)
+
+    def _record_bytes(self, fetched_bytes: int) -> None:
+        """Count a turn against the quota, which may throttle the next ones."""
+        if fetched_bytes:
+            with self._changed:
+                throttle_ms = self._quota.record(fetched_bytes, self._now_ms())
+                self._throttle_times.record(throttle_ms)
+
+    def _publish(self, cursor: FetchCursor, version: int, fetched: list[CompletedFetch]) -> bool:
+        """Put batches into the buffer; return whether the partition's turn continues."""
+        if not fetched:
+            return True
+        with self._changed:
+            if cursor.version != version or self._is_closed:
+                return False
+            cursor.failures = 0
+            cursor.due_ms = 0.0
+            cursor.is_at_end = False
+            now_ms = self._now_ms()
+            if self.buffer.add(cursor, fetched, now_ms):
+                self._last_records_ms = now_ms
+            cursor.end_offset = max(cursor.end_offset, cursor.offset)
+            if not self.buffer.is_empty():
+                self._changed.notify_all()
+            return self._may_fetch(cursor) and self.buffer.has_room()
+
+    def _at_end(self, cursor: FetchCursor, version: int) -> None:
+        with self._changed:
+            if cursor.version == version:
+                now_ms = self._now_ms()
+                cursor.is_at_end = True
+                cursor.end_offset = cursor.offset
+                cursor.due_ms = now_ms + tail_probe_interval_ms(
+                    self._probes,
+                    waited_ms=now_ms - self._last_records_ms,
+                    partitions=len(self._by_directory),
+                    gives_hints=cursor.gives_hints,
+                )
+            self.enqueue(cursor)
+
+    def _failed(self, cursor: FetchCursor, version: int, error: Exception) -> None:
+        with self._changed:
+            if cursor.version != version:
+                self.enqueue(cursor)
+            elif not _is_transient(error):
+                cursor.error = error
+                self.buffer.make_ready(cursor)
+                self._changed.notify_all()
+            elif cursor.is_assigned:
+                self.retry_later(cursor, error)
+
+
+def tail_probe_interval_ms(
+    probes: ProbeInterval, *, waited_ms: float, partitions: int, gives_hints: bool
+) -> float:
+    """Return the time between two reads of one partition at its log's end.
+
+    Args:
+        probes: the interval that suits the store, if it gives no hints.
+        waited_ms: time since any partition had new records.
+        partitions: number of partitions that are probed.
+        gives_hints: the operating system reports changes, so that probes only find changes whose
+            report was lost.
+    """
+    if gives_hints:
+        return max(_HINTED_MIN_MS, partitions * _HINTED_PER_PARTITION_MS)
+    return probes.pause_ms(waited_ms, partitions)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Return whether to retry a failed read; a denied permission is reported to the user."""
+    if isinstance(error, StorageError):
+        return not isinstance(error.__cause__, PermissionError)
+    return isinstance(error, SparkLogError) and error.retriable

@@ -1,0 +1,329 @@
+"""Positions of the assigned partitions: where to start, seeks, and recovery of failed reads."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from spark_log.config.config import ConsumerConfig, offset_reset
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.offset_fetcher import OffsetFetcher
+from spark_log.consumer.offset_reset import ResetPolicy
+from spark_log.consumer.subscription_state import SubscriptionState, TopicPartitionState
+from spark_log.errors import (
+    IllegalStateError,
+    LogTruncatedError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log.partition_directory import LogView
+from spark_log.metadata import Cluster
+from spark_log.metadata.image import TopicImage
+from spark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.consumer.group import Committer, Membership
+
+_log = logging.getLogger(__name__)
+
+
+class FetchPositions:
+    """Keeps the positions in the `SubscriptionState` and the `Fetcher` in step.
+
+    A partition without a position is *unresolved*: `resolve` finds its position, and only then the
+    fetcher reads it. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        fetcher: Fetcher,
+        offset_fetcher: OffsetFetcher,
+        subscription: SubscriptionState,
+        membership: Membership,
+        committer: Committer | None,
+    ) -> None:
+        """Start with no partitions.
+
+        Args:
+            cluster: the opened root.
+            config: of the consumer.
+            fetcher: reads the partitions.
+            offset_fetcher: looks up log start and log end offsets.
+            subscription: has the assigned partitions.
+            membership: has the group's committed offsets for a member.
+            committer: has them for a consumer that is no member; None without a group.
+        """
+        self._cluster = cluster
+        self._config = config
+        self._fetcher = fetcher
+        self._offset_fetcher = offset_fetcher
+        self._subscription = subscription
+        self._membership = membership
+        self._committer = committer
+        self._policy = offset_reset(config.auto_offset_reset)
+        self._unresolved: set[TopicPartition] = set()
+        self._resolve_due_ms = -math.inf
+
+    def add(self, tp: TopicPartition, topic: TopicImage) -> None:
+        """Assign a partition; its position is found by the next `resolve_if_due`."""
+        self._subscription.partitions[tp] = TopicPartitionState(topic)
+        self._unresolved.add(tp)
+        self._resolve_due_ms = -math.inf
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Stop reading a partition."""
+        state = self._subscription.partitions.pop(tp)
+        self._unresolved.discard(tp)
+        self._fetcher.remove(tp)
+        self._offset_fetcher.forget(state.topic, tp.partition)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continue at an offset. If the log does not contain it, the next read is out of range."""
+        state = self._subscription.state(tp)
+        is_fetched = state.position is not None and tp not in self._unresolved
+        state.position, state.reset = offset, None
+        self._unresolved.discard(tp)
+        if is_fetched:
+            self._fetcher.seek(tp, offset)
+            return
+        self._fetcher.add(tp, self._cluster.partition_log(state.topic, tp.partition), offset)
+        if state.is_paused:
+            self._fetcher.pause(tp)
+
+    def reset(self, tp: TopicPartition, policy: ResetPolicy | None) -> None:
+        """Continue at the offset of a reset policy, which the next `resolve` finds.
+
+        Args:
+            tp: an assigned partition.
+            policy: None: the committed offset, or else ``auto.offset.reset``.
+        """
+        state = self._subscription.state(tp)
+        self._fetcher.remove(tp)
+        state.position, state.reset = None, policy
+        self._unresolved.add(tp)
+        self._resolve_due_ms = -math.inf
+
+    def position(self, tp: TopicPartition) -> int:
+        """Return the offset of the next record; find it if necessary.
+
+        Raises:
+            IllegalStateError: the partition is not assigned, or is being revoked.
+            NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
+                ``none``.
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the storage cannot be read.
+        """
+        state = self._subscription.state(tp)
+        if state.position is None:
+            self.resolve()
+        if state.position is None:
+            if self.is_of_deleted_topic(tp):
+                raise UnknownTopicOrPartitionError(
+                    f"topic {tp.topic!r} was deleted; call poll() to update the assignment",
+                    topic=tp.topic,
+                )
+            raise IllegalStateError(
+                f"the group is revoking {tp} from this consumer; call poll() to update the "
+                f"assignment"
+            )
+        return state.position
+
+    def pause(self, tp: TopicPartition) -> None:
+        """Return no records of a partition until `resume`."""
+        self._subscription.state(tp).is_paused = True
+        if tp not in self._unresolved:
+            self._fetcher.pause(tp)
+
+    def resume(self, tp: TopicPartition) -> None:
+        """Return records of a paused partition again."""
+        self._subscription.state(tp).is_paused = False
+        if tp not in self._unresolved:
+            self._fetcher.resume(tp)
+
+    def advance(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Move positions behind the records that were returned."""
+        for tp, offset in positions.items():
+            self.advance_to(tp, offset)
+
+    def advance_to(self, tp: TopicPartition, offset: int) -> None:
+        """Move one position behind the records that were returned."""
+        state = self._subscription.partitions.get(tp)
+        if state is not None:
+            state.position, state.is_sought = offset, False
+
+    # --- where to start --------------------------------------------------------------------------
+
+    def needs_resolve(self, now_ms: float) -> bool:
+        """Return whether a partition has no position and the last attempt is long enough ago."""
+        return bool(self._unresolved) and now_ms >= self._resolve_due_ms
+
+    def resolve_due_ms(self) -> float:
+        """Return the monotonic time of the next attempt to find positions, infinity if none."""
+        return self._resolve_due_ms if self._unresolved else math.inf
+
+    def resolve_if_due(self, now_ms: float) -> bool:
+        """Find missing positions, at most once per ``retry.backoff.ms``. A failed read is logged.
+
+        Returns:
+            False if a topic was deleted, so that the metadata has to be read again.
+
+        Raises:
+            NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
+                ``none``.
+            StorageError: access to the storage is denied.
+        """
+        if not self.needs_resolve(now_ms):
+            return True
+        is_known = True
+        try:
+            self.resolve()
+        except UnknownTopicOrPartitionError:
+            is_known = False
+        except StorageError as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise
+            _log.warning("the start offsets cannot be read, retrying: %s", error)
+        self._resolve_due_ms = now_ms + self._config.retry_backoff_ms
+        return is_known
+
+    def resolve(self) -> None:
+        """Find the positions of all unresolved partitions.
+
+        A position is the target of a seek, or else the committed offset, or else the offset of
+        ``auto.offset.reset``. Partitions that the group is revoking stay unresolved.
+
+        Raises:
+            NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
+                ``none``.
+            UnknownTopicOrPartitionError: a topic was deleted.
+            StorageError: the storage cannot be read; no position is changed.
+        """
+        # Before and after the reads: an unmounted root looks like one without records.
+        self._offset_fetcher.check_root()
+        partitions = self._subscription.partitions
+        asked = {tp for tp in self._unresolved if partitions[tp].reset is None}
+        committed = self._committed(asked) if asked else {}
+        found = {tp: offset for tp, offset in committed.items() if offset is not None}
+        for tp in self._unresolved - found.keys() - (asked - committed.keys()):
+            state = partitions[tp]
+            policy = state.reset if state.reset is not None else self._policy
+            if policy == "none":
+                raise NoOffsetForPartitionError(
+                    f"{tp} has no start offset: this consumer has no position, its group committed "
+                    f"none, and auto.offset.reset is none; seek, or set auto.offset.reset to "
+                    f"earliest or latest",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+            found[tp] = self._offset_fetcher.reset_offset(state.topic, tp.partition, policy)
+        self._offset_fetcher.check_root()
+        for tp, offset in found.items():
+            self.seek(tp, offset)
+            self._subscription.state(tp).is_sought = False
+
+    def _committed(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return the group's offsets, None without one; without partitions that are revoked."""
+        if self._committer is None:
+            return dict.fromkeys(asked)
+        offsets = self._membership.initial_offsets(asked)
+        if offsets is not None:
+            return offsets
+        committed = self._committer.committed()
+        return {tp: committed[tp].offset if tp in committed else None for tp in asked}
+
+    # --- failed reads ----------------------------------------------------------------------------
+
+    def recover(
+        self, tp: TopicPartition, error: Exception, request_update: Callable[[], None]
+    ) -> None:
+        """Continue a partition after a failed read.
+
+        If the position is out of range, ``auto.offset.reset`` gives the next one.
+
+        Args:
+            tp: the partition.
+            error: the failure.
+            request_update: called if the topic was deleted, so that the metadata is read again.
+
+        Raises:
+            OffsetOutOfRangeError: ``auto.offset.reset`` is ``none``.
+            LogTruncatedError: offsets that were read or committed lie after the log's end.
+            CorruptRecordError: stored bytes are damaged; has the file and the position in it.
+            StorageError: access to the storage is denied.
+        """
+        if isinstance(error, OffsetOutOfRangeError | LogTruncatedError):
+            self._out_of_range(tp, error, request_update)
+        elif self.is_of_deleted_topic(tp):  # its files disappear one by one
+            request_update()
+            self._fetcher.retry_later(tp, error)
+        else:
+            raise error
+
+    def is_of_deleted_topic(self, tp: TopicPartition) -> bool:
+        """Return whether the topic was deleted; False if the metadata cannot be read."""
+        try:
+            self._offset_fetcher.check_root()
+            deleted = self._subscription.partitions[tp].is_deleted(self._cluster.image())
+            self._offset_fetcher.check_root()
+        except (StorageError, OffsetOutOfRangeError):
+            return False
+        return deleted
+
+    def _out_of_range(
+        self,
+        tp: TopicPartition,
+        error: OffsetOutOfRangeError | LogTruncatedError,
+        request_update: Callable[[], None],
+    ) -> None:
+        state = self._subscription.partitions[tp]
+        try:
+            # All is read once more: a root that is being mounted was empty a moment ago.
+            self._offset_fetcher.check_root()
+            is_deleted = state.is_deleted(self._cluster.image())
+            view = None if is_deleted else self._offset_fetcher.view(state.topic, tp.partition)
+            self._offset_fetcher.check_root()
+        except UnknownTopicOrPartitionError as deleted:
+            request_update()
+            self._fetcher.retry_later(tp, deleted)
+            return
+        except (StorageError, OffsetOutOfRangeError) as missing:
+            self._fetcher.retry_later(tp, missing)
+            return
+        if view is None:
+            request_update()
+            self._fetcher.retry_later(tp, error)
+        elif isinstance(error, LogTruncatedError):
+            if view.log_end_offset < error.witnessed_offset or state.position is None:
+                raise error
+            self._fetcher.seek(tp, state.position)
+        elif error.offset > view.log_end_offset and not state.is_sought:
+            raise _truncated(tp, error.offset, view)
+        elif view.log_start_offset <= error.offset <= view.log_end_offset:
+            self._fetcher.seek(tp, error.offset)
+        elif self._policy == "none":
+            raise error
+        else:
+            _log.warning(
+                "%s: %s; resetting the position by auto.offset.reset=%s",
+                tp,
+                error,
+                self._config.auto_offset_reset,
+            )
+            self.reset(tp, self._policy)
+
+
+def _truncated(tp: TopicPartition, offset: int, view: LogView) -> LogTruncatedError:
+    return LogTruncatedError(
+        f"{tp}: the log ends at offset {view.log_end_offset}, but records before offset {offset} "
+        f"were read, or offset {offset} was committed: files were removed. Restore them from a "
+        f"copy. To continue without them, seek, or reset the group's offsets",
+        path=str(tp),
+        log_end_offset=view.log_end_offset,
+        witnessed_offset=offset,
+    )

@@ -1,0 +1,134 @@
+"""Reads and writes the committed offsets of a consumer's group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import TYPE_CHECKING
+
+from spark_log.consumer.group.membership import Membership
+from spark_log.consumer.latency import Latency
+from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.metadata import Cluster
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.coordinator import OffsetsTable
+    from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Offsets, Exception | None], object]
+"""Called with the offsets of a commit, and with None or its error."""
+
+
+class Committer:
+    """Commits offsets on a thread of its own, in the order of the calls.
+
+    Each commit is atomic (all of its offsets or none) and durable.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        membership: Membership,
+        subscription: SubscriptionState,
+        latency: Latency,
+    ) -> None:
+        """Prepare; the thread starts with the first commit.
+
+        Args:
+            cluster: the opened root.
+            group_id: the group.
+            membership: commits for a consumer that subscribes.
+            subscription: tells whether the consumer subscribes. A consumer with assigned partitions
+                is no member, and commits without one.
+            latency: records the commits that took effect.
+        """
+        self._cluster = cluster
+        self._group_id = group_id
+        self._membership = membership
+        self._subscription = subscription
+        self._table: OffsetsTable | None = None
+        self._memberless: StandaloneCommits | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+        self._opening = threading.Lock()
+        self._submitting = threading.Lock()
+        self._latency = latency
+
+    def committed(self) -> Offsets:
+        """Return all committed offsets of the group.
+
+        Raises:
+            StorageError: the table of offsets cannot be read.
+        """
+        return {
+            tp: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+            for tp, each in self._open_table().fetch(self._group_id).items()
+        }
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
+    ) -> Future[None]:
+        """Commit offsets after all earlier commits.
+
+        Args:
+            offsets: by partition, the offset of the next record to read.
+            topic_ids: by name, the ids of the topics that were read. If a topic was deleted and
+                created again since, the commit fails.
+
+        Returns:
+            A future that is done when the offsets are durable. Its exceptions are those of
+            `OffsetsTable.commit`; for a member also those of `Membership.commit`, for other
+            consumers those of `StandaloneCommits.commit`.
+        """
+        is_member = self._subscription.is_subscribed
+        with self._submitting:  # revoked partitions are committed on another thread
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="spark-log-committer")
+            submit = self._thread.submit
+            self._last = submit(self._commit, dict(offsets), dict(topic_ids), is_member)
+            return self._last
+
+    def wait(self, timeout_ms: float | None = None) -> None:
+        """Wait until all commits so far have succeeded or failed."""
+        if self._last is not None:
+            wait_for([self._last], None if timeout_ms is None else timeout_ms / 1000)
+
+    def close(self, *, waits: bool = True) -> None:
+        """End the thread after the commits so far.
+
+        Args:
+            waits: whether to return only then.
+        """
+        if self._thread is not None:
+            self._thread.shutdown(wait=waits)
+            self._thread = None
+
+    def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
+        with self._latency.measure():
+            if not offsets:
+                return
+            if is_member:
+                self._membership.commit(offsets, topic_ids)
+            else:
+                self._memberless_commits().commit(offsets, topic_ids)
+
+    def _memberless_commits(self) -> StandaloneCommits:
+        if self._memberless is None:
+            from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+
+            self._memberless = StandaloneCommits(self._cluster, self._open_table(), self._group_id)
+        return self._memberless
+
+    def _open_table(self) -> OffsetsTable:
+        with self._opening:
+            if self._table is None:
+                # A late import: deltalake takes long to import, and many consumers never commit.
+                from spark_log.coordinator import OffsetsTable
+
+                self._table = OffsetsTable(self._cluster)
+            return self._table

@@ -1,0 +1,102 @@
+"""Looks up log start and end offsets, and offsets of timestamps (Kafka's OffsetFetcher)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spark_log.consumer.offset_reset import ResetPolicy, reset_offset
+from spark_log.errors import RootNotFoundError, StorageError
+from spark_log.log import LogView, PartitionLog
+from spark_log.metadata import Cluster
+from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.metadata.image import TopicImage
+from spark_log.types import OffsetAndTimestamp, TopicPartition
+
+
+class OffsetFetcher:
+    """Looks up offsets, with log handles that the fetching thread does not use. For one thread."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Prepare for a cluster.
+
+        Args:
+            cluster: the opened root.
+        """
+        self._cluster = cluster
+        self._logs: dict[str, PartitionLog] = {}
+
+    def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
+        """Return the current log start and end offsets, by one listing for each partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
+        image = self._cluster.image()
+        return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
+
+    def view(self, topic: TopicImage, partition: int) -> LogView:
+        """Return the current log start and end offset of one partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+        """
+        with self._cluster.detecting_deletion(topic):
+            return self._log(topic, partition).observe()
+
+    def offsets_for_times(
+        self, times_us: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time, by partition; None if there is none.
+
+        Args:
+            times_us: microseconds since the epoch, by partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
+        image = self._cluster.image()
+        answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp, time_us in times_us.items():
+            topic = image.topic(tp.topic)
+            log = self._log(topic, tp.partition)
+            with self._cluster.detecting_deletion(topic):
+                found = log.offset_for_time(time_us)
+            epoch = topic.partitions[tp.partition].leader_epoch
+            answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
+        return answer
+
+    def reset_offset(self, topic: TopicImage, partition: int, policy: ResetPolicy) -> int:
+        """Return the current offset of a reset policy in a partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+        """
+        assert policy != "none"
+        log = self._log(topic, partition)
+        with self._cluster.detecting_deletion(topic):
+            return reset_offset(log, policy, self._cluster.clock.time_us())
+
+    def forget(self, topic: TopicImage, partition: int) -> None:
+        """Drop the log handle of a partition."""
+        self._logs.pop(topic.partition_directory(partition), None)
+
+    def check_root(self) -> None:
+        """Check that the root exists, because an unmounted root looks like one without records.
+
+        Raises:
+            StorageError: the root does not exist or cannot be reached.
+        """
+        try:
+            self._cluster.store.head(META_PROPERTIES)
+        except StorageError as error:
+            raise RootNotFoundError(
+                f"the root {self._cluster.root} cannot be found: {error}",
+                path=self._cluster.root,
+            ) from error
+
+    def _log(self, topic: TopicImage, partition: int) -> PartitionLog:
+        directory = topic.partition_directory(partition)
+        log = self._logs.get(directory)
+        if log is None:
+            log = self._logs[directory] = self._cluster.partition_log(topic, partition)
+        return log

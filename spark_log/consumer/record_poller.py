@@ -1,0 +1,190 @@
+"""The loop behind `Consumer.poll`, `Consumer.poll_table` and iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import pyarrow as pa
+
+from spark_log.clock import Clock
+from spark_log.config.config import ConsumerConfig
+from spark_log.consumer.consumer_metrics import ConsumerMetrics
+from spark_log.consumer.consumer_records import RecordFactory, TableFactory
+from spark_log.consumer.fetch import Fetch, Fetcher
+from spark_log.consumer.fetch_positions import FetchPositions
+from spark_log.consumer.group import AutoCommit, ConsumerCoordinator
+from spark_log.consumer.interceptors import ConsumerInterceptors, Records
+from spark_log.consumer.storage_executor import StorageExecutor
+from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.errors import IllegalStateError, RecordDeserializationError
+from spark_log.types import ConsumerRecord, TopicPartition
+
+
+class RecordPoller:
+    """Updates the assignment, takes fetched rows, and makes records of them.
+
+    Positions move when records are returned, so that a record which could not be returned is
+    fetched again.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        fetcher: Fetcher,
+        positions: FetchPositions,
+        coordinator: ConsumerCoordinator,
+        auto_commit: AutoCommit,
+        executor: StorageExecutor,
+        records: RecordFactory,
+        interceptors: ConsumerInterceptors,
+        metrics: ConsumerMetrics,
+    ) -> None:
+        """Connect the parts of one consumer."""
+        self._clock = clock
+        timeout_ms = config.consumer_timeout_ms
+        self._iterator_timeout_ms = math.inf if timeout_ms < 0 else timeout_ms
+        self._max_poll_records = config.max_poll_records
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._positions = positions
+        self._coordinator = coordinator
+        self._auto_commit = auto_commit
+        self._executor = executor
+        self._records = records
+        self._tables = TableFactory()
+        self._interceptors = interceptors
+        self._metrics = metrics
+        self._iterator: _RecordIterator | None = None
+
+    def poll(self, timeout_ms: float, max_records: int) -> Records:
+        """Return records; an empty dict after ``timeout_ms``."""
+        fetch = self._fetch(timeout_ms, max_records)
+        records = self._make_records(fetch)
+        self._positions.advance(fetch.positions)
+        return records
+
+    def poll_table(self, timeout_ms: float, max_records: int | None) -> pa.Table:
+        """Return rows as a table; an empty table after ``timeout_ms``."""
+        fetch = self._fetch(timeout_ms, max_records)
+        table = self._tables.table(fetch.rows)
+        self._positions.advance(fetch.positions)
+        self._metrics.record_rows(fetch.rows)
+        return table
+
+    def next_record(self) -> ConsumerRecord | None:
+        """Return the next record and move the position behind it.
+
+        Returns:
+            None if there is no record for ``consumer.timeout.ms``.
+        """
+        while True:
+            if self._iterator is not None:
+                record = self._iterator.next(self._positions)
+                if record is not None:
+                    return record
+                self._iterator = None
+            fetch = self._fetch(self._iterator_timeout_ms, self._max_poll_records)
+            records = self._make_records(fetch)
+            if not fetch.rows:
+                return None
+            self._iterator = _RecordIterator(records, fetch.positions)
+
+    def discard_iterator(self) -> None:
+        """Fetch again the records that `next_record` has not returned yet."""
+        if self._iterator is not None:
+            for tp in self._iterator.partitions():
+                state = self._subscription.partitions.get(tp)
+                if state is not None and state.position is not None:
+                    self._positions.seek(tp, state.position)
+            self._iterator = None
+
+    def _fetch(self, timeout_ms: float, max_records: int | None) -> Fetch:
+        """Return fetched rows, without moving the positions behind them."""
+        if self._subscription.is_empty:
+            raise IllegalStateError(
+                "the consumer reads nothing: call subscribe() or assign() before poll()"
+            )
+        self._metrics.record_poll()
+        coordinator, executor = self._coordinator, self._executor
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        if not executor.finish_until(deadline_ms):
+            return Fetch([], {})
+        self.discard_iterator()
+        self._auto_commit.commit_if_due()
+        while True:
+            executor.check_wakeup()
+            if not executor.run_until(coordinator.update, deadline_ms, coordinator.needs_update):
+                return Fetch([], {})
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            wait_ms = min(max(0.0, left_ms), coordinator.next_update_ms())
+            fetch = self._fetcher.collect_fetch(max_records, wait_ms)
+            if fetch.rows:
+                return fetch
+            self._positions.advance(fetch.positions)  # behind batches without visible rows
+            if fetch.failure is not None:
+                recover = partial(
+                    self._positions.recover, *fetch.failure, coordinator.request_update
+                )
+                if not executor.run_until(recover, deadline_ms):
+                    return Fetch([], {})
+            if left_ms <= 0:
+                executor.check_wakeup()
+                return Fetch([], fetch.positions)
+
+    def _make_records(self, fetch: Fetch) -> Records:
+        """Return the records of fetched rows, as the interceptors change them.
+
+        If a record cannot be deserialized, the records before it are returned and
+        ``fetch.positions`` stops at it. If there are none before it, the error is raised.
+        """
+        records: Records = {}
+        refused: dict[TopicPartition, RecordDeserializationError] = {}
+        for rows in fetch.rows:
+            if rows.partition not in refused:
+                made, error = self._records.records(rows)
+                if error is not None:
+                    refused[rows.partition] = error
+                if made:
+                    records.setdefault(rows.partition, []).extend(made)
+        for tp, error in refused.items():
+            fetch.positions[tp] = error.offset
+            self._fetcher.seek(tp, error.offset)
+        if refused and not records:
+            raise next(iter(refused.values()))
+        self._metrics.record_rows(fetch.rows)
+        return self._interceptors.on_consume(records) if self._interceptors else records
+
+
+class _RecordIterator:
+    """Returns the records of one poll one by one.
+
+    Args:
+        records: of the poll.
+        next_offsets: by partition, the position after all of them.
+    """
+
+    def __init__(self, records: Records, next_offsets: Mapping[TopicPartition, int]) -> None:
+        self._records = [(tp, record) for tp, found in records.items() for record in found]
+        self._last_offsets = {tp: found[-1].offset for tp, found in records.items() if found}
+        self._next_offsets = next_offsets
+        self._index = 0
+
+    def next(self, positions: FetchPositions) -> ConsumerRecord | None:
+        """Return the next record and move the position behind it; None after the last."""
+        if self._index >= len(self._records):
+            # Also behind records that an interceptor removed.
+            positions.advance(self._next_offsets)
+            return None
+        tp, record = self._records[self._index]
+        self._index += 1
+        is_last = record.offset == self._last_offsets[tp]
+        positions.advance_to(tp, self._next_offsets[tp] if is_last else record.offset + 1)
+        return record
+
+    def partitions(self) -> set[TopicPartition]:
+        """Return the partitions whose positions may be before the fetched rows."""
+        return set(self._next_offsets)

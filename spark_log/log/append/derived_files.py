@@ -1,0 +1,104 @@
+"""Derived files that an appender writes: indexes, merged segments and snapshots."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from spark_log.config.config import TopicConfig
+from spark_log.errors import NotFoundError, OffsetOutOfRangeError, SparkLogError
+from spark_log.log.append.tail_merger import TailMerger
+from spark_log.log.file_names import SegmentName
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.snapshot.snapshots import Snapshots
+
+
+class DerivedFiles:
+    """Writes the derived files of one appender's partition, after its appends.
+
+    The records are durable before. Readers and writers can do without these files, so an error is
+    counted in `PartitionDirectory.suppressed` and fails no append.
+
+    Attributes:
+        merger: merges the newest segments.
+    """
+
+    def __init__(
+        self, directory: PartitionDirectory, snapshots: Snapshots, config: TopicConfig
+    ) -> None:
+        self.merger = TailMerger(directory, config)
+        self._directory = directory
+        self._snapshots = snapshots
+        self._config = config
+        self._segments_until_snapshot = 0
+
+    def on_listed(self, view: LogView) -> None:
+        """Update the state from a listing of the log."""
+        self._segments_until_snapshot = self._snapshots.segments_until_due(view)
+        self.merger.on_listed(view)
+
+    def on_own_append(self, segment: StagedSegment, base_offset: int, observed_ms: float) -> None:
+        """Update the state from a segment that this appender put at the log's end.
+
+        Args:
+            segment: that was put.
+            base_offset: its offset.
+            observed_ms: monotonic time when the log end offset before it was known.
+        """
+        self._segments_until_snapshot -= 1
+        self.merger.on_appended(
+            base_offset,
+            base_offset + segment.record_count,
+            segment.size_bytes,
+            observed_ms=observed_ms,
+            is_own=True,
+        )
+
+    def on_append_of_other(self, winner: SegmentReader, observed_ms: float) -> None:
+        """Update the state from a segment that another appender put at the log's end.
+
+        Args:
+            winner: reader of the segment.
+            observed_ms: monotonic time when the log end offset before it was known.
+        """
+        self.count_segments_of_others(1)
+        self.merger.on_appended(
+            winner.base_offset,
+            winner.end_offset,
+            winner.size_bytes,
+            observed_ms=observed_ms,
+            is_own=False,
+        )
+
+    def count_segments_of_others(self, count: int) -> None:
+        """Count segments of other appenders towards the next snapshot.
+
+        The appender whose own segment makes the snapshot due writes it. The others check somewhat
+        later whether it was written.
+        """
+        self._segments_until_snapshot -= count
+        if self._segments_until_snapshot <= 0:
+            self._segments_until_snapshot = 1 + self._config.snapshot_interval_segments // 4
+
+    def write(self, segment: StagedSegment, base_offset: int) -> None:
+        """Write the indexes of an appended segment; merge and write a snapshot if they are due.
+
+        Args:
+            segment: that was put.
+            base_offset: its offset.
+        """
+        suppressed, path = self._directory.suppressed, self._directory.path
+        with suppressed.suppress("index", path, SparkLogError):
+            for name, data in segment.derived_files(SegmentName(base_offset)):
+                self._directory.store.put(self._directory.file_path(name), data, sync=False)
+        with suppressed.suppress("tail merge", path, SparkLogError):
+            for merged in self.merger.merge_if_due():
+                self._snapshots.summaries.on_rewritten(merged)
+        with (
+            suppressed.suppress("snapshot", path, SparkLogError),
+            suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot
+        ):
+            if self._segments_until_snapshot <= 0:
+                self._segments_until_snapshot = self._config.snapshot_interval_segments
+                self._segments_until_snapshot = self._snapshots.write_if_due()

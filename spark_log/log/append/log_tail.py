@@ -1,0 +1,38 @@
+"""The end of a log as an appender knows it, and the outcome of a put there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.log.file_names import SegmentName
+from spark_log.log.segment.reader import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """A log end offset, and when it was known that no segment had its name.
+
+    Attributes:
+        log_end_offset: of the log.
+        observed_ms: monotonic time.
+        last: the segment that ends there; None if it is not known.
+    """
+
+    log_end_offset: int
+    observed_ms: float
+    last: SegmentName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """The segment at an offset after a put there.
+
+    Attributes:
+        is_ours: whether it is the segment that was put.
+        end_offset: the offset after its last.
+        winner: reader of the segment, which was there before; None if the put succeeded.
+    """
+
+    is_ours: bool
+    end_offset: int
+    winner: SegmentReader | None

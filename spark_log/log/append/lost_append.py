@@ -1,0 +1,66 @@
+"""Lost answers: finding a segment whose put may or may not have succeeded, and when to give up."""
+
+from __future__ import annotations
+
+from spark_log.errors import UnknownOutcomeError
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment.staged_segment import StagedSegment
+
+_MAX_LOST_ANSWERS = 10
+"""Puts of one append whose answers may be lost before the outcome is unknown."""
+
+
+def stands_at(
+    directory: PartitionDirectory, segment: StagedSegment, offset: int, view: LogView
+) -> bool | None:
+    """Return whether a segment is in the log at an offset; None if the view cannot show it.
+
+    Args:
+        directory: of the partition.
+        segment: that was put.
+        offset: of the put.
+        view: of the log, from a listing after the put.
+
+    Raises:
+        UnknownOutcomeError: the segment at the offset was rewritten, or deleted at the log's start.
+        NotFoundError: the segment at the offset was rewritten and deleted since the listing.
+    """
+    if offset >= view.log_end_offset:
+        return False
+    index = view.live.index_of(offset)
+    if index < 0 or view.live.segments[index].name.last_offset is not None:
+        raise UnknownOutcomeError(
+            f"{directory.path}: the answer to an append at offset {offset} was lost, and the "
+            f"segment at this offset was merged or deleted before it could be checked. Read from "
+            f"{max(offset, view.log_start_offset)} to see whether the records are in the log",
+            path=directory.path,
+        )
+    reader = directory.open(view.live.segments[index].name)
+    if reader.end_offset <= offset:
+        return None
+    return reader.base_offset == offset and reader.append_id == segment.append_id
+
+
+def check_may_retry(
+    lost_answers: int, age_ms: float, *, producer_id_expiration_ms: int, where: str
+) -> None:
+    """Check that an append may be searched for in the log, and put again if it is not there.
+
+    An append that is too old may not: the log may have forgotten its producer.
+
+    Args:
+        lost_answers: puts of this append whose answers were lost.
+        age_ms: time since the append began.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``.
+        where: the partition's directory, for the error message.
+
+    Raises:
+        UnknownOutcomeError: it may not.
+    """
+    is_late = age_ms >= producer_id_expiration_ms / 2
+    if is_late or lost_answers > _MAX_LOST_ANSWERS:
+        raise UnknownOutcomeError(
+            f"{where}: the answers to {lost_answers} puts of one append were lost within "
+            f"{age_ms / 1000:.0f} s",
+            path=where,
+        )

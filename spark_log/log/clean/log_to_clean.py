@@ -1,0 +1,108 @@
+"""The cleanable range of a log, how dirty it is, and when it must be cleaned (docs/protocol.md).
+
+Kafka stores the first dirty offset of each log in a checkpoint file. Here it follows from the names
+of the segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.log.clean.file_deletion import COARSE_US
+from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogToClean:
+    """The cleanable range of a log (Kafka's ``LogToClean``, ``cleanableOffsets``).
+
+    Attributes:
+        first_dirty_offset: before it the newest compaction has left one record for each key.
+        end_offset: the first offset that may not be compacted yet. Equal to
+            ``first_dirty_offset`` if nothing can be compacted.
+        clean_bytes: size of the segments before ``first_dirty_offset``.
+        dirty_bytes: size of the segments between the two offsets.
+        is_overdue: whether a dirty record is older than ``max.compaction.lag.ms``.
+    """
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """Dirty bytes divided by all bytes; 0 if there are none."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogToClean, LogView]:
+    """Return the cleanable range of a log, and the view of the log that it is valid for.
+
+    The range ends before the last segment (Kafka's active segment), and before the first dirty
+    segment with a record younger than ``min.compaction.lag.ms``.
+
+    Args:
+        log: the partition's log.
+        view: a view of it.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
+
+    Raises:
+        CorruptRecordError: a segment is damaged or missing.
+        StorageError: the storage does not answer.
+    """
+    summaries, view = log.segments(view)
+    first_dirty = first_dirty_offset(view)
+    young_us = now_us - log.config.min_compaction_lag_ms * 1000
+    overdue_us = now_us - log.config.max_compaction_lag_ms * 1000
+    clean_bytes = dirty_bytes = 0
+    end_offset, is_overdue = view.log_start_offset, False
+    for summary in summaries[:-1]:
+        if summary.end_offset > first_dirty and (
+            log.config.min_compaction_lag_ms and summary.max_timestamp_us > young_us
+        ):
+            break
+        end_offset = summary.end_offset
+        if end_offset <= first_dirty:
+            clean_bytes += summary.size_bytes
+            continue
+        dirty_bytes += summary.size_bytes
+        oldest_us = summary.min_timestamp_us
+        if oldest_us is None:
+            oldest_us = summary.max_timestamp_us
+        is_overdue |= 0 < oldest_us < overdue_us
+    end_offset = max(end_offset, first_dirty)
+    return LogToClean(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
+
+
+def first_dirty_offset(view: LogView) -> int:
+    """Return the end of the newest compaction's segments at the log's start.
+
+    The newest compaction listed the log after all other compactions whose segments are in the log,
+    or may still appear before its own.
+    """
+    end_offset = view.log_start_offset
+    for segment in view.live.segments:
+        name = segment.name
+        if name.last_offset is None or name.generation != view.live.compaction_generation:
+            break
+        end_offset = name.last_offset + 1
+    return end_offset
+
+
+def is_recently_compacted(log: PartitionLog, view: LogView, found: LogToClean, now_us: int) -> bool:
+    """Return whether the log was compacted less than ``file.delete.delay.ms`` ago.
+
+    A reader's listing from before that compaction may still be valid, and shows the records that
+    the compaction removed. A tombstone may only be removed when no valid listing shows the records
+    that it deleted.
+    """
+    delay_us = log.config.file_delete_delay_ms * 1000 + COARSE_US
+    return any(
+        segment.file.modified_us > now_us - delay_us
+        for segment in view.live.segments
+        if segment.start_offset < found.first_dirty_offset
+    )

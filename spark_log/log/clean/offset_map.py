@@ -1,0 +1,254 @@
+"""The last record of each key: exact for any number of keys, in bounded memory.
+
+Kafka's cleaner keeps the hashes of keys in a map of fixed size, and cleans until the map is full
+(``OffsetMap``, ``SkimpyOffsetMap``). Here the keys themselves are compared. If they need more
+memory than allowed, they are distributed to temporary files by their hash, and one file is read at
+a time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc
+
+from spark_log.record.murmur2 import murmur2
+
+_ROW_BYTES = 96
+"""Memory for a key besides its own bytes: row number, hash and temporary arrays."""
+
+_MAX_BUCKETS = 256
+"""How many temporary files may be open at once. A bucket that is too large is read in parts."""
+
+_MAX_PARTS = 256
+"""The largest number of parts: each needs a pass over the whole bucket."""
+
+_MAX_BUCKET_BYTES = 2**30
+"""An Arrow array of keys can have up to 2 GiB."""
+
+_SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}.items())
+
+
+class OffsetMap:
+    """The keys of a log, added in offset order; tells which rows are the last of their key.
+
+    Rows are numbered from 0 in the order in which they are added. A context manager: its end
+    deletes the temporary files.
+    """
+
+    def __init__(self, row_count: int, key_bytes: int, *, memory_bytes: int) -> None:
+        """Create an empty map.
+
+        Args:
+            row_count: approximate number of rows that will be added.
+            key_bytes: approximate size of all their keys (it is not known of compressed files).
+            memory_bytes: how much memory the keys may take; if they need more, they are written to
+                temporary files (in `tempfile.gettempdir`).
+        """
+        needed_bytes = key_bytes + _ROW_BYTES * row_count
+        self._bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
+        self._bucket_count = min(_MAX_BUCKETS, max(1, -(-needed_bytes // self._bucket_bytes)))
+        self._buckets: dict[int, _Bucket] = {}
+        self._pieces: list[pa.RecordBatch] = []
+        self._piece_bytes = 0
+        self._next_row = 0
+        self._kept: np.ndarray | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        for bucket in self._buckets.values():
+            bucket.close()
+        self._buckets.clear()
+        self._kept = None
+
+    def add(self, keys: pa.Array, *, include: bool = True) -> None:
+        """Add the next rows.
+
+        Args:
+            keys: binary array; a row without a key is never the last of a key.
+            include: False for rows that are skipped (markers and aborted records): none of them is
+                the last of its key, and they replace no other row.
+        """
+        first, self._next_row = self._next_row, self._next_row + len(keys)
+        if not include or keys.null_count == len(keys):
+            return
+        rows = np.arange(first, self._next_row)
+        if keys.null_count:
+            rows = rows[keys.is_valid().to_numpy(zero_copy_only=False)]
+            keys = keys.drop_null()
+        batch = _batch(keys, murmur2(keys), rows)
+        if self._bucket_count > 1:
+            self._spread(batch)
+            return
+        self._pieces.append(batch)
+        self._piece_bytes += _needed_bytes(batch)
+        if self._piece_bytes > self._bucket_bytes:
+            self._bucket_count = _MAX_BUCKETS
+            pieces, self._pieces = self._pieces, []
+            for piece in pieces:
+                self._spread(piece)
+
+    def _spread(self, batch: pa.RecordBatch) -> None:
+        """Write rows to the temporary files of their buckets."""
+        buckets = batch.column("hash").to_numpy() % np.uint32(self._bucket_count)
+        order = np.argsort(buckets.astype(np.uint8), kind="stable")
+        sorted_batch = batch.take(_array(order, pa.int64()))
+        ends = np.cumsum(np.bincount(buckets, minlength=self._bucket_count))
+        start = 0
+        for bucket, end in enumerate(ends.tolist()):
+            if end > start:
+                if bucket not in self._buckets:
+                    self._buckets[bucket] = _Bucket()
+                self._buckets[bucket].write(sorted_batch.slice(start, end - start))
+            start = end
+
+    def is_latest(self, first_row: int, count: int) -> np.ndarray:
+        """Return for each row of a range whether it is the last of its key, as a bool array.
+
+        Call this after all rows were added.
+
+        Args:
+            first_row: number of the first row.
+            count: how many rows.
+        """
+        if self._kept is None:
+            self._kept = self._find()
+        first_byte = first_row // 8
+        packed = self._kept[first_byte : (first_row + count + 7) // 8]
+        bits = np.unpackbits(packed, bitorder="little")
+        skipped = first_row - 8 * first_byte
+        return bits[skipped : skipped + count].view(np.bool_)
+
+    def _find(self) -> np.ndarray:
+        """Return one bit for each row, in a mapped temporary file: there may be very many rows."""
+        with tempfile.TemporaryFile() as file:
+            bits = np.memmap(file, np.uint8, "w+", shape=(self._next_row // 8 + 1,))
+        for keys, hashes, rows in self._groups():
+            last = rows[_last_of_each(keys, hashes)]
+            last.sort()
+            bytes_of = last >> 3
+            starts = np.flatnonzero(np.diff(bytes_of, prepend=-1))
+            bits[bytes_of[starts]] |= np.bitwise_or.reduceat(
+                (1 << (last & 7)).astype(np.uint8), starts
+            )
+        return bits
+
+    def _groups(self) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+        """Yield keys, their hashes and row numbers, in order; all rows of one key together."""
+        if self._bucket_count == 1:
+            pieces, self._pieces = self._pieces, []
+            if pieces:
+                yield _columns(pa.Table.from_batches(pieces))
+            return
+        while self._buckets:
+            _, bucket = self._buckets.popitem()
+            with closing(bucket):
+                yield from self._parts(bucket.reader())
+
+    def _parts(
+        self, reader: ipc.RecordBatchFileReader
+    ) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+        """Yield a bucket; if it does not fit into memory in parts, by other bits of the hashes."""
+        numbers = range(reader.num_record_batches)
+        needed_bytes = sum(_needed_bytes(reader.get_batch(number)) for number in numbers)
+        rows = sum(reader.get_batch(number).num_rows for number in numbers)
+        count = min(-(-needed_bytes // self._bucket_bytes), rows, _MAX_PARTS)
+        if count <= 1:
+            yield _columns(reader.read_all())
+            return
+        for part in range(count):
+            pieces = []
+            for number in numbers:
+                batch = reader.get_batch(number)
+                others = batch.column("hash").to_numpy() // np.uint32(self._bucket_count)
+                pieces.append(batch.take(pa.array(np.flatnonzero(others % count == part))))
+            table = pa.Table.from_batches(pieces)
+            if table.num_rows:
+                yield _columns(table)
+
+
+class _Bucket:
+    """Rows in an unlinked temporary file, which the system deletes when the process ends."""
+
+    def __init__(self) -> None:
+        """Create the empty file."""
+        self._descriptor, path = tempfile.mkstemp(prefix="spark-log-compaction-")
+        try:
+            self._sink = pa.OSFile(path, "wb")
+        finally:
+            os.unlink(path)
+        self._writer = ipc.new_file(self._sink, _SCHEMA)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._writer.write_batch(rows)
+
+    def reader(self) -> ipc.RecordBatchFileReader:
+        """End writing; return a reader of all rows."""
+        self._writer.close()
+        self._sink.close()
+        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        return ipc.open_file(pa.py_buffer(mapped))
+
+    def close(self) -> None:
+        """Close the file, which deletes it. Arrays that were read stay valid."""
+        self._sink.close()
+        os.close(self._descriptor)
+
+
+def _needed_bytes(batch: pa.RecordBatch) -> int:
+    return int(batch.column("key").nbytes + _ROW_BYTES * batch.num_rows)
+
+
+def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
+    """Return the index of the last row of each key.
+
+    Sorted by hash and index, equal keys are neighbours, unless two keys have the same hash.
+    """
+    places = np.arange(len(keys), dtype=np.uint64)
+    order = np.sort(hashes.astype(np.uint64) << np.uint64(32) | places)
+    sorted_hashes, order = (order >> np.uint64(32)).astype(np.uint32), order.astype(np.uint32)
+    is_followed = np.zeros(len(keys), np.bool_)  # by another record of its key
+    follows = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
+    before, behind = (keys.take(_array(order[at], pa.uint32())) for at in (follows, follows + 1))
+    is_same = pc.equal(before, behind).to_numpy(zero_copy_only=False)
+    is_followed[follows[is_same]] = True
+    strange = np.isin(sorted_hashes, sorted_hashes[follows[~is_same]])
+    last = order[~is_followed & ~strange]
+    if not strange.any():
+        return last
+    doubtful = np.sort(order[strange])
+    encoded = keys.take(_array(doubtful, pa.uint32())).dictionary_encode()
+    last_of = np.empty(len(encoded.dictionary), np.uint32)
+    last_of[encoded.indices.to_numpy()] = doubtful  # of those with one index the last one stays
+    return np.concatenate([last, last_of])
+
+
+def _columns(table: pa.Table) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    keys = table.column("key").combine_chunks()
+    return keys, table.column("hash").to_numpy(), table.column("row").to_numpy()
+
+
+def _batch(keys: pa.Array, hashes: np.ndarray, rows: np.ndarray) -> pa.RecordBatch:
+    columns = [keys, _array(hashes, pa.uint32()), _array(rows, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _array(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])

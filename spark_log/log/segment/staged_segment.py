@@ -1,0 +1,67 @@
+"""A complete segment before it is appended: its file has no name in the log yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.file_names import SegmentName
+from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
+from spark_log.storage import StagedFile
+
+
+class StagedSegment:
+    """A complete segment that has no name yet: a staged file, and the content of its indexes.
+
+    Attributes:
+        staged: the file.
+        size_bytes: of the file.
+        append_id: random id of this file, which it contains (docs/adr/0003).
+        record_count: number of records, and so of offsets that the segment will take.
+        last_header: header of its last batch.
+        producer: of an idempotent append; None for another.
+        min_timestamp_us: smallest timestamp of its records, microseconds since the epoch.
+        max_timestamp_us: largest timestamp of its records, microseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        staged: StagedFile,
+        append_id: str,
+        record_count: int,
+        last_header: BatchHeader,
+        index_bytes: bytes,
+        time_index_bytes: bytes,
+        *,
+        producer: ProducerAppend | None,
+        min_timestamp_us: int,
+        max_timestamp_us: int,
+    ) -> None:
+        self.producer = producer
+        self.min_timestamp_us = min_timestamp_us
+        self.max_timestamp_us = max_timestamp_us
+        self.staged = staged
+        self.size_bytes = staged.size_bytes
+        self.append_id = append_id
+        self.record_count = record_count
+        self.last_header = last_header
+        self._derived = {"index": index_bytes, "time_index": time_index_bytes}
+
+    @property
+    def header(self) -> BatchHeader:
+        """One batch header for all records of the segment, for the producer state."""
+        return replace(
+            self.last_header,
+            base_offset_delta=0,
+            last_offset_delta=self.record_count - 1,
+            base_sequence=self.producer.base_sequence if self.producer else NO_SEQUENCE,
+            max_timestamp_us=self.max_timestamp_us,
+            record_count=self.record_count,
+        )
+
+    def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the index files. A small segment has none."""
+        for kind, data in self._derived.items():
+            if data:
+                yield getattr(name, kind), data

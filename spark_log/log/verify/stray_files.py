@@ -1,0 +1,172 @@
+"""Files in a partition's directory that are not part of the log: found, and removed by a repair.
+
+A repair frees names by the rules of a cleaner: only if a durable file shows that the name is spent
+(a rewritten segment that covers it, or a start marker above it), and only ``file.delete.delay.ms``
+after that file appeared, by the storage's clock. A process whose clock differs too much from the
+storage's removes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log.clean.file_deletion import (
+    ABANDONED_US,
+    COARSE_US,
+    is_evidence_of_truncation,
+    segment_of_index,
+)
+from spark_log.log.clean.spent_segments import spent_segments
+from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
+from spark_log.log.live_log import live_log
+from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.storage import (
+    FileInfo,
+    check_clock_skew,
+    newest_modified_us,
+    storage_time_us,
+)
+
+_KNOWN_FILES = ("leader-epoch-checkpoint",)
+
+
+class StrayFiles:
+    """The files of one listing that no reader needs: spent, orphaned, unfinished or unknown."""
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        files: list[FileInfo],
+        *,
+        delete_delay_ms: int,
+        repair: bool,
+        max_clock_skew_ms: int,
+    ) -> None:
+        """Read the storage's time: from a probe file for a repair, else from the listing.
+
+        The newest file of the listing may be old. Then fewer files are reported as removable.
+
+        Args:
+            directory: the partition's directory.
+            files: the listing.
+            delete_delay_ms: ``file.delete.delay.ms``.
+            repair: whether to remove files that may be removed.
+            max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+
+        Raises:
+            ClockSkewError: ``repair``, and the clocks of this process and the storage differ too
+                much.
+            StorageError: the storage does not answer.
+        """
+        self._directory = directory
+        self._store = directory.store
+        self._files = files
+        self._live = live_log(files)
+        self._delay_us = delete_delay_ms * 1000 + COARSE_US
+        self._repair = repair
+        self._names = {file.name for file in files}
+        self._now_us = newest_modified_us(files)
+        if repair:
+            self._now_us = storage_time_us(self._store, directory.path)
+            check_clock_skew(directory.clock, self._now_us, max_clock_skew_ms)
+        self._spent = set(spent_segments(files))
+        self._free = set(spent_segments(files, self._now_us - self._delay_us))
+
+    def is_spent(self, name: SegmentName) -> bool:
+        """Return whether a segment is spent: not part of the log, now or later."""
+        return name in self._spent
+
+    def is_old(self, file: FileInfo) -> bool:
+        """Return whether a file has existed for ``file.delete.delay.ms``.
+
+        Its writer has finished or crashed.
+        """
+        return file.modified_us <= self._now_us - self._delay_us
+
+    def findings(self, file: FileInfo) -> Iterator[Finding]:
+        """Yield the findings of a file that is neither a live segment nor a snapshot."""
+        if (name := SegmentName.parse(file.name)) is not None:
+            yield self._spent_segment(name, file)
+        elif (marker := StartMarker.parse(file.name)) is not None:
+            yield from self._start_marker(marker, file)
+        elif segment_of_index(file.name) is None and not _is_known(file.name):
+            yield _unknown(file)
+
+    def abandoned(self) -> Iterator[Finding]:
+        """Yield orphaned indexes and abandoned temporary files.
+
+        Call this last: a writer that was running at first may have finished since.
+        """
+        for file in self._files:
+            log = segment_of_index(file.name)
+            if log is not None and log not in self._names:
+                yield from self._orphan(log, file)
+        for file in self._store.list_hidden(self._directory.path):
+            if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
+                message = "is a temporary file of a writer that is not running any more"
+                yield self._removed(_warning(file, FindingKind.UNFINISHED_WRITE, message))
+
+    def _spent_segment(self, name: SegmentName, file: FileInfo) -> Finding:
+        if name not in self._free:
+            message = (
+                "is rewritten, or before the log's start; it is kept for readers that still use it"
+            )
+            return Finding(file.path, FindingKind.SPENT_SEGMENT, Severity.NOTE, message)
+        paths = [self._directory.file_path(each) for each in (name.index, name.time_index)]
+        finding = _warning(file, FindingKind.SPENT_SEGMENT, "is not part of the log any more")
+        return self._removed(finding, *paths)
+
+    def _start_marker(self, marker: StartMarker, file: FileInfo) -> Iterator[Finding]:
+        """Yield a finding if a higher start marker exists."""
+        above = [
+            other
+            for other in self._files
+            if (found := StartMarker.parse(other.name))
+            and found.log_start_offset > marker.log_start_offset
+        ]
+        message = "the log starts at a higher offset"
+        if any(map(self.is_old, above)):
+            yield self._removed(_warning(file, FindingKind.SPENT_START, message))
+        elif above:
+            yield Finding(file.path, FindingKind.SPENT_START, Severity.NOTE, message)
+
+    def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
+        if not self._exists(self._directory.file_path(log)) and self._exists(file.path):
+            finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment does not exist")
+            is_needless = self.is_old(file) and not is_evidence_of_truncation(file.name, self._live)
+            yield self._removed(finding) if is_needless else finding
+
+    def _removed(self, finding: Finding, *derived: str) -> Finding:
+        if not self._repair:
+            return finding
+        try:
+            # Indexes first: a crash leaves a spent segment, which the next repair removes.
+            for path in (*derived, finding.path):
+                self._store.delete(path)
+        except StorageError as error:
+            self._directory.suppressed.add("repair", self._directory.path, error)
+            return finding
+        return replace(finding, repaired=True)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self._store.head(path)
+        except NotFoundError:
+            return False
+        return True
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN_FILES or parse_generation_name(name) is not None
+
+
+def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:
+    return Finding(file.path, kind, Severity.WARNING, message)
+
+
+def _unknown(file: FileInfo) -> Finding:
+    message = "does not belong to the log. Look at it, and remove it by hand"
+    return _warning(file, FindingKind.UNKNOWN_FILE, message)

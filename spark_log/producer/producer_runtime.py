@@ -1,0 +1,277 @@
+"""The runtime of one `Producer`: its buffer, sender and threads, until it is closed."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+from spark_log.clock import Clock
+from spark_log.config.config import ProducerConfig
+from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
+from spark_log.metadata import Cluster, MetadataImage
+from spark_log.producer import process_exit
+from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.interceptors import Interceptors
+from spark_log.producer.partition_appender import PartitionAppender
+from spark_log.producer.partitioner import TopicPartitioner
+from spark_log.producer.producer_identity import ProducerIdAndEpoch, ProducerIdentity
+from spark_log.producer.sender import Sender
+from spark_log.producer.sender_threads import SenderThreads
+from spark_log.producer.topic_router import TopicRouter
+
+_logger = logging.getLogger(__name__)
+
+_JOIN_S: Final = 5.0
+
+
+class ProducerRuntime:
+    """The parts of one producer that live from its first record to `close`.
+
+    Attributes:
+        accumulator: the records that wait.
+        router: the topics.
+        sender: appends the waiting records.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        client_id: str,
+        clock: Clock,
+        *,
+        new_partitioner: Callable[[], TopicPartitioner],
+        interceptors: Interceptors,
+        on_fork: Callable[[], None],
+        identity: ProducerIdAndEpoch | None = None,
+        starts_threads: bool = True,
+    ) -> None:
+        """Assemble the parts; no thread is started, and nothing is read or written.
+
+        Args:
+            cluster: the opened root.
+            config: the producer's.
+            client_id: for log lines, thread names and the quota.
+            clock: for lingering, retries and timeouts.
+            new_partitioner: makes the partitioner of one topic.
+            interceptors: see the records that were acknowledged or have failed.
+            on_fork: called in a forked child, after the runtime has become unusable.
+            identity: the producer id and epoch to use instead of a new id.
+            starts_threads: False: the caller calls `run_once`.
+        """
+        self._cluster = cluster
+        self._config = config
+        self._client_id = client_id
+        self._clock = clock
+        self._interceptors = interceptors
+        self._on_fork = on_fork
+        self.accumulator = Accumulator(config, clock)
+        producer_identity = ProducerIdentity(
+            cluster, is_idempotent=config.enable_idempotence, given=identity
+        )
+        self.router = TopicRouter(
+            cluster,
+            self.accumulator,
+            config,
+            clock,
+            new_partitioner=new_partitioner,
+            first_epoch=producer_identity.first_epoch,
+            on_image=self._update_quota,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            PartitionAppender(cluster, config, client_id),
+            producer_identity,
+            config,
+            clock,
+            refresh=self.router.refresh,
+            on_batches_done=interceptors.on_batches_done,
+            suppressed=cluster.suppressed,
+        )
+        self._fork_error: SparkLogError | None = None
+        self._is_starting = False
+        self._is_closed = False
+        self._threads: SenderThreads | None = None
+        if starts_threads:
+            self._threads = SenderThreads(
+                self.accumulator,
+                self.sender,
+                clock,
+                name=f"spark-log-{client_id}",
+                max_appends=config.max_in_flight_requests_per_connection,
+            )
+        process_exit.register(self, flushes=config.flush_on_exit and starts_threads)
+
+    def start(self) -> None:
+        """Start the first thread, if none is started yet."""
+        if self._threads is not None and not self._threads.is_started:
+            with self.accumulator.lock:
+                starts, self._is_starting = not self._is_starting, True
+            if starts:
+                self._threads.start()
+
+    def check_usable(self) -> None:
+        """Check that records can be sent.
+
+        Raises:
+            IllegalStateError: the producer is closed, or belongs to the parent process.
+            InvalidProducerEpochError: it was fenced.
+        """
+        self.check_not_forked()
+        if self.accumulator.is_closing:
+            raise IllegalStateError(f"{self._client_id} is closed: make another producer")
+        if self.sender.fatal_error is not None:
+            raise self.sender.fatal_error
+
+    def check_not_forked(self) -> None:
+        """Check that this process made the producer.
+
+        Raises:
+            IllegalStateError: its parent process did.
+        """
+        if self._fork_error is not None:
+            raise self._fork_error
+
+    def flush(self, timeout: float | None) -> None:
+        """Append the waiting records without lingering, and wait until they are done.
+
+        Args:
+            timeout: seconds; None: no limit of its own.
+
+        Raises:
+            KafkaTimeoutError: not all are done in time.
+            IllegalStateError: called in one of the producer's own threads, or in a forked child.
+        """
+        self.check_not_forked()
+        if self._threads is not None and self._threads.includes_current_thread:
+            raise IllegalStateError(
+                "flush was called in a callback or an interceptor, and would wait for itself: "
+                "call it in a thread of your own"
+            )
+        if not self.accumulator.wait_until_finished(timeout):
+            with self.accumulator.lock:
+                left = self.accumulator.unfinished_records()
+            raise KafkaTimeoutError(
+                f"flush: {left} records are not acknowledged after {timeout} s; the producer keeps "
+                f"trying to append them"
+            )
+
+    def close(self, timeout: float | None) -> int:
+        """Append the waiting records, fail those that are not done in time, and end the threads.
+
+        Args:
+            timeout: seconds; None: no limit of its own.
+
+        Returns:
+            The number of records that failed meanwhile; 0 if it is closed already.
+        """
+        with self.accumulator.lock:
+            failed_before = self.sender.metrics.failed_records
+            if self._is_closed:
+                return 0
+            self._is_closed = True
+            self.accumulator.close()
+        threads = self._threads
+        if threads is None:
+            self._run_until_idle(timeout)
+        elif not threads.includes_current_thread:
+            self.accumulator.wait_until_finished(timeout)
+        elif timeout is None:
+            _logger.warning(
+                "%s: close() was called in a callback and does not wait for records",
+                self._client_id,
+            )
+        with self.accumulator.lock:
+            self.accumulator.is_aborted = True
+            left = self.accumulator.unfinished_records()
+        if left:
+            self.sender.fail_all(
+                IllegalStateError(
+                    f"{self._client_id} was closed before the record was acknowledged; whether it "
+                    f"is in the log is not known: give close() more time"
+                )
+            )
+            _logger.warning("%s: %d records were not acknowledged at close", self._client_id, left)
+        if threads is not None:
+            threads.stop()
+            threads.join(_JOIN_S if not left else 0.1)
+        self._interceptors.close()
+        process_exit.unregister(self)
+        with self.accumulator.lock:
+            return self.sender.metrics.failed_records - failed_before
+
+    def _update_quota(self, image: MetadataImage) -> None:
+        self.sender.throttle.update(image)
+
+    @property
+    def is_of_parent_process(self) -> bool:
+        """Whether this process is a fork of the one that made the producer."""
+        return self._fork_error is not None
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return the metrics by group and name."""
+        accumulator = self.accumulator
+        pool = accumulator.pool
+        with accumulator.lock:
+            values = self.sender.metrics.values(self._clock.monotonic_ms())
+            values |= {
+                "buffer-total-bytes": pool.total_bytes,
+                "buffer-available-bytes": max(0, pool.total_bytes - pool.used_bytes),
+                "buffer-exhausted-wait-time-total": pool.blocked_ms,
+                "waiting-threads": pool.waiting_threads,
+                "records-in-flight": accumulator.unfinished_records(),
+            }
+        suppressed = self._cluster.suppressed.figures()
+        return {"producer-metrics": values, "suppressed-errors": suppressed}
+
+    # --- without threads -------------------------------------------------------------------------
+
+    def run_once(self) -> bool:
+        """Append to one due partition in this thread; return whether there was one.
+
+        As Kafka's ``Sender.runOnce``: for a producer without threads.
+        """
+        self.sender.fail_expired()
+        with self.accumulator.lock:
+            queue = self.accumulator.due.take(self._clock.monotonic_ms())
+        if queue is not None:
+            self.sender.serve(queue)
+        return queue is not None
+
+    def next_due_ms(self) -> float:
+        """Return the monotonic time at which `run_once` will have something to do; inf: never."""
+        accumulator = self.accumulator
+        with accumulator.lock:
+            return min(accumulator.due.next_due_ms(), accumulator.next_expiry_ms())
+
+    def _run_until_idle(self, timeout: float | None) -> None:
+        until_ms = math.inf if timeout is None else self._clock.monotonic_ms() + timeout * 1000
+        while self._clock.monotonic_ms() <= until_ms and self.run_once():
+            pass
+
+    # --- called by process_exit ------------------------------------------------------------------
+
+    def flush_at_exit(self) -> None:
+        """Close within ``delivery.timeout.ms``, and log how many records were lost."""
+        lost = self.close(self._config.delivery_timeout_ms / 1000)
+        if lost:
+            _logger.warning(
+                "%s: %d records were lost at the end of the process: they could not be appended "
+                "within delivery.timeout.ms (%d). Call close() or flush(), and check the futures",
+                self._client_id,
+                lost,
+                self._config.delivery_timeout_ms,
+            )
+
+    def on_forked(self) -> None:
+        """Become unusable, and fail all records: this process is a forked child."""
+        self._fork_error = IllegalStateError(
+            f"{self._client_id} belongs to the parent process, whose records and threads are not "
+            f"here: make a producer in the child, after the fork"
+        )
+        # No lock is taken: a thread that held one in the parent does not exist here.
+        self._on_fork()
+        for batch in self.accumulator.unfinished():
+            batch.fail_in_child(self._fork_error)

@@ -1,0 +1,85 @@
+"""Opens the store of a root, with the backend that the URL's scheme names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from spark_log.errors import InvalidConfigurationError, UnsupportedStoreError
+from spark_log.storage.store import StorageOptions, Store
+
+
+def open_store(
+    root: str | os.PathLike[str] | None,
+    storage_options: StorageOptions | None = None,
+    *,
+    request_timeout_ms: int | None = None,
+) -> Store:
+    """Return the store for ``root``: a local path, or a URL.
+
+    Args:
+        root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
+            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
+        storage_options: options of an object store, with the names of s3fs, gcsfs and adlfs; never
+            printed or logged.
+        request_timeout_ms: how long a request to an object store waits for its answer; a put waits
+            twice as long. None for the default of ``request.timeout.ms``.
+
+    Raises:
+        UnsupportedStoreError: no backend of this scheme can promise put-if-absent, or a package
+            that the backend needs is not installed.
+        InvalidRootError: the URL names no bucket.
+        InvalidConfigurationError: the root is not a path, or a storage option is unknown.
+    """
+    from spark_log.storage.local import LocalStore
+    from spark_log.storage.memory import MemoryStore
+    from spark_log.storage.object.location import SERVICES
+
+    if not isinstance(root, str | os.PathLike):
+        given = "is missing" if root is None else f"is a {type(root).__name__}"
+        settings = (
+            "; settings are keyword arguments, such as linger_ms=5"
+            if isinstance(root, Mapping)
+            else ""
+        )
+        raise InvalidConfigurationError(
+            f"root {given}; give the path or URL of the storage that holds the log, such as "
+            f"root='/data/log' or root='s3://bucket/log'{settings}",
+            key="root",
+        )
+    url = os.fspath(root)
+    protocol, path = None, url
+    if "://" in url or "::" in url:
+        import fsspec.core  # importing it takes as long as appending a record
+
+        protocol, path = fsspec.core.split_protocol(url)
+    if protocol in (None, "file", "local"):
+        return LocalStore(path)
+    if protocol == "memory":
+        return MemoryStore(path)
+    if protocol in SERVICES:
+        return _open_object_store(url, storage_options, request_timeout_ms)
+    raise UnsupportedStoreError(
+        f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
+        f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
+        path=f"{protocol}://",
+    )
+
+
+def _open_object_store(
+    url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
+) -> Store:
+    from spark_log.storage.object.location import SERVICES, ObjectLocation
+
+    location = ObjectLocation.parse(url, storage_options)
+    try:
+        from spark_log.storage.object.object_store import ObjectStore
+    except ModuleNotFoundError as error:
+        raise UnsupportedStoreError(
+            f"{location.url} needs {error.name}: pip install "
+            f"'spark-log[{SERVICES[url.partition('://')[0]]}]'",
+            path=location.url,
+        ) from error
+    if request_timeout_ms is None:
+        return ObjectStore(location)
+    return ObjectStore(location, request_timeout_ms=request_timeout_ms)

@@ -1,0 +1,122 @@
+"""Operations of a local file system: sync, memory map, and its type."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable
+from typing import Final, cast
+
+import pyarrow as pa
+
+from spark_log.storage.os_errors import storage_errors
+
+_COPIED_BYTES: Final = 65_536
+"""A file up to this size is copied: that takes less time than mapping and unmapping it."""
+
+
+def appeared_us(status: os.stat_result) -> int:
+    """Return when a file got its name, in microseconds since the epoch.
+
+    That may be long after its bytes were written. A file whose writer paused before the link must
+    not look old: cleaners free names by this time.
+    """
+    return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
+
+
+def map_file(absolute: str, path: str) -> pa.Buffer:
+    """Return a file's bytes: a memory map, or a copy if the file is small.
+
+    Args:
+        absolute: absolute path of the file.
+        path: the path that errors name.
+
+    Raises:
+        NotFoundError: the file does not exist.
+        StorageError: the file cannot be read.
+    """
+    with storage_errors(path):
+        descriptor = os.open(absolute, os.O_RDONLY)
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes <= _COPIED_BYTES:
+                return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
+        finally:
+            os.close(descriptor)
+        with pa.memory_map(absolute, "r") as file:
+            return file.read_buffer()
+
+
+def make_directories(directory: str, synced_names: set[str]) -> None:
+    """Create a directory and its parents, and make the names of new ones durable.
+
+    Args:
+        directory: absolute path.
+        synced_names: directories whose names are durable; new ones are added.
+    """
+    if os.path.isdir(directory):
+        return
+    parent = os.path.dirname(directory)
+    make_directories(parent, synced_names)
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        if not os.path.isdir(directory):
+            raise
+    sync_path(parent)
+    synced_names.add(directory)
+
+
+def sync_path(path: str) -> None:
+    """Flush a file's bytes, or a directory's names, to the device."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def describe_file_system(path: str) -> str:
+    """Return the type of the file system of ``path`` as words for an error message."""
+    kind = file_system_type(path)
+    return f"a file system of {f'type {kind}' if kind else 'unknown type'}"
+
+
+def file_system_type(path: str) -> str:
+    """Return the type of the file system of ``path``; empty if the system does not tell it."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8") as mounts:
+            found = [line.split()[1:3] for line in mounts]
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best = max(
+        (pair for pair in found if real == pair[0] or real.startswith(pair[0].rstrip("/") + "/")),
+        key=lambda pair: len(pair[0]),
+        default=["/", ""],
+    )
+    return best[1]
+
+
+def _find_madvise() -> Callable[[int, int, int], object] | None:
+    """Return the system's ``madvise``; None if ``MADV_DONTNEED`` does not exist here."""
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return cast("Callable[[int, int, int], object]", madvise)
+
+
+_MADVISE: Final = _find_madvise()
+
+
+def release_pages(buffer: pa.Buffer) -> None:
+    """Take the pages of a memory map out of the process's memory; they are read again when used.
+
+    Args:
+        buffer: all of what `map_file` returned.
+    """
+    # A small file was copied, not mapped: there this would clear memory that others use.
+    if buffer.size > _COPIED_BYTES and _MADVISE is not None:
+        _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

@@ -1,0 +1,99 @@
+"""A staged file of `LocalStore`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+
+from spark_log.storage.file_system import make_directories, map_file, sync_path
+from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.store import StagedFile
+from spark_log.suppressed import IN_PROCESS
+
+
+class LocalStagedFile(StagedFile):
+    """A hidden temporary file in the directory of its target. `discard` deletes it.
+
+    Attributes:
+        path: absolute path of the temporary file.
+    """
+
+    def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
+        """Create the empty file.
+
+        Args:
+            directory: absolute path of its directory, which is created if it is missing.
+            synced_names: directories whose names are durable; created directories are added.
+
+        Raises:
+            StorageFullError: no space.
+            StorageError: the file cannot be created.
+        """
+        self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
+        self._synced = False
+        self._failed = False
+        with storage_errors(directory, "writing"):
+            try:
+                self.sink = pa.OSFile(self.path, "wb")
+            except FileNotFoundError:
+                make_directories(directory, set() if synced_names is None else synced_names)
+                self.sink = pa.OSFile(self.path, "wb")
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes were written."""
+        if not self.sink.closed:
+            return int(self.sink.tell())
+        with storage_errors(self.path):
+            return os.path.getsize(self.path)
+
+    def seal(self) -> None:
+        """End writing. Harmless when called twice."""
+        self._once(self._close)
+
+    def read_back(self) -> pa.Buffer:
+        """Return the written bytes as a memory map (sealed first)."""
+        self.seal()
+        return map_file(self.path, self.path)
+
+    def sync(self) -> None:
+        """Flush the bytes to the device, once."""
+        if not self._synced:
+            self._once(self._fsync)
+            self._synced = True
+
+    def discard(self) -> None:
+        """Delete the temporary file. A put under another name stays."""
+        directory = os.path.dirname(self.path)
+        # On a full disk the close fails too; the file is deleted in any case.
+        with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
+            self.seal()
+        # A failed deletion must not fail a put that succeeded: the file is hidden. After a rename
+        # the file is gone.
+        with (
+            IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
+            suppress(FileNotFoundError),
+        ):
+            os.unlink(self.path)
+
+    def _close(self) -> None:
+        if not self.sink.closed:
+            self.sink.close()
+
+    def _fsync(self) -> None:
+        sync_path(self.path)
+
+    def _once(self, flush: Callable[[], None]) -> None:
+        """Flush, unless a flush failed before: a system reports a lost write only once."""
+        if self._failed:
+            raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
+        try:
+            flush()
+        except OSError:
+            self._failed = True
+            raise

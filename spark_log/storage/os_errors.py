@@ -1,0 +1,81 @@
+"""Translation of the operating system's errors into this package's errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from spark_log.errors import NotFoundError, SparkLogError, StorageError, StorageFullError
+
+TRANSIENT_ERRNOS: Final = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EINTR,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENODEV,
+        errno.ENOTCONN,
+        errno.ENXIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+"""Errors of a file system whose server, disk or mount is away for a while."""
+
+
+@contextmanager
+def storage_errors(path: str, action: str = "") -> Iterator[None]:
+    """Turn the operating system's errors inside the block into this package's.
+
+    Args:
+        path: the path that messages name.
+        action: what the block does, such as ``writing``; named if it is not permitted.
+
+    Raises:
+        NotFoundError: the file does not exist.
+        StorageFullError: no space or quota is left.
+        StorageError: any other ``OSError``.
+    """
+    try:
+        yield
+    except SparkLogError:
+        raise
+    except OSError as error:
+        raise _translated(error, path, action) from error
+
+
+def _translated(error: OSError, path: str, action: str) -> StorageError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.ENOENT:
+        return NotFoundError(f"{path}: no such file", path=path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StorageFullError(
+            f"{path}: {reason}; nothing was written: free space and try again", path=path
+        )
+    if action and error.errno == errno.EROFS:
+        return StorageError(
+            f"{path}: {action} failed ({reason}): the file system is mounted read-only. Reading "
+            f"still works; to write, mount it for writing (mount -o remount,rw)",
+            path=path,
+        )
+    if action and error.errno in (errno.EACCES, errno.EPERM):
+        return StorageError(
+            f"{path}: {action} failed ({reason}): user {_user()} is not permitted to do this. "
+            f"Change the permissions or the owner of the path and of the directories above it "
+            f"(chmod, chown), or run as a user who is permitted",
+            path=path,
+        )
+    return StorageError(f"{path}: {reason}", path=path)
+
+
+def _user() -> str:
+    return str(os.geteuid()) if hasattr(os, "geteuid") else "of this process"

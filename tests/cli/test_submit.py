@@ -1,0 +1,70 @@
+"""``spark-log consume`` and the other jobs: they become ``spark-submit``."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_log.cli.commands import submit
+
+SHIPPED = Path(submit.__file__).parents[2]
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The programs that commands became: arguments, and what they set in the environment."""
+    programs = []
+
+    def execve(program, arguments, environment):
+        assert program == arguments[0]
+        programs.append((arguments, environment))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setattr(os, "execv", lambda program, arguments: execve(program, arguments, {}))
+    for name in ("SPARK_CONF_DIR", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    return programs
+
+
+@pytest.mark.parametrize("job", submit.JOBS)
+def test_a_job_gets_its_arguments_and_spark_submit_its_own(shell, started, job):
+    arguments = ["flights", "--root", "log", "--master", "local[3]", "--to-time=x", "--conf=a=b"]
+    shell(job, *arguments)
+    ((command, environment),) = started
+    assert command[0].endswith("/bin/spark-submit")
+    assert command[1:5] == ["--master", "local[3]", "--conf", "a=b"]
+    assert command[5:] == [f"{SHIPPED}/scripts/{job}.py", "flights", "--root", "log", "--to-time=x"]
+    assert environment["SPARK_CONF_DIR"] == str(SHIPPED / "conf")
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert Path(command[0]).is_file()
+    assert Path(command[5]).is_file()
+
+
+def test_settings_of_the_environment_stay(shell, started, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", "mine")
+    shell("replay", "flights")
+    ((_, environment),) = started
+    assert environment["SPARK_CONF_DIR"] == "mine"
+
+
+def test_help_is_the_jobs_and_starts_no_spark(shell, started):
+    shell("consume", "--help")
+    assert [arguments for arguments, _ in started] == [
+        [sys.executable, f"{SHIPPED}/scripts/consume.py", "--help"]
+    ]
+
+
+def test_an_option_without_a_value_is_a_mistake(shell, started):
+    outcome = shell("replay", "flights", "--master")
+    assert (outcome.status, started) == (2, [])
+    assert outcome.error == "--master needs a value"
+
+
+def test_without_spark_it_says_what_to_install(shell, started, monkeypatch):
+    monkeypatch.setattr(submit, "find_spec", lambda name: None)
+    monkeypatch.setattr(submit.shutil, "which", lambda name: None)
+    outcome = shell("replay", "flights")
+    assert (outcome.status, started) == (2, [])
+    assert "pip install 'spark-log[spark]'" in outcome.error

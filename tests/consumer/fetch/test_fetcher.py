@@ -1,0 +1,246 @@
+"""The fetcher: bounded memory, fair turns, and hints that may be lost."""
+
+import threading
+import time
+
+import pytest
+
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.config.config import ConsumerConfig
+from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
+from spark_log.consumer.fetch import fetcher as fetcher_module
+from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
+from spark_log.errors import StorageError
+from spark_log.log.tail_reader import LOCAL_PROBES
+from spark_log.metadata import Cluster
+from spark_log.storage.directory_watch import InotifyWatch, SilentWatch
+from tests.consumer.support import (
+    PATIENCE_MS,
+    T0,
+    THREE,
+    append,
+    log_of,
+    numbered,
+    poll_until,
+    read_values,
+    wait_until,
+)
+
+
+class LostHints(InotifyWatch):
+    """A watch that promises hints and gives none."""
+
+    def wait(self, timeout_ms):
+        deadline = time.monotonic() + timeout_ms / 1000
+        while (left := deadline - time.monotonic()) > 0:
+            if not super().wait(left * 1000):
+                break
+        return set()
+
+
+@pytest.fixture
+def open_fetcher(root):
+    opened = []
+
+    def open_fetcher(watch=None, **settings):
+        fetcher = Fetcher(
+            Cluster(root).store,
+            ConsumerConfig.parse(settings),
+            watch=watch,
+            now_ms=SYSTEM_CLOCK.monotonic_ms,
+        )
+        opened.append(fetcher)
+        return fetcher
+
+    yield open_fetcher
+    for fetcher in opened:
+        fetcher.close()
+
+
+class TestHints:
+    @pytest.mark.parametrize("kind", ["lost", "none"])
+    def test_records_come_all_the_same_when_every_hint_is_dropped(
+        self, root, open_consumer, monkeypatch, kind
+    ):
+        watch = {"lost": lambda store: LostHints(store.url), "none": lambda store: SilentWatch()}
+        monkeypatch.setattr(fetcher_module, "watch_directories", watch[kind])
+        consumer = open_consumer("t", "three")
+        for start in range(0, 6, 2):
+            append(root, numbered(start, start + 2))
+            append(root, numbered(start, start + 2), to=THREE[2])
+            found = poll_until(consumer, 4)
+            assert [each.offset for each in found[T0]] == [start, start + 1]
+
+    def test_a_hint_is_followed_at_once(self, root, open_consumer, monkeypatch):
+        """Without the hint the next read would be in an hour."""
+        monkeypatch.setattr(
+            fetch_loop_module, "tail_probe_interval_ms", lambda *_, **__: 3_600_000.0
+        )
+        consumer = open_consumer("t")
+        for start in range(0, 6, 2):  # the first append also creates the directory
+            append(root, numbered(start, start + 2))
+            assert read_values(consumer, 2) == numbered(start, start + 2)
+
+    def test_looking_takes_as_little_of_a_core_for_many_partitions_as_for_few(self):
+        def looks_a_second(partitions):
+            interval_ms = tail_probe_interval_ms(
+                LOCAL_PROBES, waited_ms=60_000, partitions=partitions, gives_hints=True
+            )
+            return partitions * 1000 / interval_ms
+
+        assert looks_a_second(1) <= 10
+        assert looks_a_second(1_000) <= 100
+
+
+class TestMemory:
+    def test_no_more_is_fetched_ahead_of_a_partition_than_it_may(self, root, open_fetcher):
+        for _ in range(20):
+            append(root, [b"x" * 1000] * 10)
+        fetcher = open_fetcher(max_partition_fetch_bytes=25_000)
+        fetcher.add(T0, log_of(root), 0)
+        fetcher._begin()
+        wait_until(lambda: fetcher._loop._is_sleeping)
+        (cursor,) = fetcher._cursors.values()
+        assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
+        seen = 0
+        while seen < 200:
+            taken = fetcher.collect_fetch(7, PATIENCE_MS)
+            assert cursor.completed_bytes < 25_000 + 11_000
+            seen += sum(rows.count for rows in taken.rows)
+
+    def test_nor_of_all_together(self, root, open_fetcher):
+        for partition in THREE:
+            for _ in range(10):
+                append(root, [b"x" * 1000] * 10, to=partition)
+        fetcher = open_fetcher(fetch_max_bytes=30_000)
+        for partition in THREE:
+            fetcher.add(partition, log_of(root, partition), 0)
+        seen, most = 0, 0
+        while seen < 300:
+            taken = fetcher.collect_fetch(10, PATIENCE_MS)
+            seen += sum(rows.count for rows in taken.rows)
+            most = max(most, fetcher._buffer.waiting_bytes)
+        # A turn that has begun may fetch max.partition.fetch.bytes.
+        assert most < 30_000 + 1_048_576
+        assert fetcher._buffer.waiting_bytes == 0
+
+    def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
+        append(root, [b"x" * 100_000])
+        append(root, [b"y"])
+        fetcher = open_fetcher(fetch_max_bytes=0, max_partition_fetch_bytes=0)
+        fetcher.add(T0, log_of(root), 0)
+        assert (
+            sum(rows.count for _ in range(2) for rows in fetcher.collect_fetch(1, PATIENCE_MS).rows)
+            == 2
+        )
+
+
+class TestSeeking:
+    def test_while_a_read_is_under_way_drops_what_that_brings(
+        self, root, open_fetcher, monkeypatch
+    ):
+        append(root, numbered(0, 5))
+        append(root, numbered(5, 8))
+        log = log_of(root)
+        reading, sought = threading.Event(), threading.Event()
+        read_on = log.read_on
+
+        def slow(offset, **options):
+            if offset == 0:
+                reading.set()
+                assert sought.wait(PATIENCE_MS / 1000)
+            return read_on(offset, **options)
+
+        monkeypatch.setattr(log, "read_on", slow)
+        fetcher = open_fetcher()
+        fetcher.add(T0, log, 0)
+        fetcher._begin()
+        assert reading.wait(PATIENCE_MS / 1000)
+        fetcher.seek(T0, 5)
+        sought.set()
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
+        assert [rows.offsets().tolist() for rows in taken.rows] == [[5, 6, 7]]
+
+
+class TestFaults:
+    def test_a_storage_that_fails_is_read_again(self, root, open_fetcher, monkeypatch, caplog):
+        append(root, numbered(0, 5))
+        log = log_of(root)
+        failures = [StorageError("the test says no"), StorageError("and no")]
+        read_on = log.read_on
+
+        def failing(*arguments, **options):
+            if failures:
+                raise failures.pop()
+            return read_on(*arguments, **options)
+
+        monkeypatch.setattr(log, "read_on", failing)
+        fetcher = open_fetcher(retry_backoff_ms=1)
+        fetcher.add(T0, log, 0)
+        taken = fetcher.collect_fetch(None, PATIENCE_MS)
+        assert taken.rows[0].count == 5
+        assert len([each for each in caplog.records if "retrying" in each.message]) == 1
+
+    def test_a_refusal_is_told(self, root, open_fetcher, monkeypatch):
+        log = log_of(root)
+
+        def refused(*arguments, **options):
+            raise StorageError("no") from PermissionError(13, "denied")
+
+        monkeypatch.setattr(log, "read_on", refused)
+        fetcher = open_fetcher()
+        fetcher.add(T0, log, 0)
+        tp, error = fetcher.collect_fetch(None, PATIENCE_MS).failure
+        assert (tp, str(error)) == (T0, "no")
+
+    def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
+        fetcher = open_fetcher()
+        monkeypatch.setattr(fetcher._loop, "_pick", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fetcher.collect_fetch(None, PATIENCE_MS)
+
+
+class NoticedInBetween(Fetcher):
+    """The fetching thread sets the hint just after `consume_metadata_hint` read it.
+
+    If the lock is free, the thread sets the hint at once; otherwise as soon as the lock is free.
+    The scheduler would choose this moment once in many thousand times.
+    """
+
+    is_near = False
+    has_to_wait = False
+
+    @property
+    def _is_noticed(self):
+        seen = self.__dict__["noticed"]
+        if self.is_near:
+            self.is_near, self.has_to_wait = False, self._changed._is_owned()
+            if not self.has_to_wait:
+                self.notice()
+        return seen
+
+    @_is_noticed.setter
+    def _is_noticed(self, noticed):
+        self.__dict__["noticed"] = noticed
+
+    def notice(self):
+        with self._changed:
+            self._is_noticed = True
+
+
+def test_what_is_noticed_while_one_looks_is_not_lost(root):
+    fetcher = NoticedInBetween(
+        Cluster(root).store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms
+    )
+    try:
+        fetcher.is_near = True
+        fetcher.consume_metadata_hint()
+        if fetcher.has_to_wait:
+            fetcher.notice()
+        assert fetcher.consume_metadata_hint(), (
+            "new partitions would stay unread for metadata.max.age.ms"
+        )
+        assert not fetcher.consume_metadata_hint()
+    finally:
+        fetcher.close()

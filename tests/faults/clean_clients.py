@@ -1,0 +1,133 @@
+"""Client processes on a root that is cleaned: producers, a consumer, and one that deletes topics.
+
+Every record has a name, ``<slot>.<life>.<number>``: the replacement of a killed producer has the
+same slot and keys, and the next life. The name is the value, or a header if the value is null. Each
+record is noted before it is sent and when it is acknowledged, in lines that survive a kill.
+"""
+
+import random
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.errors import StorageTimeoutError
+from tests.faults.notes import Notes
+
+KEPT, EXPIRING, TABLE, BRIEF = "kept", "expiring", "table", "brief"
+COMPACTED = (TABLE, BRIEF)
+
+_SMALL = {
+    "file.delete.delay.ms": "600",
+    "flush.on.append": "false",
+    "merge.tail.segments": "20",
+    "snapshot.interval.segments": "10",
+}
+_COMPACT = {**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+TOPICS = {
+    KEPT: _SMALL,
+    EXPIRING: {**_SMALL, "retention.bytes": "20000"},
+    TABLE: _COMPACT,
+    BRIEF: {**_COMPACT, "delete.retention.ms": "0"},
+}
+"""Topics: one is kept, one has retention by size, and two are compacted."""
+
+KEYS = 12
+"""Number of keys of each producer in each compacted topic."""
+
+_SEND_PAUSE_S = 0.01
+_MAX_RECORDS = 4
+_POLL_MS = 100
+
+
+@dataclass(frozen=True)
+class Role:
+    """The role of one process.
+
+    Attributes:
+        root, storage_options: the root.
+        notes: path of its notes.
+        slot: its place among the processes of its kind.
+        life: number of killed processes that had this place before.
+    """
+
+    root: str
+    storage_options: dict | None
+    notes: str
+    slot: int = 0
+    life: int = 0
+
+
+def produce_until_told(role: Role, told: Connection):
+    """Repeatedly send a few records to each topic, and wait for their acknowledgements."""
+    chance = random.Random(f"{role.slot}.{role.life}")
+    number = 0
+    with (
+        Notes(role.notes) as notes,
+        Producer(role.root, storage_options=role.storage_options) as producer,
+    ):
+        while not told.poll(_SEND_PAUSE_S):
+            sent = []
+            for topic in TOPICS:
+                for _ in range(chance.randint(1, _MAX_RECORDS)):
+                    name = f"{role.slot}.{role.life}.{number}"
+                    number += 1
+                    key = f"{role.slot}-{chance.randrange(KEYS)}"
+                    is_tombstone = topic in COMPACTED and chance.random() < 0.3
+                    notes.write("sent", topic, name, key, int(is_tombstone))
+                    future = producer.send(
+                        topic,
+                        None if is_tombstone else name.encode(),
+                        key=key.encode(),
+                        headers=[("name", name.encode())],
+                    )
+                    sent.append((topic, name, future))
+            for topic, name, future in sent:
+                notes.write("acknowledged", topic, name, future.result().offset)
+
+
+def consume_until_told(role: Role, told: Connection):
+    """Read all topics from their start; when told to end, read up to their ends, and end."""
+    partitions = [TopicPartition(topic, 0) for topic in TOPICS]
+    with (
+        Notes(role.notes) as notes,
+        Consumer(
+            root=role.root, storage_options=role.storage_options, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        consumer.assign(partitions)
+        ends = None
+        while True:
+            if ends is None and told.poll():
+                ends = consumer.end_offsets(partitions)
+            try:
+                found = consumer.poll(_POLL_MS)
+            except StorageTimeoutError:
+                continue  # the machine is so busy that no listing was fast enough
+            for partition, records in found.items():
+                for each in records:
+                    name = each.headers[0][1].decode()
+                    notes.write(
+                        partition.topic, each.offset, name, each.key.decode(), each.value is None
+                    )
+            if ends and all(consumer.position(each) >= ends[each] for each in partitions):
+                notes.write("ended")
+                return
+
+
+def create_and_delete_until_told(role: Role, told: Connection):
+    """Delete the last process's topic; then repeatedly create a topic, append, and delete it."""
+    admin = Admin(role.root, storage_options=role.storage_options)
+    left = [topic for topic in admin.list_topics() if topic not in TOPICS]
+    if left:
+        admin.delete_topics(left)
+    number = 0
+    with Notes(role.notes) as notes:
+        while not told.poll(_SEND_PAUSE_S):
+            topic = f"passing-{role.life}-{number}"
+            number += 1
+            admin.create_topics([NewTopic(topic, 2, topic_configs=_SMALL)])
+            with Producer(role.root, storage_options=role.storage_options) as producer:
+                for partition in (0, 1):
+                    producer.send(topic, b"", partition=partition)
+            admin.delete_topics([topic])
+            notes.write("deleted", topic)

@@ -1,0 +1,223 @@
+"""Checks the notes of a group's members against the group's log, the offsets table and topics."""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import accumulate
+from zlib import crc32
+
+from spark_log.types import TopicPartition
+from tests.faults.notes import read_notes
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The records of one partition that a poll returned to a member.
+
+    Attributes:
+        process: the process that noted it.
+        generation: the generation that the member knew.
+        partition: the records' partition.
+        first: offset of the first record.
+        last: offset of the last record.
+        checksum: checksum of the values.
+        is_handled: whether the process noted that it has handled them.
+    """
+
+    process: str
+    generation: int
+    member_id: str
+    partition: TopicPartition
+    first: int
+    last: int
+    checksum: int
+    is_handled: bool
+
+
+@dataclass
+class Told:
+    """The notes of all members.
+
+    Attributes:
+        taken: the results of their polls.
+        outcomes: the outcomes of their commits, by commit id.
+    """
+
+    taken: list[Taken]
+    outcomes: dict[str, str]
+
+
+def read_told(paths):
+    """Read the notes of the members."""
+    taken, outcomes = {}, {}
+    for path in paths:
+        for kind, *fields in read_notes(path):
+            if kind in ("took", "handled"):
+                generation, member_id, topic, partition, first, last, checksum = fields
+                key = path.name, *fields
+                taken[key] = Taken(
+                    path.name,
+                    int(generation),
+                    member_id,
+                    TopicPartition(topic, int(partition)),
+                    int(first),
+                    int(last),
+                    int(checksum),
+                    kind == "handled" or (key in taken and taken[key].is_handled),
+                )
+            elif kind in ("committed", "refused", "unknown"):
+                outcomes[fields[0]] = kind
+    return Told(list(taken.values()), outcomes)
+
+
+def read_acknowledged(paths):
+    """Return the acknowledged records as ``{partition: {offset: value}}``."""
+    found = defaultdict(dict)
+    for path in paths:
+        name = path.name
+        for kind, *fields in read_notes(path):
+            if kind == "acknowledged":
+                topic, partition, first, *offsets = fields
+                for number, offset in enumerate(map(int, offsets), int(first)):
+                    value = f"{name}.{number}".encode()
+                    found[TopicPartition(topic, int(partition))][offset] = value
+    return dict(found)
+
+
+def reckon_group(told, acknowledged, topics, groups, rows):
+    """Check all guarantees, and return counts.
+
+    Args:
+        told: the members' notes.
+        acknowledged: ``{partition: {offset: value}}`` of the acknowledged records.
+        topics: all values of each partition, by offset.
+        groups: the `Group` of each generation.
+        rows: the `Row` of each committed offset, in the order of the commits.
+    """
+    check_log(acknowledged, topics)
+    check_one_owner(told.taken, groups)
+    check_contents(told.taken, topics)
+    check_positions(rows)
+    check_commits(told, rows, groups)
+    check_nothing_again(told.taken, rows)
+    check_all_handled(told.taken, acknowledged)
+    return {
+        "records": sum(map(len, topics.values())),
+        "handled": sum(each.last - each.first + 1 for each in told.taken if each.is_handled),
+        "generations": len(groups),
+        "positions": len(rows),
+        **Counter(f"commits {outcome}" for outcome in told.outcomes.values()),
+    }
+
+
+def check_log(acknowledged, topics):
+    """Each acknowledged record is at its acknowledged offset."""
+    for named, values in acknowledged.items():
+        for offset, value in values.items():
+            there = topics[named]
+            assert offset < len(there), f"{named}: {offset} was acknowledged, and is not there"
+            assert there[offset] == value, f"{named}: at {offset} stands {there[offset]}"
+
+
+def check_one_owner(taken, groups):
+    """No two members got records of one partition in the same generation."""
+    owners = {}
+    for each in taken:
+        key = each.generation, each.partition
+        other = owners.setdefault(key, each)
+        assert other.member_id == each.member_id, f"two members in one generation: {other}, {each}"
+    for each in taken:
+        member = groups[each.generation].members.get(each.member_id)
+        assert member is not None, f"no member of that generation: {each}"
+        assert each.partition in member.owned, f"not its partition in that generation: {each}"
+
+
+def check_contents(taken, topics):
+    """The values that polls returned are those of the topics."""
+    for each in taken:
+        values = topics[each.partition][each.first : each.last + 1]
+        assert crc32(b"\n".join(values)) == each.checksum, f"other records than these: {each}"
+
+
+def check_positions(rows):
+    """Committed offsets (by generation, then commit) and the fence never go back."""
+    latest = {}
+    for row in rows:
+        assert row.fence_before <= row.fence, f"the fence went back: {row}"
+        is_fenced = row.fence_before <= row.generation <= row.fence
+        assert is_fenced, f"of another generation than the fence: {row}"
+        before = latest.get(row.partition)
+        if before is None or (before.generation, before.stamp) < (row.generation, row.stamp):
+            assert before is None or before.offset <= row.offset, f"went back: {before}, {row}"
+            latest[row.partition] = row
+
+
+def check_commits(told, rows, groups):
+    """A committing member owns the partition and has handled it; a refused commit has no effect.
+
+    An automatic commit may be of the offset at which the member began.
+    """
+    stood = {}
+    ends = {
+        (each.member_id, each.partition, each.last + 1) for each in told.taken if each.is_handled
+    }
+    for row in rows:
+        member = groups[row.generation].members.get(row.member_id)
+        assert member is not None, f"no member of that generation: {row}"
+        assert row.partition in member.held, f"not its partition: {row}"
+        key = row.member_id, row.partition, row.offset
+        is_beginning = row.offset == stood.get(row.partition, 0)
+        assert is_beginning or key in ends, f"committed and not handled: {row}"
+        stood[row.partition] = row.offset
+    there = {row.name for row in rows}
+    for name, outcome in told.outcomes.items():
+        if outcome == "committed":
+            assert name in there, f"commit {name} was acknowledged, and is not there"
+        elif outcome == "refused":
+            assert name not in there, f"commit {name} was refused, and is there all the same"
+
+
+def check_nothing_again(taken, rows):
+    """Records that were committed in a generation are not handled again in a later one."""
+    committed = defaultdict(list)
+    for row in sorted(rows, key=lambda each: each.generation):
+        committed[row.partition].append((row.generation, row.offset))
+    generations = {named: [each[0] for each in those] for named, those in committed.items()}
+    highest = {
+        named: [0, *accumulate((offset for _, offset in those), max)]
+        for named, those in committed.items()
+    }
+    for each in taken:
+        if each.partition in committed:
+            earlier = bisect_left(generations[each.partition], each.generation)
+            position = highest[each.partition][earlier]
+            assert each.first >= position, f"committed up to {position} before, and again: {each}"
+
+
+def check_all_handled(taken, acknowledged):
+    """Every acknowledged record was handled."""
+    handled = defaultdict(set)
+    for each in taken:
+        if each.is_handled:
+            handled[each.partition].update(range(each.first, each.last + 1))
+    for named, values in acknowledged.items():
+        missing = sorted(values.keys() - handled[named])
+        assert not missing, f"{named}: acknowledged and never handled: {missing[:20]}"
+
+
+def unbalanced(group):
+    """Return what is wrong with a group whose members subscribe to the same topics, or None."""
+    if group.state != "Stable":
+        return f"it is {group.state}"
+    if missing := list(group.unowned()):
+        return f"nobody has {missing}"
+    # The range assignor balances each topic, the others balance all topics together.
+    parts = [{name} for name in group.topics] if group.protocol == "range" else [set(group.topics)]
+    for topics in parts:
+        counts = [
+            sum(named.topic in topics for named in member.owned)
+            for member in group.members.values()
+        ]
+        if max(counts) - min(counts) > 1:
+            return f"{group.protocol} shares {sorted(topics)} as {counts}"
+    return None
