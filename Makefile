@@ -56,8 +56,8 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md from the table of keys
-	@$(BIN)/python -c 'from spark_log.config.config import markdown; print(markdown(), end="")' \
+docs: venv ## Write docs/configuration.md from the config models
+	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 
 bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark

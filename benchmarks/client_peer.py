@@ -36,7 +36,9 @@ class ClientPeer(Protocol):
     """
 
     name: str
-    read_stamps: ReadStamps
+
+    @property
+    def read_stamps(self) -> ReadStamps: ...
 
     @property
     def address(self) -> str: ...
@@ -59,7 +61,7 @@ class ClientPeer(Protocol):
         every value has been looked at.
         """
 
-    def open_sender(self, topic: str) -> tuple[Send, Callable[[], None]]:
+    def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
         """Return what sends a value without lingering, acknowledged on return, and a close."""
 
 
@@ -75,4 +77,5 @@ def stamp_now() -> bytes:
 
 def age_ms(value: bytes) -> float:
     """Return how long ago a value was made by `stamp_now`, in any process."""
-    return (time.monotonic_ns() - _STAMP.unpack_from(value)[0]) / 1e6
+    stamp_ns: int = _STAMP.unpack_from(value)[0]
+    return (time.monotonic_ns() - stamp_ns) / 1e6

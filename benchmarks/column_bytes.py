@@ -9,7 +9,6 @@ around each page, which the kernel maps with it.
 
 import argparse
 import mmap
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,4 +104,4 @@ def _mapped_bytes(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

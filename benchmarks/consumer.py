@@ -17,6 +17,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -186,7 +187,7 @@ def _waiting(root: Path, idle_s: float) -> list[Figure]:
 
 def _wait(root: str, idle_s: float, has_hints: bool, pipe: Connection) -> None:
     if not has_hints:
-        fetcher.watch_directories = lambda store: SilentWatch()
+        patch.object(fetcher, "watch_directories", lambda store: SilentWatch()).start()
     with Consumer(_TOPIC, root=root) as consumer:
         for _ in range(20):
             consumer.poll(timeout_ms=100)

@@ -27,7 +27,7 @@ from typing import Annotated
 import typer
 
 from spark_log import Admin, NewTopic
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import UnknownMemberIdError

@@ -69,7 +69,10 @@ class KafkaCleaner:
     def __enter__(self) -> Self:
         """Start the broker and create the topic."""
         self._broker.__enter__()
-        self._address = {"bootstrap.servers": self._broker.bootstrap_servers, "log_level": 2}
+        self._address: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self._broker.bootstrap_servers,
+            "log_level": 2,
+        }
         self._admin = AdminClient(self._address)
         settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
         topic = NewTopic(_TOPIC, 1, 1, config=settings)

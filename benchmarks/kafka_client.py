@@ -1,9 +1,10 @@
 """confluent-kafka and a real broker, as `clients_kafka` measures them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -13,6 +14,7 @@ from benchmarks.client_peer import (
     MAX_RECORDS,
     PARTITIONS,
     Poll,
+    ReadStamps,
     Send,
     age_ms,
     values,
@@ -27,9 +29,9 @@ raise SystemExit(p.flush(30))
 """
 _QUEUED = 1_000_000
 """Messages that may wait to be sent: ten times the default, so that `produce` blocks less."""
-_MORE_AHEAD: dict[str, object] = {"queued.min.messages": 1_000_000}
+_MORE_AHEAD: dict[str, str | int] = {"queued.min.messages": 1_000_000}
 """By default it fetches 100,000 messages ahead, and then pauses for a second."""
-_QUIET: dict[str, object] = {"log_level": 2}
+_QUIET: dict[str, str | int] = {"log_level": 2}
 """That the broker stops at the end is no news."""
 
 
@@ -41,13 +43,17 @@ class KafkaPeer:
     def __init__(self, broker: KafkaBroker) -> None:
         """Args: broker: started."""
         self._broker = broker
-        self.read_stamps = read_stamps
-        self._admin = AdminClient({"bootstrap.servers": self.address, **_QUIET})
+        self._admin = AdminClient({**_QUIET, "bootstrap.servers": self.address})
 
     @property
     def address(self) -> str:
         """See `ClientPeer`."""
         return self._broker.bootstrap_servers
+
+    @property
+    def read_stamps(self) -> ReadStamps:
+        """See `ClientPeer`."""
+        return read_stamps
 
     @property
     def first_record(self) -> str:
@@ -98,17 +104,18 @@ class KafkaPeer:
     def pollers(self) -> dict[str, Poll]:
         """See `ClientPeer`."""
         return {
-            self.name: partial(self._poll_all, **_MORE_AHEAD),
-            f"{self.name}, defaults": self._poll_all,
+            self.name: partial(self._poll_all, _MORE_AHEAD),
+            f"{self.name}, defaults": partial(self._poll_all, {}),
         }
 
-    def _poll_all(self, topic: str, count: int, **settings: object) -> float:
-        consumer = _consumer(self.address, **settings)
+    def _poll_all(self, settings: Mapping[str, str | int], topic: str, count: int) -> float:
+        consumer = _consumer(self.address, settings)
         start = time.perf_counter()
         consumer.assign(
             [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
         )
         seen = size_bytes = 0
+        message: Any  # no check of a value's type costs time here
         while seen < count:
             for message in consumer.consume(min(MAX_RECORDS, count - seen), timeout=10):
                 size_bytes += len(message.value())
@@ -117,7 +124,7 @@ class KafkaPeer:
         consumer.close()
         return took_s
 
-    def open_sender(self, topic: str) -> tuple[Send, Callable[[], None]]:
+    def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
         """See `ClientPeer`."""
         producer = Producer(
             {"bootstrap.servers": self.address, "acks": "all", "linger.ms": 0, **_QUIET}
@@ -140,15 +147,15 @@ def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
     while len(took_ms) < count:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
-            took_ms.append(age_ms(message.value()))
+            took_ms.append(age_ms(message.value() or b""))
     consumer.close()
     pipe.send(took_ms)
 
 
-def _consumer(address: str, **settings: object) -> Consumer:
+def _consumer(address: str, settings: Mapping[str, str | int] | None = None) -> Consumer:
     return Consumer(
         {
-            **settings,
+            **(settings or {}),
             **_QUIET,
             "bootstrap.servers": address,
             "group.id": "benchmark",

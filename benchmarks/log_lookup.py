@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.counting_store import CountingStore
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import START_US, local_stores, open_log
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
-from spark_log.storage import FileInfo
-from spark_log.storage.local import LocalStore
 
 _SEGMENT_RECORDS = 10_000
 _BATCH_RECORDS = 1_000
@@ -38,34 +37,6 @@ def main() -> None:
     )
     options.add_argument("--lookups", type=int, default=1_000, help="of each kind (1000)")
     run(options, measure)
-
-
-class CountingStore(LocalStore):
-    """A local store whose reads are counted.
-
-    Attributes:
-        reads: calls that ask for bytes of a file, or for its size.
-    """
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.reads = 0
-
-    def read(self, path: str, start: int, length: int) -> pa.Buffer:
-        self.reads += 1
-        return super().read(path, start, length)
-
-    def read_tail(self, path: str, length: int) -> pa.Buffer:
-        self.reads += 1
-        return super().read_tail(path, length)
-
-    def open_buffer(self, path: str) -> pa.Buffer:
-        self.reads += 1
-        return super().open_buffer(path)
-
-    def head(self, path: str) -> FileInfo:
-        self.reads += 1
-        return super().head(path)
 
 
 def measure(options: argparse.Namespace) -> Report:

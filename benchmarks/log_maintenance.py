@@ -14,13 +14,14 @@ as many segments as of one append a second. Reads are repeated, the median count
 import argparse
 import os
 import time
-from pathlib import PurePosixPath
+from functools import partial
 from statistics import median
 
+from benchmarks.counting_store import CountingStore
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records, timed
 from spark_log.clock import ManualClock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
@@ -62,43 +63,6 @@ def measure(options: argparse.Namespace) -> Report:
     return Report("log_maintenance", figures, notes)
 
 
-class Counted:
-    """What goes through a store: bytes of segments put, and looks at files."""
-
-    def __init__(self, store: LocalStore) -> None:
-        """Begin to count."""
-        self.plain_bytes = self.rewritten_bytes = self.reads = self.listings = 0
-        put, list_files = store.put_if_absent, store.list
-
-        def put_if_absent(path, source, *, sync=True):
-            put(path, source, sync=sync)
-            if path.endswith(".log"):
-                is_rewritten = "-" in PurePosixPath(path).name
-                size = source.size_bytes
-                self.rewritten_bytes += size if is_rewritten else 0
-                self.plain_bytes += 0 if is_rewritten else size
-
-        def listed(directory, start_after=None):
-            self.listings += 1
-            return list_files(directory, start_after)
-
-        def reading(read):
-            def counted(*args):
-                self.reads += 1
-                return read(*args)
-
-            return counted
-
-        store.put_if_absent, store.list = put_if_absent, listed
-        for name in ("read", "read_tail", "open_buffer", "head"):
-            setattr(store, name, reading(getattr(store, name)))
-
-    @property
-    def amplification(self) -> float:
-        """Bytes written for each byte appended."""
-        return (self.plain_bytes + self.rewritten_bytes) / self.plain_bytes
-
-
 def open_log(store: LocalStore, clock: ManualClock, **config: object) -> PartitionLog:
     """Return a handle on the one log of a store."""
     settings = TopicConfig.parse({"flush.on.append": False, **_ANY_TIME, **config})
@@ -138,7 +102,7 @@ def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure
     for number in range(appends):
         batch = records(1, first=number)
         for name, log in logs.items():
-            took_ms[name].append(timed(lambda log=log, batch=batch: log.append(batch)) * 1000)
+            took_ms[name].append(timed(partial(log.append, batch)) * 1000)
     return [
         Figure(f"append of one record, {name}, {label}", figure, "ms")
         for name, each in took_ms.items()
@@ -152,7 +116,7 @@ def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure
 
 def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Figure]:
     """Append one by one, clean, and read; beside the same records in one segment."""
-    counted, clock = Counted(store), ManualClock()
+    store, clock = CountingStore(store.url), ManualClock()
     log = open_log(store, clock)
     began = time.perf_counter()
     for number in range(appends):
@@ -172,7 +136,7 @@ def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Fi
         Figure("files before the cleaner", on_the_way),
         Figure("files left", left, at_most=200),
         Figure("live segments left", len(open_log(store, clock).observe().live.segments)),
-        Figure("bytes written / bytes appended", counted.amplification, at_most=4),
+        Figure("bytes written / bytes appended", store.amplification, at_most=4),
         Figure("the cleaner took", cleaned_s, "s"),
         Figure("fetch of all / of one large segment", ratio, at_least=0.5),
     ]
@@ -195,17 +159,16 @@ def long_life(store: LocalStore, days: int, appends_a_day: int) -> list[Figure]:
         clean(store, clock, **scaled)
     time.sleep(1.1)
     clean(store, clock, **scaled)
-    fresh = LocalStore(store.url)
-    counted, took_ms = Counted(fresh), []
+    fresh, took_ms = CountingStore(store.url), []
     for _ in range(_READS):
-        counted.reads = counted.listings = 0
+        fresh.reads = fresh.listings = 0
         took_ms.append(timed(lambda: open_all(fresh, clock)) * 1000)
     return [
         Figure("a year: most files in the directory", most_files),
         Figure("a year: files at the end", files_of(store)),
         Figure("a year: live segments", len(log.observe().live.segments)),
         Figure("a year: opening it", median(took_ms), "ms", at_most=20),
-        Figure("a year: reads and listings of that", counted.reads + counted.listings, at_most=5),
+        Figure("a year: reads and listings of that", fresh.reads + fresh.listings, at_most=5),
     ]
 
 

@@ -153,13 +153,14 @@ def _read_kafka(bootstrap_servers: str, count: int, pipe: Connection) -> None:
     while len(took_ms) < count:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
-            took_ms.append(_age_ms(message.value()))
+            took_ms.append(_age_ms(message.value() or b""))
     consumer.close()
     pipe.send(took_ms)
 
 
 def _age_ms(message: bytes) -> float:
-    return (time.monotonic_ns() - _STAMP.unpack_from(message)[0]) / 1e6
+    stamp_ns: int = _STAMP.unpack_from(message)[0]
+    return (time.monotonic_ns() - stamp_ns) / 1e6
 
 
 if __name__ == "__main__":

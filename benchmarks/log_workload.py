@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store

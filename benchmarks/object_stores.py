@@ -145,7 +145,7 @@ def compare(server: S3Server, options: argparse.Namespace) -> Table:
 
     for label, size, times in (("2 KB", SMALL, options.puts), ("8 MB", LARGE, 30)):
         data = os.urandom(size)
-        took = in_turn(clients, times, lambda client, key, data=data: client.create(key, data))
+        took = in_turn(clients, times, partial(_create, data))
         for percent in (50, 99):
             row = [f"{percentile(each, percent):.2f} ms" for each in took]
             table.add_row(f"put-if-absent of {label}, p{percent}", *row)
@@ -173,6 +173,10 @@ def compare(server: S3Server, options: argparse.Namespace) -> Table:
     imports = [f"{import_ms(module):.0f} ms" for module in ("s3fs", "obstore")]
     table.add_row("import, of a new process", *imports, "")
     return table
+
+
+def _create(data: bytes, client: Client, key: str) -> bool:
+    return client.create(key, data)
 
 
 def in_turn(

@@ -116,10 +116,10 @@ def _committer(root: str, group: str) -> Callable[[int], object]:
                 return commit_to_kafka
     table = OffsetsTable(Cluster(root))
 
-    def commit(offset: int) -> object:
+    def commit(offset: int) -> None:
         position = OffsetAndMetadata(offset)
         positions = {TopicPartition("t", at): position for at in range(_PARTITIONS)}
-        return table.commit(group, positions, generation=1, member_id=group)
+        table.commit(group, positions, generation=1, member_id=group)
 
     return commit
 
@@ -233,9 +233,9 @@ def _large(root: str, groups: int) -> None:
             capture_output=True,
             text=True,
         )
-        first, second = map(float, ran.stdout.split())
-        cold.append(first)
-        warm.append(second)
+        cold_ms, warm_ms = map(float, ran.stdout.split())
+        cold.append(cold_ms)
+        warm.append(warm_ms)
     _print("resume of a consumer, from import to first record", cold)
     _print("resume of a consumer, from Consumer() to first record, all imported", warm)
     context = multiprocessing.get_context("spawn")

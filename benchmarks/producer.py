@@ -66,7 +66,9 @@ def send_rates(root: str, count: int) -> list[Figure]:
     for topic, key, goal in (("one", None, 0.8e6), ("six", None, 0.8e6), ("six", b"", None)):
         keys = None if key is None else [b"%08d" % number for number in range(10_000)]
 
-        def send_all(producer: Producer, topic: str = topic, keys: list | None = keys) -> None:
+        def send_all(
+            producer: Producer, topic: str = topic, keys: list[bytes] | None = keys
+        ) -> None:
             send = producer.send
             if keys is None:
                 for _ in range(count):
@@ -115,7 +117,7 @@ def ack_latencies(root: str, count: int) -> list[Figure]:
     figures = []
     for topic, label, goals in (
         ("one", "not synced", (0.5, 3.0)),
-        ("synced", "synced", (None,) * 2),
+        ("synced", "synced", (None, None)),
     ):
         with Producer(root, linger_ms=0) as producer:
             value = b"x" * VALUE_BYTES

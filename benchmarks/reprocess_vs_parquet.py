@@ -8,7 +8,6 @@ jobs/reprocess.py goes through, steps and all: the table tells with each commit 
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from pyspark.sql import functions as F
 
 from benchmarks.workload import PARTITIONS, Case, measure, records, session
 from spark_log import Admin, NewTopic
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.jobs.reprocessing import DeltaTarget, Offsets, Reprocessing
@@ -79,7 +77,7 @@ def _reprocess(spark: SparkSession, root: str, table: str, name: str, step: int 
 
     whole = {"path": root, "subscribe": _TOPIC, "startingOffsets": "earliest"}
     reads = parse_read_options(whole, is_stream=False)
-    work = Reprocessing(DeltaTarget(table, {}), name, {}, reads, SYSTEM_CLOCK)
+    work = Reprocessing(DeltaTarget(table, {}), name, {}, reads)
     while not work.progress.is_done:
         work.run_step(results_of, step)
 
@@ -99,4 +97,4 @@ def _write(spark: SparkSession, n: int, root: str, parquet: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,7 +9,6 @@ of every day, and its statistics prune nothing. Parquet in the order of time sta
 
 import argparse
 import os
-import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -112,4 +111,4 @@ def _write(spark: SparkSession, n: int, root: str, ordered: str, shuffled: str) 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.kafka_broker import KAFKA_VERSION, KafkaBroker, exit_status
 from benchmarks.spark_vs_kafka import CONNECTOR_VERSION, WARMUPS, connector_jars, parser
@@ -28,6 +28,12 @@ from spark_log import Admin, NewTopic
 
 _MICRO_BATCHES = 36
 _SOURCE, _TRIVIAL = "source", "trivial"
+
+Trigger = Callable[[DataStreamWriter], DataStreamWriter]
+_TRIGGERS: Mapping[str, Trigger] = {
+    "availableNow": lambda writer: writer.trigger(availableNow=True),
+    "processingTime": lambda writer: writer.trigger(processingTime="0 seconds"),
+}
 
 
 @dataclass(frozen=True)
@@ -143,34 +149,28 @@ def _micro_batches(
 ) -> dict[str, object]:
     """Return what a micro-batch of one record takes, by trigger; the peers take turns."""
     notes: dict[str, object] = {}
-    triggers: tuple[dict[str, object], ...] = (
-        {"availableNow": True},
-        {"processingTime": "0 seconds"},
-    )
-    for trigger in triggers:
+    for name, trigger in _TRIGGERS.items():
         took: dict[str, list[float]] = {kafka.name: [], spark_log.name: []}
         for repeat in range(repeats + 1):
             for peer in (kafka, spark_log) if repeat % 2 else (spark_log, kafka):
                 durations = _run_trivial(spark, peer, trigger, work)
                 took[peer.name] += durations if repeat else []
         of_kafka, ours = (median(took[peer.name]) for peer in (kafka, spark_log))
-        notes[f"micro-batch of one record, {next(iter(trigger))}, ms"] = (
+        notes[f"micro-batch of one record, {name}, ms"] = (
             f"Spark Log {ours:.0f}, Kafka {of_kafka:.0f}: {ours / of_kafka:.2f}x"
         )
     return notes
 
 
-def _run_trivial(
-    spark: SparkSession, peer: Peer, trigger: Mapping[str, object], work: Path
-) -> list[float]:
+def _run_trivial(spark: SparkSession, peer: Peer, trigger: Trigger, work: Path) -> list[float]:
     """Return the durations of some micro-batches of one record each, milliseconds."""
     with tempfile.TemporaryDirectory(dir=work) as checkpoint:
         stream = peer.stream(spark, _TRIVIAL, maxOffsetsPerTrigger="1")
         writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.trigger(**trigger).start()
+        query = trigger(writer).start()
         try:
             while (query.lastProgress or {"batchId": -1})["batchId"] < _MICRO_BATCHES - 1:
-                if query.awaitTermination(0.2):
+                if query.awaitTermination(1):
                     break
             progress = query.recentProgress
         finally:

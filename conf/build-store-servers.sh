@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds servers that tests run against, each once, into the user's cache: s3 (versitygw), gcs
-# (fake-gcs-server), azure (Azurite). One line says what happened. Without Go or npm the tests of
-# s3 do with moto, and this is no failure; those of the others cannot run, and it is.
+# Builds the servers for tests of object stores, once, into the user's cache: s3 (versitygw), gcs
+# (fake-gcs-server), azure (Azurite). Prints one line per server. If Go is missing, the tests of s3
+# use moto, so that is not a failure. The tests of gcs and azure need their servers.
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/spark-log
 status=0
@@ -10,14 +10,14 @@ build() { # name, folder, file, tool, command...
     name=$1 folder=$cache/$2 file=$3 tool=$4
     shift 4
     if [ -e "$folder/$file" ]; then
-        echo "$name is built: $folder"
+        echo "$name is already built: $folder"
         return 0
     fi
     if ! command -v "$tool" >/dev/null 2>&1; then
-        echo "$name is not built: there is no $tool on the PATH"
+        echo "$name was not built: $tool is not on the PATH"
         return 1
     fi
-    echo "Building $name with $tool, once; this takes a minute or two"
+    echo "Building $name with $tool; this takes a minute or two, and is done once"
     rm -rf "$folder.partial"
     mkdir -p "$folder.partial"
     if "$@" >"$folder.partial/build.log" 2>&1 && mv "$folder.partial" "$folder"; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Says in one line what is missing, and exits with 2, when Spark would not find a Java it runs on.
-# Looks where Spark looks: JAVA_HOME if it is set, else the PATH. Uses nothing but the shell.
+# Prints one line and exits with status 2 if Spark would not find a Java version that it supports.
+# Checks JAVA_HOME if it is set, else the PATH, like Spark. Needs only a POSIX shell.
 
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 answer=$("$java" -version 2>&1)

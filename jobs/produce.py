@@ -1,10 +1,10 @@
-"""Write files or a Delta table into a topic: one record per row.
+"""Write files or a Delta table to a topic, one record per row.
 
     spark-submit jobs/produce.py flights.csv --root /data/log --topic flights \\
         --key carrier --timestamp time_hour
 
-The value is the row as JSON unless ``--value`` names a column. Rows of one key go to one partition,
-chosen as Kafka's clients choose it.
+The value is the row as JSON, unless ``--value`` names a column. Rows with the same key go to the
+same partition, which is chosen as by Kafka's clients.
 """
 
 from __future__ import annotations
@@ -29,20 +29,17 @@ from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.datasource import by_partition
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
-from spark_log.jobs.job import (
-    Counts,
-    Report,
-    connection_options,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.job_options import connection_options
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
+from spark_log.jobs.session import job_session
 
 _TRIED_ROWS: Final = 100
-"""So many rows are read before a topic is created for them."""
+"""Number of rows that are read before a topic is created, to detect errors in the source."""
 
 
 class Format(StrEnum):
-    """What the input is."""
+    """Format of the source."""
 
     CSV = "csv"
     JSON = "json"
@@ -53,50 +50,54 @@ class Format(StrEnum):
 
 @with_option_groups
 def main(
-    source: Annotated[str, typer.Argument(help="File, directory or table to read.")],
+    source: Annotated[str, typer.Argument(help="File, directory or Delta table to read.")],
     root: Root,
     output: Output,
-    topic: Annotated[str, typer.Option(help="The topic to write to.")],
+    topic: Annotated[str, typer.Option(help="Topic to write to.")],
     source_format: Annotated[
-        Format, typer.Option("--format", help="What the source is; json is one document a line.")
+        Format,
+        typer.Option("--format", help="Format of the source; json has one document per line."),
     ] = Format.CSV,
     source_option: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=VALUE for Spark's reader; may be given again. For csv a header "
-            "line and inferred types are the default."
+            metavar="KEY=VALUE",
+            help="Option for Spark's reader. Repeatable. [default for csv: header=true, "
+            "inferSchema=true]",
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Column that becomes the key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Column with the key. [default: no key]")] = None,
     value: Annotated[
-        str | None, typer.Option(help="Column that becomes the value; else the row as JSON.")
+        str | None, typer.Option(help="Column with the value. [default: the row as JSON]")
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(help="Column that becomes the timestamp; else the time of writing."),
+        typer.Option(help="Column with the timestamp. [default: time of writing]"),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="Column that becomes a header; may be given again.")
+        list[str] | None, typer.Option(help="Column that becomes a header. Repeatable.")
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(help="Create the topic with so many partitions if it is new.")
+        int | None,
+        typer.Option(help="Create the topic with this number of partitions if it does not exist."),
     ] = None,
     topic_config: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for a topic that is created.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Config of the topic if it is created. Repeatable."),
     ] = None,
     shuffle: Annotated[
         bool,
         typer.Option(
-            help="Bring each partition's rows together first: one segment a partition, "
-            "instead of one for each task and partition."
+            help="Shuffle rows by partition, which gives one segment per partition instead of "
+            "one per task and partition."
         ),
     ] = True,
 ) -> None:
-    """Write files or a Delta table into a topic: one record per row."""
+    """Write files or a Delta table to a topic, one record per row."""
     report = Report("produced")
     new = _new_topic(root, topic, partitions, parse_pairs("--topic-config", topic_config or []))
     if new is None:
-        root.cluster().topic(topic)  # no such topic: say so before anything is read
+        root.cluster().topic(topic)  # if it does not exist, fail before the source is read
     spark = job_session("produce")
     options = parse_pairs("--source-option", source_option or [])
     counted = Observation("produced")
@@ -104,7 +105,7 @@ def main(
         rows = _read(spark, source, source_format, options)
         records = _records(rows, key, value, timestamp, header or [])
         if new is not None:
-            records.limit(_TRIED_ROWS).collect()  # a wrong source leaves no empty topic behind
+            records.limit(_TRIED_ROWS).collect()  # if the source is wrong, no topic is created
     records = records.observe(counted, F.count(F.lit(1)).alias("rows"))
     if new is not None:
         _create(root, new)
@@ -118,8 +119,8 @@ def main(
     except Exception:
         if new is not None:
             print_note(
-                f"The topic {topic} was created before this failed: spark-log topics delete "
-                f"{topic} --root {root.url} removes it."
+                f"Topic {topic} was created before the error. To delete it: spark-log topics "
+                f"delete {topic} --root {root.url}"
             )
         raise
     counts = Counts(int(counted.get["rows"]), written)
@@ -133,35 +134,36 @@ def main(
         size_bytes=sum(partition.size_bytes for partition in described.partitions),
     )
     if not counts.read:
-        report.warn(f"no record was written: {source} has no rows")
+        report.warn(f"no record was written, because {source} has no rows")
     report.print(as_json=output.is_json)
 
 
 def _new_topic(
     root: Root, name: str, partitions: int | None, configs: dict[str, str]
 ) -> NewTopic | None:
-    """Return the topic that is to be created; None where it exists, or none was asked for.
+    """Return the topic to create; None if it exists, or if no number of partitions is given.
 
     Raises:
-        InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: it cannot be created.
+        InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot be
+            created.
     """
     if partitions is None:
         return None
     topic = NewTopic(name, partitions, topic_configs=configs)
     try:
         root.admin().create_topics([topic], validate_only=True)
-    except TopicAlreadyExistsError:  # stays as it is: --partitions is for a new one
+    except TopicAlreadyExistsError:  # --partitions does not change an existing topic
         return None
     return topic
 
 
 def _create(root: Root, topic: NewTopic) -> None:
-    with suppress(TopicAlreadyExistsError):  # another process was first
+    with suppress(TopicAlreadyExistsError):  # another process has created it
         root.admin().create_topics([topic])
 
 
 def _write(records: DataFrame, options: dict[str, str]) -> int:
-    """Append the records to the topic, and return how many the log took."""
+    """Append records to the topic, and return how many the log has accepted."""
     with tempfile.TemporaryDirectory(prefix="spark-log-") as folder:
         summary = Path(folder, "summary.json")
         writer = records.write.format("spark_log").mode("append").options(**options)
@@ -180,12 +182,14 @@ def _read(
 def _records(
     rows: DataFrame, key: str | None, value: str | None, timestamp: str | None, headers: list[str]
 ) -> DataFrame:
-    """Return the rows as the sink wants them."""
+    """Return rows as records for the sink."""
     for name in filter(None, (key, value, timestamp, *headers)):
         if name not in rows.columns:
             close = nearest(name, rows.columns)
             hint = (
-                f"did you mean {close[0]!r}?" if close else f"there are {', '.join(rows.columns)}"
+                f"did you mean {close[0]!r}?"
+                if close
+                else f"its columns are {', '.join(rows.columns)}"
             )
             raise InvalidOptionError(f"the source has no column {name!r}; {hint}", key=name)
     columns: list[Column] = [

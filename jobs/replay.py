@@ -3,8 +3,8 @@
     spark-submit jobs/replay.py flights --root /data/log --from-time 2013-07-04 --to-time 2013-07-05
     spark-submit jobs/replay.py flights --root /data/log --partition 2 --from-offset 5 --to-offset 9
 
-Ranges include their start and not their end. By time, exactly the records whose timestamp lies in
-the range, wherever in the log they are. No group's offsets change.
+A range includes its start and excludes its end. A range of event time returns exactly the records
+whose timestamp is in the range, at any offset. The offsets of consumer groups do not change.
 """
 
 from __future__ import annotations
@@ -24,41 +24,39 @@ from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import (
-    Destination,
-    Report,
-    connection_options,
-    instant,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.destination import Destination
+from spark_log.jobs.job_options import connection_options, parse_instant
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Report
+from spark_log.jobs.session import job_session
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
 
 @with_option_groups
 def main(
-    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    topic: Annotated[str, typer.Argument(help="Topic to read.")],
     root: Root,
     output: Output,
     destination: Destination,
     from_time: Annotated[
-        str | None, typer.Option(help="First timestamp: ISO 8601, UTC unless it names a zone.")
+        str | None,
+        typer.Option(help="First timestamp: ISO 8601, in UTC unless it has an offset."),
     ] = None,
     to_time: Annotated[
-        str | None, typer.Option(help="Records from this timestamp on are left out.")
+        str | None, typer.Option(help="End of the timestamps (exclusive), like --from-time.")
     ] = None,
-    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Partition to read. [default: all]")] = None,
     from_offset: Annotated[int | None, typer.Option(min=0, help="First offset.")] = None,
     to_offset: Annotated[
-        int | None, typer.Option(min=0, help="Records from this offset on are left out.")
+        int | None, typer.Option(min=0, help="End of the offsets (exclusive).")
     ] = None,
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
-    begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
+    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
     if (begin or end) and not (from_offset is None and to_offset is None):
-        raise InvalidOptionError("give a range of times or a range of offsets, not both")
+        raise InvalidOptionError("give either a range of times or a range of offsets")
     partitions = _partitions(root.cluster().topic(topic), partition)
     options = connection_options(root.url, root.storage_options) | {
         "assign": json.dumps({topic: partitions}),
@@ -67,17 +65,17 @@ def main(
     }
     if begin is not None:
         options["startingTimestamp"] = str(int(begin.timestamp() * 1000))
-        options["startingOffsetsByTimestampStrategy"] = "latest"  # partitions that end before it
-    plan_splits(
-        parse_read_options(options, is_stream=False)
-    )  # a range that is not there: say so without Spark
+        # For partitions without a record at or after the time.
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    # Fails if the range does not exist, before Spark starts.
+    plan_splits(parse_read_options(options, is_stream=False))
 
     spark = job_session("replay")
     df = spark.read.format("spark_log").options(**options).load()
     if begin is not None:
         df = df.where(F.col("timestamp") >= F.lit(begin))
     if end is not None:
-        # Timestamps may go backwards, so that the end of the range is no offset.
+        # Timestamps may decrease, so the end of the range is not an offset.
         df = df.where(F.col("timestamp") < F.lit(end))
     started = time.perf_counter()
     with spark_progress(spark, f"Replaying {topic}"):
@@ -91,13 +89,13 @@ def main(
 
 def _nothing_read(topic: str, from_time: str | None, to_time: str | None) -> str:
     if from_time is None and to_time is None:
-        return f"no record was read: these offsets of {topic} hold none"
-    since = "" if from_time is None else f" from {from_time} on"
-    until = "" if to_time is None else f" before {to_time}"
+        return f"no record was read: {topic} has no records at these offsets"
+    since = "" if from_time is None else f" at or after {from_time}"
+    until = "" if to_time is None else f"{' and' if since else ''} before {to_time}"
     return (
-        f"no record was read: {topic} holds none with a timestamp{since}{until}. Times are UTC "
-        f"unless they name a zone, and count by the records' timestamps, not by when they were "
-        f"written"
+        f"no record was read: {topic} has no records with a timestamp{since}{until}. Times are in "
+        f"UTC unless they have an offset, and are compared with the records' timestamps, not with "
+        f"the time of writing"
     )
 
 

@@ -1,13 +1,13 @@
-"""Let records that a log holds pass through a function again, into a Delta table or a topic.
+"""Apply a function to records of a log, and write the results to a Delta table or a topic.
 
     spark-submit jobs/reprocess.py flights --root /data/log --transform delays:by_carrier \\
         --to delta --path /data/delays --name delays-2013
 
-The function takes a DataFrame of records and gives one: columns key, value, topic, partition,
-offset, timestamp, timestampType in, any out (for a topic key and value). Ranges are of offsets or
-of event time; they include their start and not their end. Killed at any point and run again with
-the same name, it goes on where it was: each step is in the result exactly once, with the offsets
-that it was made of.
+The function takes a DataFrame of records with the columns key, value, topic, partition, offset,
+timestamp, timestampType, and returns a DataFrame; for a topic it needs the columns key and value. A
+range is of offsets or of event time; it includes its start and excludes its end. If the job is
+killed at any point, run it again with the same name: it continues where it was, and each step is in
+the result exactly once, together with its offsets.
 """
 
 from __future__ import annotations
@@ -34,15 +34,9 @@ from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.datasource.stream.read_limits import count_offsets
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import (
-    Counts,
-    Report,
-    SinkOption,
-    connection_options,
-    instant,
-    job_session,
-    spark_progress,
-)
+from spark_log.jobs.job_options import SinkOption, connection_options, parse_instant
+from spark_log.jobs.progress_bar import spark_progress
+from spark_log.jobs.report import Counts, Report
 from spark_log.jobs.reprocessing import (
     DeltaTarget,
     Offsets,
@@ -50,12 +44,13 @@ from spark_log.jobs.reprocessing import (
     Target,
     TopicTarget,
 )
+from spark_log.jobs.session import job_session
 
 Transform = Callable[[DataFrame], DataFrame]
 
 
 class To(StrEnum):
-    """Where results go."""
+    """Kind of target."""
 
     DELTA = "delta"
     TOPIC = "topic"
@@ -63,44 +58,59 @@ class To(StrEnum):
 
 @with_option_groups
 def main(
-    topics: Annotated[list[str], typer.Argument(help="The topics to read.")],
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.")],
     root: Root,
     output: Output,
-    name: Annotated[str, typer.Option(help="Of this run: by it a run is gone on with.")],
+    name: Annotated[
+        str, typer.Option(help="Name of the run. A run is continued by giving its name again.")
+    ],
     transform: Annotated[
         str,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="What takes and gives a DataFrame. The module is looked for in the current "
-            "directory, too.",
+            help="Function that takes a DataFrame of records and returns a DataFrame. The module "
+            "may be in the current directory.",
         ),
     ],
-    to: Annotated[To, typer.Option(help="Where results go.")] = To.DELTA,
-    path: Annotated[str | None, typer.Option(help="The Delta table, appended to.")] = None,
-    to_topic: Annotated[str | None, typer.Option(help="The topic that results go to.")] = None,
+    to: Annotated[To, typer.Option(help="Where to write the results.")] = To.DELTA,
+    path: Annotated[str | None, typer.Option(help="Delta table to append to.")] = None,
+    to_topic: Annotated[str | None, typer.Option(help="Topic to append to.")] = None,
     starting_offsets: Annotated[
-        str, typer.Option(help='earliest, or JSON: {"flights": {"0": 17, "1": -2}}.')
+        str,
+        typer.Option(
+            help='First offsets: earliest, or JSON such as {"flights": {"0": 17, "1": -2}} (-2 is '
+            "earliest)."
+        ),
     ] = "earliest",
     ending_offsets: Annotated[
-        str, typer.Option(help="latest (as it is when the run begins), or JSON.")
+        str,
+        typer.Option(
+            help="End of the offsets (exclusive): latest, which is the end of the log when the run "
+            "starts, or JSON."
+        ),
     ] = "latest",
     from_time: Annotated[
-        str | None, typer.Option(help="First timestamp: ISO 8601, UTC unless it names a zone.")
+        str | None,
+        typer.Option(help="First timestamp: ISO 8601, in UTC unless it has an offset."),
     ] = None,
     to_time: Annotated[
-        str | None, typer.Option(help="Records from this timestamp on are left out.")
+        str | None, typer.Option(help="End of the timestamps (exclusive), like --from-time.")
     ] = None,
-    headers: Annotated[bool, typer.Option(help="Give the function the headers, too.")] = False,
+    headers: Annotated[bool, typer.Option(help="Add the column headers.")] = False,
     step_records: Annotated[
         int,
-        typer.Option(min=1, help="About how many records a step has: what a kill costs at most."),
+        typer.Option(
+            min=1,
+            help="Approximate number of records in a step. If the job is killed, at most one step "
+            "is repeated.",
+        ),
     ] = 10_000_000,
     sink_option: SinkOption = None,
 ) -> None:
-    """Let records that a log holds pass through a function, exactly once."""
+    """Apply a function to records of a log, and write the results exactly once."""
     report = Report("reprocessed")
     function = _transform(transform)
-    begin, end = instant(from_time, "--from-time"), instant(to_time, "--to-time")
+    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
     connection = connection_options(root.url, root.storage_options)
     reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
     whole_range = {"endingOffsets": ending_offsets} | (
@@ -108,7 +118,8 @@ def main(
         if begin is None
         else {
             "startingTimestamp": str(int(begin.timestamp() * 1000)),
-            "startingOffsetsByTimestampStrategy": "latest",  # partitions that end before it
+            # For partitions without a record at or after the time.
+            "startingOffsetsByTimestampStrategy": "latest",
         }
     )
     cluster = root.cluster()
@@ -146,14 +157,14 @@ def main(
         }
         nonlocal read
         reader = spark.read.format("spark_log").options(**(reads | ranges))
-        # A query of its own, of one column: an observation within the function's query would count
-        # what that takes, which may be less, or be taken by another query of the function.
-        read += _in_time(reader.schema("timestamp timestamp").load(), begin, end).count()
+        # Counted by a separate query of one column: an observation within the function's query
+        # would count only the records that this query reads, or count those of another query.
+        read += _filter_by_time(reader.schema("timestamp timestamp").load(), begin, end).count()
         reader = spark.read.format("spark_log").options(**(reads | ranges))
-        results = function(_in_time(reader.load(), begin, end))
+        results = function(_filter_by_time(reader.load(), begin, end))
         if not isinstance(results, DataFrame):
             raise InvalidOptionError(
-                f"--transform {transform} gave {type(results).__name__}, expected a DataFrame",
+                f"--transform {transform} returned {type(results).__name__}, expected a DataFrame",
                 key="transform",
             )
         return results
@@ -175,28 +186,28 @@ def main(
     report.print(as_json=output.is_json)
 
 
-def _in_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
-    """Return the records of a range of event time; its start belongs to it, its end does not."""
+def _filter_by_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+    """Return the records of a range of event time, with its start and without its end."""
     if begin is not None:
         records = records.where(F.col("timestamp") >= F.lit(begin))
     if end is not None:
-        # Timestamps may go backwards, so that the end of the range is no offset.
+        # Timestamps may decrease, so the end of the range is not an offset.
         records = records.where(F.col("timestamp") < F.lit(end))
     return records
 
 
 def _warning(work: Reprocessing, was_done: bool, transform: str, counts: Counts) -> str | None:
-    """Return what is to be said about a run that wrote nothing."""
+    """Return a warning for a run that has written nothing; else None."""
     if counts.written:
         return None
     if work.is_resumed and was_done:
-        return "nothing was left to do: the run had reached its end before"
+        return "nothing was done: the run was already complete"
     if not counts.read:
-        return "no record was read: the range of offsets or of time holds none"
+        return "no record was read: the range of offsets or times is empty"
     return (
-        f"{counts.read:,} records were read, and no row was written: {transform} returned none. "
-        f"Where it filters by a field, look whether the field is null: from_json gives null for a "
-        f"value that is not of the type that it is told, such as a quoted number for a double"
+        f"{counts.read:,} records were read, and no row was written, because {transform} returned "
+        f"none. If it filters by a field, check whether the field is null: from_json returns null "
+        f"for a value of another type than its schema says, such as a quoted number for a double"
     )
 
 
@@ -204,7 +215,7 @@ def _transform(text: str) -> Transform:
     """Return the function that ``module:function`` names.
 
     Raises:
-        InvalidOptionError: there is none.
+        InvalidOptionError: the module or the function does not exist.
     """
     module_name, _, function_name = text.partition(":")
     if os.getcwd() not in sys.path:
@@ -213,12 +224,12 @@ def _transform(text: str) -> Transform:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidOptionError(
-            f"--transform is {text!r}, expected MODULE:FUNCTION, a module in the current directory "
-            f"or among --py-files and a function in it: {error}",
+            f"--transform is {text!r}, expected MODULE:FUNCTION, with a module in the current "
+            f"directory or among --py-files, and a function in it: {error}",
             key="transform",
         ) from None
     if not callable(function):
-        raise InvalidOptionError(f"--transform {text} is no function", key="transform")
+        raise InvalidOptionError(f"--transform {text} is not a function", key="transform")
     found: Transform = function
     return found
 

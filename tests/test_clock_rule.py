@@ -33,9 +33,9 @@ ALLOWED = {
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
     "spark_log/jobs/delta_rows.py": {"_first_version": _STAMPS},
-    "spark_log/jobs/group_share.py": {"GroupShare._start": _STARTS},
+    "spark_log/jobs/job_member.py": {"JobMember._start_offset": _STARTS},
     "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
-    "spark_log/datasource/stream/unread_age.py": {"UnreadAge.lag_ms": _SHOWS},
+    "spark_log/datasource/stream/time_lag.py": {"TimeLag.lag_ms": _SHOWS},
     "spark_log/log/append/validator.py": {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,

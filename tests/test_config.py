@@ -1,5 +1,6 @@
 """The table of keys: every key described, every value checked, every mistake named."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spark_log.config.config import (
+from spark_log.config import (
     MODELS,
     AdminConfig,
     ClientQuotaConfig,
@@ -18,11 +19,16 @@ from spark_log.config.config import (
     TopicConfig,
     load_properties,
     markdown,
+    parse_duration,
+    parse_time_ms,
+    parse_time_us,
     to_text,
 )
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
 
 PROJECT = Path(__file__).parent.parent
+
+NOON_US = 1_370_088_000_000_000  # date -u -d 2013-06-01T12:00:00 +%s
 
 KEYS = [(model, key) for model in MODELS for key in model.keys().values()]
 
@@ -251,6 +257,60 @@ class TestParse:
     def test_a_key_that_is_no_text_is_refused(self, key):
         with pytest.raises(InvalidConfigurationError):
             TopicConfig.parse({key: 1})
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("text", "time_us"),
+        [
+            ("0", 0),
+            ("-1", -1000),
+            ("1370088000000", NOON_US),
+            ("2013-06-01T12:00:00", NOON_US),
+            ("2013-06-01 12:00", NOON_US),
+            ("2013-06-01T12:00:00Z", NOON_US),
+            ("2013-06-01T14:00:00+02:00", NOON_US),
+            ("2013-06-01T12:00:00.000001", NOON_US + 1),
+            ("2013-06-01", NOON_US - 12 * 3_600_000_000),
+            ("1969-12-31T23:59:59.999999Z", -1),
+        ],
+    )
+    def test_reads_milliseconds_and_iso_8601_in_utc(self, text, time_us, monkeypatch):
+        monkeypatch.setenv("TZ", "America/New_York")
+        assert parse_time_us("--from-time", text) == time_us
+
+    @pytest.mark.parametrize("text", ["yesterday", "", "12:00", "1.5", "2013-13-01", "٣"])
+    def test_refuses_what_is_no_time(self, text):
+        with pytest.raises(InvalidConfigurationError, match="expected ISO 8601"):
+            parse_time_us("--from-time", text)
+
+    def test_refuses_what_could_be_a_date_or_milliseconds(self):
+        with pytest.raises(InvalidConfigurationError, match="write the date as 2013-06-01"):
+            parse_time_us("--from-time", "20130601")
+
+    def test_refuses_what_the_log_cannot_hold(self):
+        with pytest.raises(InvalidConfigurationError, match="too far away"):
+            parse_time_us("--from-time", "9" * 20)
+
+    @pytest.mark.parametrize(("text", "time_ms"), [("1969-12-31T23:59:59.9991Z", 0), ("7", 7)])
+    def test_in_milliseconds_are_rounded_up(self, text, time_ms):
+        assert parse_time_ms("--time", text) == time_ms
+
+    @pytest.mark.parametrize(
+        ("text", "duration"),
+        [
+            ("P1DT2H30M", timedelta(days=1, hours=2, minutes=30)),
+            ("PT0.5S", timedelta(milliseconds=500)),
+            ("-PT1S", timedelta(seconds=-1)),
+        ],
+    )
+    def test_reads_iso_8601_durations(self, text, duration):
+        assert parse_duration("--by-duration", text) == duration
+
+    @pytest.mark.parametrize("text", ["1 day", "", "P", "10", "01:00:00"])
+    def test_refuses_what_is_no_duration(self, text):
+        with pytest.raises(InvalidConfigurationError, match="expected a duration such as P1DT2"):
+            parse_duration("--by-duration", text)
 
 
 class TestPropertiesFile:

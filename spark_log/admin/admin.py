@@ -15,7 +15,7 @@ from spark_log.admin.quotas import QuotaOperations
 from spark_log.admin.records import RecordOperations
 from spark_log.admin.topics import TopicOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config.config import AdminConfig
+from spark_log.config import AdminConfig
 from spark_log.storage import StorageOptions
 
 _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from spark_log.clock import Clock
-from spark_log.config.config import AdminConfig
+from spark_log.config import AdminConfig
 from spark_log.errors import RootNotFoundError
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage, TopicImage

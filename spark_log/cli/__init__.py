@@ -1,5 +1,5 @@
-"""The command line: `main.main` is the console script ``spark-log``, one file per command group.
+"""The command line: `main.main` is the console script ``spark-log``; one file per command.
 
-Everything on stdout is the answer; notes, progress and errors go to stderr. Mistakes of the user
-end with status 2, failures with 1, both in one line (`errors.run`).
+Answers go to stdout; notes, progress and errors go to stderr. An error is one line. The exit status
+is 2 for a mistake of the user and 1 for a failure.
 """

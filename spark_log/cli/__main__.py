@@ -1,4 +1,4 @@
-"""``python -m spark_log.cli``."""
+"""``python -m spark_log.cli``: the same as ``spark-log``."""
 
 from spark_log.cli.main import main
 

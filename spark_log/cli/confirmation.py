@@ -1,4 +1,4 @@
-"""Asking before something is gone for good."""
+"""Questions that are asked before something is deleted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from spark_log.printable import printable
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask on a terminal, on stderr.
+    """Ask a question on stderr, and return whether the user answers yes.
 
     Raises:
-        InvalidConfigurationError: stdin is no terminal, so that nobody can be asked.
+        InvalidConfigurationError: stdin is not a terminal, so nobody can answer.
     """
     if not sys.stdin.isatty():
         raise InvalidConfigurationError(
-            f"{question} Nobody can answer, stdin is no terminal: give --yes. Nothing was deleted"
+            f"{question} Nobody can answer, because stdin is not a terminal: give --yes. Nothing "
+            f"was deleted"
         )
     from rich.console import Console
     from rich.prompt import Confirm
@@ -27,5 +28,5 @@ def is_confirmed(question: str) -> bool:
         prompt = Text(printable(question))  # no markup in names
         return Confirm.ask(prompt, console=Console(stderr=True), default=False)
     except EOFError:
-        print_note("")  # the cursor stands behind the question
+        print_note("")  # ends the line of the question
         return False

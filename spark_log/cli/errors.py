@@ -1,4 +1,4 @@
-"""How a command ends: errors in one line on stderr, and an exit status that tells their kind."""
+"""How a command ends: an error is one line on stderr, and the exit status tells its kind."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from spark_log import errors
 from spark_log.cli.format.output import print_note
 from spark_log.printable import printable, printable_lines
 
+HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
+"""Settings of a command whose help ``-h`` shows, too."""
+
 FAILURE: Final = 1
-"""Storage failed, data is damaged, or this program is wrong."""
+"""Exit status: storage failed, data is damaged, or this program has a fault."""
 MISTAKE: Final = 2
-"""What the user asked for cannot be."""
+"""Exit status: the user asked for something impossible."""
 INTERRUPTED: Final = 130
-"""Ctrl-C: 128 + SIGINT, as a shell counts."""
+"""Exit status: Ctrl-C; 128 + SIGINT, as shells report it."""
 CLOSED_PIPE: Final = 141
-"""Nobody reads the output any more: 128 + SIGPIPE, as for ``cat`` in front of ``head``."""
+"""Exit status: the reader of stdout has ended; 128 + SIGPIPE, as for ``cat`` before ``head``."""
 
 _MISTAKES = (
     errors.GroupIdNotFoundError,
@@ -50,7 +53,7 @@ _MISTAKES = (
 )
 
 _RAISED_IN_SPARK = re.compile(r"^(?:\S*: )?spark_log\.errors\.(\w+): (.+)$", re.MULTILINE)
-"""The last line of a Python traceback, as Spark quotes it when a task or a reader failed."""
+"""Last line of a Python traceback, as Spark quotes it when a task or a reader fails."""
 
 
 def run(
@@ -59,14 +62,14 @@ def run(
     argv: Sequence[str] | None = None,
     prog: str | None = None,
 ) -> NoReturn:
-    """Run a command line and exit; whatever goes wrong is one line on stderr, not a traceback.
+    """Run a command line and exit; any error is one line on stderr, not a traceback.
 
     With the environment variable ``SPARK_LOG_DEBUG=1`` the traceback is shown before that line.
 
     Args:
-        command: the application, or a function whose parameters are annotated as Typer wants.
-        argv: its arguments; None for the process's.
-        prog: the name that errors begin with; None for the script's.
+        command: the application, or a function whose parameters have Typer's annotations.
+        argv: arguments; None: those of the process.
+        prog: name that errors begin with; None: the name of the script.
     """
     name = prog or Path(sys.argv[0]).name
     _replace_closed_streams()
@@ -89,7 +92,7 @@ def run(
 
 
 def verdict(error: Exception) -> tuple[int, str]:
-    """Return the exit status and the line that an error amounts to."""
+    """Return the exit status and the one-line message for an error."""
     if isinstance(error, typer.TyperException):
         return error.exit_code, _typer_line(error)
     if isinstance(error, errors.SparkLogError):
@@ -101,20 +104,23 @@ def verdict(error: Exception) -> tuple[int, str]:
         where = "" if error.filename is None else f"{error.filename}: "
         return FAILURE, _one_line(f"{where}{error.strerror}")
     kind = type(error).__name__
-    return FAILURE, _one_line(f"{kind}: {error} (SPARK_LOG_DEBUG=1 shows where it came from)")
+    return FAILURE, _one_line(f"{kind}: {error} (SPARK_LOG_DEBUG=1 shows the traceback)")
 
 
 def _application(command: typer.Typer | Callable[..., None]) -> typer.Typer:
     if isinstance(command, typer.Typer):
         return command
     application = typer.Typer(add_completion=False, rich_markup_mode=None)
-    application.command()(command)
+    application.command(context_settings=HELP_NAMES)(command)
     return application
 
 
 def _invoke(application: typer.Typer, name: str, argv: Sequence[str]) -> int:
-    """Run the command without Typer's own idea of how errors are shown."""
+    """Run the command; errors are raised, not shown in Typer's way."""
     command = typer.main.get_command(application)
+    completion = f"_{name}_COMPLETE".replace("-", "_").upper()
+    if completion in os.environ:  # the shell asks for completions
+        command.main(list(argv), prog_name=name, complete_var=completion)
     try:
         with command.make_context(name, list(argv)) as context:
             command.invoke(context)
@@ -132,7 +138,7 @@ def _one_line(text: str) -> str:
 
 
 def _typer_line(error: typer.TyperException) -> str:
-    # Typer lets pydantic check values; these are its words, not ours.
+    # Pydantic checks some values for Typer; its message does not show the value.
     line = _one_line(error.format_message().replace(": Value error, ", ": "))
     cause = error.__cause__ or error.__context__
     for found in cause.errors() if isinstance(cause, ValidationError) else ():
@@ -143,7 +149,7 @@ def _typer_line(error: typer.TyperException) -> str:
 
 
 def _replace_closed_streams() -> None:
-    """Give a process that was started without some of its three streams empty ones."""
+    """Open empty streams for a process that was started without stdin, stdout or stderr."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:
             empty = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for good
@@ -151,20 +157,20 @@ def _replace_closed_streams() -> None:
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Escapes control characters: messages name what others have named."""
+    """Escapes control characters: log lines contain names that other people chose."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_lines(super().format(record))
 
 
 def _escape_warnings() -> None:
-    """Make what the library logs safe to print, where nothing else was told to take it."""
+    """Escape control characters in log lines that go to stderr because no handler takes them."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
 
 
 def _flush_or_forget() -> None:
-    """Leave nothing in stdout that the interpreter would try, and fail, to write at its end."""
+    """Flush stdout, or discard its buffer, so that the interpreter's own flush cannot fail."""
     try:
         sys.stdout.flush()
     except OSError:

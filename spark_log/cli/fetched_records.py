@@ -1,4 +1,4 @@
-"""Records on their way to a screen: rows of one partition, with their offsets."""
+"""Records to be shown: rows of one partition, with their offsets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spark_log.log import LogBatch
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """Rows of one partition; unlike a `LogBatch`, any of them may have been left out.
+    """Rows of one partition. In contrast to a `LogBatch`, any row can be missing.
 
     Attributes:
-        partition: where they are from.
-        offsets: int64, one for each row.
+        partition: number of the partition.
+        offsets: offset of each row, int64.
         records: columns of `RECORD_SCHEMA`.
         timestamp_type: 0 create time, 1 log append time.
-        leader_epoch: of all rows.
+        leader_epoch: leader epoch of all rows.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class FetchedRecords:
 
     @property
     def timestamps_us(self) -> np.ndarray:
-        """Microseconds since the epoch, int64."""
+        """Timestamps in microseconds since the epoch, int64."""
         times_us: np.ndarray = self.records.column("timestamp").cast(pa.int64()).to_numpy()
         return times_us
 
@@ -53,11 +53,11 @@ class FetchedRecords:
         )
 
     def slice(self, start: int, count: int) -> Self:
-        """Return up to ``count`` rows from ``start`` on."""
+        """Return at most ``count`` rows, from the row ``start`` on."""
         rows = self.records.slice(start, count)
         return replace(self, offsets=self.offsets[start : start + count], records=rows)
 
     def pieces(self, rows: int) -> Iterator[Self]:
-        """Yield all rows, up to ``rows`` at a time."""
+        """Yield all rows, at most ``rows`` at a time."""
         for start in range(0, len(self), rows):
             yield self.slice(start, rows)

@@ -1,4 +1,4 @@
-"""Arguments that commands on groups have in common, and the groups that they choose."""
+"""Options that the commands on groups share, and the groups that they name."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from spark_log.admin.admin import Admin
 from spark_log.errors import InvalidConfigurationError
 
 GroupsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP]...", help="Which groups.")
+    list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups.")
 ]
 GroupOption = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="The same, as kafka-consumer-groups."),
+    typer.Option("--group", metavar="GROUP", help="Id of a group, as an option. Repeatable."),
 ]
-AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All there are.")]
-TopicOption = Annotated[
+AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All groups of the root.")]
+TopicPartitionsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--topic",
         metavar="TOPIC[:N,...]",
-        help="Where: a topic, or some of its partitions. Repeatable.",
+        help="A topic, or some of its partitions. Repeatable.",
     ),
 ]
 
@@ -30,16 +30,16 @@ TopicOption = Annotated[
 def chosen_groups(
     admin: Admin, groups: list[str] | None, group: list[str] | None, all_groups: bool
 ) -> list[str]:
-    """Return the groups that are named, each once, or all there are.
+    """Return the group ids that were given, each once, or the ids of all groups.
 
     Raises:
-        InvalidConfigurationError: both are given, or neither.
+        InvalidConfigurationError: both were given, or neither.
     """
     names = list(dict.fromkeys([*(groups or []), *(group or [])]))
     if all_groups and names:
-        raise InvalidConfigurationError("--all-groups, or names of groups: take one of the two")
+        raise InvalidConfigurationError("--all-groups or ids of groups: give one of the two")
     if all_groups:
         return [each.group_id for each in admin.list_groups()]
     if not all(names) or not names:
-        raise InvalidConfigurationError("which group? Name it, or give --all-groups")
+        raise InvalidConfigurationError("which group? Give GROUP, --group or --all-groups")
     return names

@@ -1,4 +1,4 @@
-"""Partitions as kafka-consumer-groups names them: ``topic``, or ``topic:0,1``."""
+"""Partitions in the form of kafka-consumer-groups: ``topic``, or ``topic:0,1``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_log.types import TopicPartition
 
 
 def parse_partitions(image: MetadataImage, texts: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions that ``--topic`` names, each once, in order.
+    """Return the partitions that values of ``--topic`` name, each once, in the given order.
 
     Raises:
-        UnknownTopicOrPartitionError: one of them does not exist.
+        UnknownTopicOrPartitionError: a topic or partition does not exist.
         typer.BadParameter: a text has another form.
     """
     found: dict[TopicPartition, None] = {}
@@ -26,7 +26,7 @@ def parse_partitions(image: MetadataImage, texts: Iterable[str]) -> list[TopicPa
             wanted = [int(each) for each in numbers.split(",")] if colon else topic.partitions
         except ValueError:
             raise typer.BadParameter(
-                f"{text!r} is not a topic, or a topic and partitions like {name}:0,1",
+                f"{text!r} is not a topic, nor a topic with partitions such as {name}:0,1",
                 param_hint="'--topic'",
             ) from None
         for number in sorted(wanted):

@@ -1,4 +1,4 @@
-"""The application: all commands under one name."""
+"""The application ``spark-log`` with all its commands."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from spark_log.cli.commands.log_dirs import log_dirs
 from spark_log.cli.commands.producer_perf import producer_perf
 from spark_log.cli.commands.verify import verify
 from spark_log.cli.commands.version import version
-from spark_log.cli.errors import run
+from spark_log.cli.errors import HELP_NAMES, run
 from spark_log.cli.format.output import print_text
 
 # Without Rich's panels, help and errors are plain text that can be piped and searched.
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, context_settings=HELP_NAMES)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``spark-log`` and exit.
 
     Args:
-        argv: the arguments; None for the process's.
+        argv: arguments; None: those of the process.
     """
     run(app, argv=argv, prog="spark-log")
 
@@ -41,11 +41,11 @@ def _spark_log(
     context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Kafka's log on shared storage, with no server.
+    """A log like Kafka's on shared storage, without a server.
 
-    Every command takes --root (or the environment variable SPARK_LOG_ROOT, or root=… in
-    spark-log.properties) and --output text|json. Answers go to stdout, all else to stderr.
-    Exit status: 0 done, 1 failure, 2 mistake in what was asked for.
+    The root of the cluster is given by --root, by the environment variable SPARK_LOG_ROOT, or by
+    root=… in spark-log.properties. With --output json a command answers in JSON. Answers go to
+    stdout, everything else to stderr. Exit status: 0 done, 1 failure, 2 mistake of the user.
     """
     if show_version:
         print_text(f"spark-log {__version__}")
@@ -63,7 +63,7 @@ def _topics(context: typer.Context) -> None:
 
 @configs.app.callback(invoke_without_command=True)
 def _configs(context: typer.Context) -> None:
-    """Describe and alter settings of topics."""
+    """Describe and alter settings."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 
@@ -77,7 +77,7 @@ def _offsets(context: typer.Context) -> None:
 
 @groups.app.callback(invoke_without_command=True)
 def _groups(context: typer.Context) -> None:
-    """List, describe, delete and reset consumer groups."""
+    """List, describe, delete, reset and repair groups."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 

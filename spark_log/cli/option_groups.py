@@ -1,12 +1,14 @@
-"""Options that several commands share, written once.
+"""Groups of options that several commands share, each written once.
 
-A command asks for a group by its type, and is given what the group makes of its options::
+A command has a parameter whose type is an option group. The command line then has the options of
+the group, and the command gets the object that the group makes of their values::
 
     @app.command("list")
     @with_option_groups
     def list_topics(root: Root, output: Output) -> None: ...
 
-A group is any class with a ``from_options``, whose parameters are annotated as Typer wants.
+An option group is any class with a method ``from_options`` whose parameters have Typer's
+annotations.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return ``command`` with each group among its parameters replaced by the group's options."""
+    """Return ``command`` with each option group in its parameters replaced by its options."""
     parameters = inspect.signature(command, eval_str=True).parameters
     groups = {
         name: parameter.annotation

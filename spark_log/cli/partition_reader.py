@@ -1,4 +1,4 @@
-"""Several partitions of a topic, read side by side: up to an end, or on and on as they grow."""
+"""Reads several partitions of a topic in turns: up to an end, or for as long as they grow."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from spark_log.log import LogBatch, PartitionLog
 from spark_log.log.tail_reader import ProbeInterval
 
 ROUND_BYTES: Final = 1_048_576
-"""So much is read of one partition before it is the next one's turn."""
+"""Bytes that are read of one partition before the next partition's turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What to read of a partition.
+    """Offsets to read from a partition.
 
     Attributes:
-        start: the first offset.
-        end: the offset to stop before; None: never.
+        start: first offset.
+        end: offset to stop before; None: the partition is followed for ever.
     """
 
     start: int
@@ -35,32 +35,32 @@ def read_partitions(
     clock: Clock,
     timeout_ms: float | None = None,
 ) -> Iterator[FetchedRecords]:
-    """Yield records, in offset order within a partition, the partitions in turns.
+    """Yield the records of partitions in turns, in offset order within a partition.
 
-    Ends when every partition's end is reached, or when nothing came for ``timeout_ms``. While
-    there is nothing it sleeps, and looks for each partition's next segment as `TailReader` does.
+    It ends when every partition's end is reached, or when no record arrived for ``timeout_ms``.
+    While there are no records it sleeps, and probes for each partition's next segment.
 
     Args:
-        logs: by partition; for this reader alone.
-        ranges: by partition.
+        logs: logs by partition, not used by anyone else.
+        ranges: offsets to read, by partition.
         clock: for waiting.
-        timeout_ms: how long to wait for more; None: for ever.
+        timeout_ms: maximum time to wait for more records; None: no limit.
 
     Raises:
-        OffsetOutOfRangeError: a position is outside of what the log holds.
+        OffsetOutOfRangeError: a position is before the start or after the end of the log.
         CorruptRecordError: with file and position.
     """
     cursors = [_Cursor(number, logs[number], wanted) for number, wanted in sorted(ranges.items())]
     patience_ms = math.inf if timeout_ms is None else timeout_ms
     waiting_since_ms = clock.monotonic_ms()
     while cursors:
-        came = False
+        has_records = False
         for cursor in cursors:
             for records in cursor.turn():
-                came = True
+                has_records = True
                 yield records
         cursors = [cursor for cursor in cursors if not cursor.is_done]
-        if came:
+        if has_records:
             waiting_since_ms = clock.monotonic_ms()
             continue
         waited_ms = clock.monotonic_ms() - waiting_since_ms
@@ -72,10 +72,10 @@ def read_partitions(
 
 
 class _Cursor:
-    """A position in one partition.
+    """Position in one partition.
 
-    What the log holds at first is streamed by one scan, what comes then is fetched: at the end of
-    the log this costs one look for the next segment, and no listing.
+    One scan streams the records that the log holds at first. Later records are fetched: at the end
+    of the log this costs one probe for the next segment, and no listing.
     """
 
     def __init__(self, partition: int, log: PartitionLog, wanted: OffsetRange) -> None:
@@ -88,7 +88,7 @@ class _Cursor:
         self._batches: Iterator[LogBatch] | None = log.scan(wanted.start, wanted.end)
 
     def turn(self) -> Iterator[FetchedRecords]:
-        """Yield what comes next, about `ROUND_BYTES` of it; nothing at the log's end."""
+        """Yield the next records, about `ROUND_BYTES` of them; none at the end of the log."""
         if self._batches is None:
             found, self._position = self._log.fetch_from(self._position, ROUND_BYTES)
             self._batches = iter(found)
@@ -100,6 +100,6 @@ class _Cursor:
             yield records
             if taken_bytes >= ROUND_BYTES:
                 return
-        # That was all when the log was looked at. The next look sees what came since.
+        # These were all records when the log was read. The next turn reads newer ones.
         self._batches = None
         self.is_done = not self._follows

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> dict[str, str]:
-    """Return the pairs as a dict; of a key that comes twice, the last.
+    """Return the pairs as a dict; the last value of a key that is given twice.
 
     Args:
-        option: the option's name, for errors.
+        option: name of the option, for errors.
         pairs: texts of the form ``KEY=VALUE``.
-        secret: an error does not show the text.
+        secret: whether errors must not show the text.
 
     Raises:
         InvalidConfigurationError: a text has another form.
@@ -36,21 +36,24 @@ def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> d
 
 
 def with_properties(settings: Settings, pairs: Sequence[str]) -> Settings:
-    """Return ``settings``, a dataclass of texts and booleans, changed by ``--property`` pairs.
+    """Return a copy of ``settings`` with the values of ``--property`` pairs.
 
     Args:
-        settings: a field ``print_key`` is the property ``print.key``.
+        settings: a dataclass of texts and booleans; a field ``print_key`` is the property
+            ``print.key``.
         pairs: texts of the form ``KEY=VALUE``.
 
     Raises:
-        InvalidConfigurationError: there is no such property, or its value is not of its type.
+        InvalidConfigurationError: a property does not exist, or its value has the wrong type.
     """
     known = {field.name.replace("_", "."): field.name for field in fields(settings)}
     changes: dict[str, str | bool] = {}
     for key, value in parse_pairs("--property", pairs).items():
         if key not in known:
             close = nearest(key, known)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"known properties: {', '.join(known)}"
+            )
             raise InvalidConfigurationError(
                 f"unknown property {key!r}; {hint}", key=key, nearest=close[0] if close else None
             )

@@ -1,9 +1,9 @@
-"""Which cluster root a command works on.
+"""The cluster root of a command.
 
-The first of these that is there: ``--root``, the environment variable ``SPARK_LOG_ROOT``, the key
-``root`` in the properties file. That file is the one named by ``--config``, else
+It is given by ``--root``, else by the environment variable ``SPARK_LOG_ROOT``, else by the key
+``root`` in the properties file. The properties file is given by ``--config``, else it is
 ``spark-log.properties`` or ``conf/spark-log.properties`` in the working directory. Storage options
-are the file's ``storage.*`` keys, and over them ``--storage-option``; they are never shown.
+are the file's ``storage.*`` keys; ``--storage-option`` overrides them. They are never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer
 
 from spark_log.admin import Admin
 from spark_log.cli.properties import parse_pairs
-from spark_log.config.config import AdminConfig, ToolConfig, load_properties
+from spark_log.config import AdminConfig, ToolConfig, load_properties
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster
@@ -31,7 +31,7 @@ RootOption = Annotated[
         "--root",
         envvar="SPARK_LOG_ROOT",
         metavar="URL",
-        help="The cluster root: a path or a URL. [default: root in the properties file]",
+        help="Root of the cluster: a path or a URL. [default: root in the properties file]",
     ),
 ]
 CommandConfigOption = Annotated[
@@ -56,7 +56,7 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="For the file system of the root; goes before storage.KEY in the properties file. "
+        help="Option for the root's file system; overrides storage.KEY in the properties file. "
         "Repeatable.",
     ),
 ]
@@ -67,9 +67,9 @@ class Root:
     """The cluster root of a command line.
 
     Attributes:
-        url: a path or URL, as the user gave it.
-        storage_options: for the file system; never shown.
-        settings: what the properties file says besides.
+        url: path or URL, as the user gave it.
+        storage_options: options for the file system; never shown.
+        settings: the other settings of the properties file.
     """
 
     url: str
@@ -83,10 +83,10 @@ class Root:
         config: ConfigFileOption = None,
         storage_option: StorageOption = None,
     ) -> Root:
-        """Find the root, without touching it.
+        """Return the root that the user gave, without accessing it.
 
         Raises:
-            InvalidConfigurationError: none is named anywhere, or the properties file is wrong.
+            InvalidConfigurationError: no root was given, or the properties file has an error.
         """
         settings, from_file = _read_properties(config)
         options = parse_pairs("--storage-option", storage_option or [], secret=True)
@@ -100,10 +100,12 @@ class Root:
         return cls(os.path.expanduser(url), {**from_file, **options}, settings)
 
     def cluster(self) -> Cluster:
-        """Open it.
+        """Open the cluster.
 
         Raises:
-            RootNotFoundError, InvalidRootError, UnsupportedStoreError: see `Cluster`.
+            RootNotFoundError: the root does not exist.
+            InvalidRootError: it is a file, or an incompatible version made it.
+            UnsupportedStoreError: the storage cannot promise put-if-absent.
         """
         defaults = AdminConfig()
         return open_cluster(
@@ -114,12 +116,12 @@ class Root:
         )
 
     def admin(self) -> Admin:
-        """Return an `Admin` for it; touches nothing yet."""
+        """Return an `Admin` for the root, which is not accessed yet."""
         return Admin(self.url, storage_options=self.storage_options)
 
 
 class RootOfNewTopic(Root):
-    """The same where ``--config`` is Kafka's ``KEY=VALUE`` of a topic."""
+    """The root of ``topics create``, whose ``--config`` is a setting ``KEY=VALUE`` of the topic."""
 
     __slots__ = ()
 
@@ -130,7 +132,11 @@ class RootOfNewTopic(Root):
         command_config: CommandConfigOption = None,
         storage_option: StorageOption = None,
     ) -> Root:
-        """See `Root.from_options`."""
+        """Return the root that the user gave, without accessing it.
+
+        Raises:
+            InvalidConfigurationError: no root was given, or the properties file has an error.
+        """
         return Root.from_options(root, command_config, storage_option)
 
 

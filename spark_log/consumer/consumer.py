@@ -16,7 +16,7 @@ from typing import Literal, Self
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.commit_request_manager import CommitRequestManager
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import (

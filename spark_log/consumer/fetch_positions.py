@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from spark_log.config.config import ConsumerConfig, offset_reset
+from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.offset_fetcher import OffsetFetcher
 from spark_log.consumer.offset_reset import ResetPolicy

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import RecordFactory, TableFactory
 from spark_log.consumer.fetch import Fetch, Fetcher

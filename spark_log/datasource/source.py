@@ -1,4 +1,4 @@
-"""``format("spark_log")``: Spark's entry into the package."""
+"""Spark's entry point to the package: the data source ``spark_log``."""
 
 from __future__ import annotations
 
@@ -11,60 +11,68 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.options import parse_read_options, parse_write_options
 from spark_log.datasource.read.batch_reader import batch_reader_class
 from spark_log.datasource.read.schema import read_schema
 from spark_log.datasource.stream.stream_reader import LogStreamReader
-from spark_log.datasource.worker_process import in_one_line
+from spark_log.datasource.worker_process import without_traceback
 from spark_log.datasource.write.batch_writer import LogBatchWriter
 from spark_log.datasource.write.stream_writer import LogStreamWriter
 from spark_log.errors import InvalidOptionError
 
 
 class SparkLogDataSource(DataSource):
-    """A drop-in for ``format("kafka")``; options in `datasource.options.options`.
+    """Data source that replaces Spark's Kafka connector: ``format("spark_log")``.
 
-    Found without registration through the module ``pyspark_spark_log``.
+    It takes the connector's options (`datasource.options.options` lists them) and ``path``, the
+    cluster root. Spark finds it without registration through the module ``pyspark_spark_log``.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "spark_log"
 
-    @in_one_line
+    @without_traceback
     def schema(self) -> StructType:
-        """The connector's columns, with ``headers`` when ``includeHeaders`` says so."""
+        """Return the connector's columns; with the option ``includeHeaders``, also ``headers``."""
         return read_schema(parse_read_options(self.options).include_headers)
 
-    @in_one_line
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Batch reads."""
+        """Return the reader for a batch query."""
         options = parse_read_options(self.options, is_stream=False)
-        warn_of_ignored(options.ignored)
+        warn_ignored_options(options.ignored)
         return batch_reader_class()(schema, options)
 
-    # Not `in_one_line`: Spark 4.2.0 meets an error of its own when this one fails, and tells that
-    # one; what we said stands in the traceback alone.
+    # Not `without_traceback`: when this method fails, Spark 4.2.0 reports an internal error of its
+    # own, and only the traceback contains our message.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Streaming reads, as micro-batches."""
+        """Return the reader for a streaming query."""
         options = parse_read_options(self.options, is_stream=True)
-        warn_of_ignored(options.ignored)
+        warn_ignored_options(options.ignored)
         return LogStreamReader(schema, options)
 
-    @in_one_line
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Batch writes."""
+        """Return the writer for ``df.write``.
+
+        Raises:
+            InvalidOptionError: save mode overwrite, or an invalid option.
+        """
         if overwrite:
             raise InvalidOptionError(
-                "save mode overwrite is not allowed for spark_log: a log is only appended to; "
-                'use mode("append"), or delete the topic first',
+                "save mode overwrite is not supported by format spark_log, because a log can only "
+                'be appended to; use mode("append"), or delete the topic first',
                 key="mode",
             )
         return LogBatchWriter(schema, parse_write_options(self.options))
 
-    @in_one_line
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Streaming writes. Output mode complete comes as ``overwrite``; it appends too."""
+        """Return the writer for one micro-batch of ``df.writeStream``.
+
+        Spark passes output mode complete as ``overwrite``. The records are appended all the same.
+        """
         return LogStreamWriter(schema, parse_write_options(self.options))

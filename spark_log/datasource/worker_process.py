@@ -1,4 +1,4 @@
-"""What this package says to the Python processes that Spark runs it in."""
+"""Errors, warnings and broken pipes in the Python processes that Spark starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from pyspark import TaskContext
 
-from spark_log.datasource.options.given_options import STORAGE_PREFIX
+from spark_log.datasource.options.option_parser import STORAGE_PREFIX
 from spark_log.errors import SparkLogError
 
 _P = ParamSpec("_P")
@@ -22,7 +22,9 @@ _R = TypeVar("_R")
 
 REDACTION_SETTING: Final = "spark.redaction.regex"
 REDACTION: Final = "(?i)secret|password|token|access[.]?key|^storage[.]"
-"""Spark's own default, and options for the file system, which it shows otherwise."""
+"""Spark's default pattern, and all options of the file system (``storage.``), which Spark would
+show otherwise.
+"""
 
 _SPARKS_REDACTION: Final = "(?i)secret|password|token|access[.]?key"
 _SECRETS: Final = re.compile(
@@ -38,12 +40,13 @@ class ShownSecretWarning(UserWarning):
 
 
 @contextmanager
-def errors_in_one_line() -> Iterator[None]:
-    """Let Spark report an error of this package by its message alone, without a traceback.
+def hide_traceback() -> Iterator[None]:
+    """Make Spark report an error of this package by its message alone, without a traceback.
 
-    Spark's worker makes a text of an error and hands it to the JVM, which repeats it for each
-    attempt at a task, for the stage and for the job. Whether there is a traceback in it says an
-    environment variable, looked at just then; the process ends with the error.
+    Spark's worker sends the text of an error to the JVM, and the JVM repeats it for each attempt of
+    a task, for the stage and for the job. The environment variable ``SPARK_HIDE_TRACEBACK``, which
+    the worker reads at that moment, leaves the traceback out. The process ends with the error, so
+    the variable affects nothing else.
     """
     try:
         yield
@@ -53,12 +56,12 @@ def errors_in_one_line() -> Iterator[None]:
         raise
 
 
-def in_one_line(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make `errors_in_one_line` hold for a method that Spark calls."""
+def without_traceback(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a method that Spark calls with `hide_traceback`."""
 
     @wraps(method)
     def calling(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with errors_in_one_line():
+        with hide_traceback():
             return method(*args, **kwargs)
 
     return calling
@@ -68,7 +71,7 @@ def in_one_line(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 class _QuietTraceback(ModuleType):
-    """The module ``traceback`` as ``pyspark.daemon`` sees it, which prints no closed pipe."""
+    """The module ``traceback`` for ``pyspark.daemon``: it does not print broken pipes."""
 
     def __init__(self, traceback: ModuleType) -> None:
         super().__init__(traceback.__name__)
@@ -82,11 +85,11 @@ class _QuietTraceback(ModuleType):
             self._traceback.print_exc(*args, **kwargs)
 
 
-def end_quietly() -> None:
-    """Keep a task's process silent when Spark hangs up before it has read everything.
+def silence_broken_pipe() -> None:
+    """Prevent a traceback when Spark stops reading from a task early.
 
-    That is how ``show()``, ``limit`` and ``take`` end a read. The process, which meets a closed
-    pipe, has nothing to tell anybody, but ``pyspark.daemon`` prints a traceback (Spark 4.2.0).
+    ``show()``, ``limit`` and ``take`` close the pipe before the task has written everything. This
+    is not an error, but ``pyspark.daemon`` prints a traceback (Spark 4.2.0).
     """
     daemon = sys.modules.get("__main__")
     spec = getattr(daemon, "__spec__", None)
@@ -100,39 +103,41 @@ def end_quietly() -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def warn_of_shown_secrets(storage_options: Iterable[str]) -> None:
-    """Warn, in a query's first task, of options that Spark shows and that may be secrets.
+def warn_exposed_secrets(storage_options: Iterable[str]) -> None:
+    """Warn, in the first task of a query, about options that may be secrets and that Spark shows.
 
-    Spark prints options in plans, in its UI and in event logs, except where `REDACTION_SETTING`
-    matches their names. Settings of the session reach tasks, and no other process of this package.
+    Spark prints options in plans, in its UI and in event logs, except options whose names match the
+    session's `REDACTION_SETTING`. Session settings reach only the tasks, and no other process of
+    this package; therefore a task warns.
 
     Args:
-        storage_options: names of those for the file system, without their prefix.
+        storage_options: names of the file system's options, without their prefix.
     """
     context = TaskContext.get()
     if context is None or context.partitionId() != 0:
         return
-    given = context.getLocalProperty(REDACTION_SETTING) or _SPARKS_REDACTION
-    shown = shown_secrets(storage_options, given)
-    if shown:
+    redaction = context.getLocalProperty(REDACTION_SETTING) or _SPARKS_REDACTION
+    exposed = exposed_secrets(storage_options, redaction)
+    if exposed:
         warnings.warn(
-            f"Spark shows the values of {', '.join(shown)} in plans, in its UI and in event logs: "
-            f"set {REDACTION_SETTING} to {REDACTION!r}, as conf/spark-defaults.conf does",
+            f"Spark shows the values of {', '.join(exposed)} in plans, in its UI and in event "
+            f"logs: set {REDACTION_SETTING} to {REDACTION!r}, as conf/spark-defaults.conf does",
             ShownSecretWarning,
             stacklevel=2,
         )
 
 
-def shown_secrets(storage_options: Iterable[str], redaction: str) -> list[str]:
-    """Return the options that may be secrets and that a session's redaction does not cover.
+def exposed_secrets(storage_options: Iterable[str], redaction: str) -> list[str]:
+    """Return the options that may be secrets and that the session's redaction does not cover.
 
     Args:
         storage_options: names without their prefix.
-        redaction: the session's `REDACTION_SETTING`: a regular expression of Java.
+        redaction: the session's `REDACTION_SETTING`, a Java regular expression. If Python cannot
+            parse it, the result is empty.
     """
     try:
         pattern = re.compile(redaction)
     except re.error:
-        return []  # one that only Java understands
+        return []  # valid in Java only
     names = (f"{STORAGE_PREFIX}{name}" for name in storage_options if _SECRETS.search(name))
     return sorted(name for name in names if not pattern.search(name))

@@ -16,8 +16,8 @@ deleted version looks like the end of the log. Two things show that names after 
 deleted: the version's own file is gone, or there is a checkpoint above the apparent end. A version
 that is put into a deleted name is *void*: nobody reads it, its writer gets an error, and cleanup
 deletes the file later. This package deletes no name within an hour
-(`spark_log.storage.listing_validity`). Another program with a wrong clock may delete names at once;
-the same two things show that.
+(`storage.listing_validity`). Another program with a wrong clock may delete names at once; the same
+two things show that.
 
 A crash during `append` leaves the version complete or absent.
 """

@@ -224,8 +224,8 @@ class DataFiles:
             for at in range(metadata.num_row_groups):
                 group = metadata.row_group(at)
                 statistics = group.column(at_column).statistics
-                is_listing_valid = statistics is not None and statistics.has_min_max
-                found.append((str(statistics.min) if is_listing_valid else "", group.num_rows))
+                is_known = statistics is not None and statistics.has_min_max
+                found.append((str(statistics.min) if is_known else "", group.num_rows))
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
             raise damaged_table_error(
                 self._directory, f"{file.path} cannot be read ({error})"

@@ -1,1 +1,1 @@
-"""What the scripts in ``jobs/`` run: a group's member, its destinations, reprocessing, cleaning."""
+"""The code of the scripts in ``jobs/``: group jobs, destinations, reprocessing, cleaning."""

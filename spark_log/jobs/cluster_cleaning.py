@@ -1,4 +1,4 @@
-"""Cleaning a whole root by Spark: one task for each partition, those with most to do first."""
+"""Cleans the partitions of a root in Spark tasks, one task per partition."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from spark_log.metadata import Cluster
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
 
-_ANSWER: Final = "number int, report string"
+_RESULT_SCHEMA: Final = "number int, report string"
 
-_NOTHING: Final[dict[str, Any]] = {"dirt_bytes": 0}
-"""There is nothing to do for a topic that was deleted meanwhile."""
+_NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
+"""Report for a partition whose topic was deleted during the job."""
 
 
 @dataclass(frozen=True, slots=True)
-class CleanWork:
-    """What a task needs to clean a partition. Goes to tasks as it is.
+class CleaningTask:
+    """What a Spark task needs to clean a partition. It is pickled to the tasks.
 
     Attributes:
         root: URL of the root.
-        storage_options: for its file system; never shown.
-        dedupe_buffer_bytes: memory of a compaction for keys (``log.cleaner.dedupe.buffer.size``).
-        bytes_per_second: that a task may read and write.
+        storage_options: options of the file system; never shown.
+        dedupe_buffer_bytes: memory for the keys of a compaction
+            (``log.cleaner.dedupe.buffer.size``).
+        bytes_per_second: maximum number of bytes that a task reads and writes.
     """
 
     root: str
@@ -42,11 +43,17 @@ class CleanWork:
     bytes_per_second: float = math.inf
 
     def plan(self, partition: TopicPartition) -> dict[str, Any]:
-        """Return what there is to do in one partition; see `CleanReport`."""
+        """Return the work in one partition, as the fields of `CleanReport`; changes nothing.
+
+        If the partition cannot be read, the result has the field ``error``.
+        """
         return self._do(partition, PartitionCleaner.plan)
 
     def clean(self, partition: TopicPartition) -> dict[str, Any]:
-        """Clean one partition, and return what was done; or ``error``, why it was not."""
+        """Clean one partition, and return the fields of `CleanReport`.
+
+        If the partition cannot be cleaned, the result has the field ``error``.
+        """
         return self._do(partition, PartitionCleaner.clean)
 
     def _do(
@@ -56,7 +63,7 @@ class CleanWork:
         image = cluster.image()
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
-            return _NOTHING
+            return _NOTHING_TO_DO
         cleaner = PartitionCleaner(
             cluster.partition_log(topic, partition.partition),
             on_progress=Throttle(self.bytes_per_second),
@@ -65,38 +72,38 @@ class CleanWork:
         )
         try:
             report = action(cleaner)
-        except ClockSkewError as error:  # of the machine that this task runs on
+        except ClockSkewError as error:  # the clock of the machine that runs this task
             return {"error": f"on {socket.gethostname()}, {error}"}
         except (StorageError, CorruptRecordError) as error:
             now = cluster.image().find(partition.topic)
             if now is None or now.topic_id != topic.topic_id:
-                return _NOTHING
+                return _NOTHING_TO_DO
             return {"error": str(error)}
         return asdict(report) | {"dirt_bytes": report.dirt_bytes}
 
 
-def run_tasks(
+def run_per_partition(
     spark: SparkSession,
     action: Callable[[TopicPartition], dict[str, Any]],
     partitions: Sequence[TopicPartition],
 ) -> list[dict[str, Any]]:
-    """Let Spark do something with each partition, a task for each, in this order.
+    """Run an action for each partition, in one Spark task each, started in the given order.
 
     Args:
         spark: the session.
-        action: what is done in a task.
-        partitions: which.
+        action: function that a task calls.
+        partitions: the partitions.
 
     Returns:
-        The answers, in the same order.
+        The results, in the same order.
     """
     if not partitions:
         return []
     count = len(partitions)
     tasks = spark.range(0, count, 1, count)
-    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _ANSWER).collect()
-    answers = {row.number: json.loads(row.report) for row in rows}
-    return [answers[number] for number in range(count)]
+    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _RESULT_SCHEMA).collect()
+    reports = {row.number: json.loads(row.report) for row in rows}
+    return [reports[number] for number in range(count)]
 
 
 def _task(

@@ -1,4 +1,4 @@
-"""A Delta table for records: its columns, making it, checking one that is there, rows for it."""
+"""The Delta table of a sink: its columns, creation, checks, and conversion of records to rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS: Final = {
     "timestamp": "timestamp",
     "timestampType": "integer",
 }
-_CAST: Final = ("key", "value")
+_TEXT_COLUMNS: Final = ("key", "value")
 _ARROW_TYPES: Final = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -39,20 +39,20 @@ _ARROW_TYPES: Final = {
 
 
 def columns(*, is_binary: bool) -> dict[str, str]:
-    """Return a table's columns with Delta's types: as Spark writes what it reads from the log."""
-    return _COLUMNS | dict.fromkeys(_CAST, "binary" if is_binary else "string")
+    """Return a table's columns with Delta's types, as Spark writes records that it reads."""
+    return _COLUMNS | dict.fromkeys(_TEXT_COLUMNS, "binary" if is_binary else "string")
 
 
-def arrow_schema(wanted: Mapping[str, str]) -> pa.Schema:
-    """Return the columns as Arrow's."""
-    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in wanted.items()])
+def arrow_schema(expected: Mapping[str, str]) -> pa.Schema:
+    """Return the columns as an Arrow schema."""
+    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in expected.items()])
 
 
 def open_table(store: Store) -> DeltaTable | None:
-    """Return the table that a store's root is, as it is now; None where there is none.
+    """Return the current Delta table at a store's root; None if there is none.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: the table cannot be read.
     """
     try:
         return DeltaTable(store.directory_url(""), storage_options=store.delta_options())
@@ -62,15 +62,16 @@ def open_table(store: Store) -> DeltaTable | None:
         raise StorageError(f"{store.url} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def make_table(store: Store, wanted: Mapping[str, str]) -> None:
-    """Make an empty table where there is nothing; harmless where there is one.
+def create_table(store: Store, expected: Mapping[str, str]) -> None:
+    """Create an empty table, unless there is one.
 
-    Whoever is first makes it: version 0 of its log, by put-if-absent. (Of several that make one by
-    delta-rs, each replaces the others' definition.)
+    The version 0 of the table's log is written by put-if-absent, so that of several processes the
+    first one creates the table. (If several processes created it by delta-rs, each would replace
+    the definition of the others.)
 
     Raises:
-        InvalidOptionError: other things lie there.
-        StorageError: it was not made.
+        InvalidOptionError: the directory contains other files.
+        StorageError: the table was not created.
     """
     if next(iter(store.list(LOG_DIRECTORY)), None) is not None:
         return
@@ -78,64 +79,70 @@ def make_table(store: Store, wanted: Mapping[str, str]) -> None:
     found += [name for name in store.list_directories("") if name != LOG_DIRECTORY]
     if found:
         raise InvalidOptionError(
-            f"{store.url} is no Delta table, and not empty: {min(found)} lies there; give a "
-            f"table, or a path where there is nothing yet",
+            f"{store.url} is not a Delta table, and not empty: it contains {min(found)}; give the "
+            f"path of a Delta table, or of an empty directory",
             key="path",
         )
     with suppress(AlreadyExistsError):
-        store.put_if_absent(_FIRST_VERSION, _first_version(wanted))
+        store.put_if_absent(_FIRST_VERSION, _first_version(expected))
 
 
-def check_table(table: DeltaTable, url: str, wanted: Mapping[str, str]) -> None:
-    """Check that rows fit into a table, and that it keeps positions for good.
+def check_table(table: DeltaTable, url: str, expected: Mapping[str, str]) -> None:
+    """Check that rows fit into a table, and that the table keeps offsets forever.
 
     Raises:
-        InvalidOptionError: it has other columns, wants what rows do not have, or forgets.
+        InvalidOptionError: columns are missing or have other types, a column must not be null, or
+            transactions expire.
     """
     fields = json.loads(table.schema().to_json())["fields"]
-    there = {field["name"]: field["type"] for field in fields}
+    existing = {field["name"]: field["type"] for field in fields}
     wrong = [
-        f"{name} is {there[name]} instead of {kind}" if name in there else f"{name} is missing"
-        for name, kind in wanted.items()
-        if there.get(name) != kind
+        f"{name} is {existing[name]} instead of {kind}"
+        if name in existing
+        else f"{name} is missing"
+        for name, kind in expected.items()
+        if existing.get(name) != kind
     ]
     if wrong:
-        is_about_bytes = {there.get(name) for name in _CAST} == {"string", "binary"} - {
-            wanted["key"]
+        is_about_bytes = {existing.get(name) for name in _TEXT_COLUMNS} == {"string", "binary"} - {
+            expected["key"]
         }
-        hint = "; --binary decides between string and binary" if is_about_bytes else ""
+        hint = "; with --binary keys and values are binary, else string" if is_about_bytes else ""
         raise InvalidOptionError(
-            f"the Delta table {url} has other columns: {', '.join(wrong)}{hint}", key="path"
+            f"the Delta table {url} has different columns: {', '.join(wrong)}{hint}", key="path"
         )
-    never_null = wanted.keys() - set(_CAST)
+    never_null = expected.keys() - set(_TEXT_COLUMNS)
     strict = sorted(each["name"] for each in fields if not each["nullable"])
     lacking = [name for name in strict if name not in never_null]
     if lacking:
         raise InvalidOptionError(
-            f"the Delta table {url} takes no nulls in {', '.join(lacking)}, and records have some; "
-            f"alter it, or give another",
+            f"the Delta table {url} does not allow nulls in {', '.join(lacking)}, but records may "
+            f"have them; alter the table, or use another one",
             key="path",
         )
     forgets = "delta.setTransactionRetentionDuration"
     if forgets in table.metadata().configuration:
         raise InvalidOptionError(
-            f"the Delta table {url} has the property {forgets}, and would forget where the group "
-            f"stands in it; unset it",
+            f"the Delta table {url} has the property {forgets}, so it would forget the group's "
+            f"offsets; unset the property",
             key="path",
         )
 
 
-def as_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return records as a table's rows.
+def to_rows(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records as rows of a table.
 
     Args:
-        records: with the columns of the schema, keys and values as bytes.
-        schema: of `arrow_schema`. Bytes that are no UTF-8 become text with U+FFFD in it.
+        records: columns of ``schema``, with keys and values as bytes.
+        schema: the result of `arrow_schema`. In text columns, bytes that are not UTF-8 become
+            U+FFFD.
     """
     arrays = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         column = records.column(name)
-        arrays.append(_as_text(column) if name in _CAST and pa.types.is_string(kind) else column)
+        arrays.append(
+            _as_text(column) if name in _TEXT_COLUMNS and pa.types.is_string(kind) else column
+        )
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -148,11 +155,11 @@ def _as_text(column: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-def _first_version(wanted: Mapping[str, str]) -> bytes:
+def _first_version(expected: Mapping[str, str]) -> bytes:
     time_ms = time.time_ns() // 1_000_000
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in wanted.items()
+        for name, kind in expected.items()
     ]
     actions: list[dict[str, object]] = [
         {

@@ -1,14 +1,15 @@
-"""A Delta table that takes each record of a group once, whatever dies: positions go in with rows.
+"""A sink that writes each record of a group to a Delta table exactly once, with the offsets.
 
-Rows and the position behind them are one commit of the table: the position is the version of an
-application transaction (``txn``), one for each partition. Who is given a partition asks the table
-where to go on. Delta refuses a commit when another one with the same application id came since
-the table was read: so of a task that was given up but still runs, one that runs twice, or a driver
-that does not know yet that the group goes on without it, only one appends a record; the others look
-again, and go on behind it (ADR 12).
+Rows and the offset after them are one commit of the table: the offset is the version of an
+application transaction (``txn``), one for each partition. A task that gets a partition reads the
+offset from the table and continues there. Delta refuses a commit if another one with the same
+application id was made since the table was read. If several tasks append the same records (a task
+that was cancelled but still runs, a task that runs twice, or a driver that has lost its membership
+and does not know it), only one of them succeeds. The others read the offset again and continue
+after it (ADR 12).
 
-A crash at any point leaves files that no version of the table names (``VACUUM`` removes them), and
-else nothing.
+A crash at any point leaves only files that no version of the table refers to; ``VACUUM`` removes
+them.
 """
 
 from __future__ import annotations
@@ -34,37 +35,40 @@ from spark_log.errors import StorageError
 from spark_log.jobs.delta_rows import (
     LOG_DIRECTORY,
     arrow_schema,
-    as_rows,
     check_table,
     columns,
-    make_table,
+    create_table,
     open_table,
+    to_rows,
 )
 from spark_log.storage import StorageOptions, Store, open_store
 
-_MOST_TRIES: Final = 30
-_MOST_PAUSE_S: Final = 1.0
+_MAX_TRIES: Final = 30
+_MAX_PAUSE_S: Final = 1.0
 
 COMMIT_OFFSETS: Final = 1_000_000
-"""So many offsets go into one commit at most: what a task that dies has to do again, and what may
-take no longer than ``max.poll.interval.ms``."""
+"""Maximum number of offsets in one commit. A task that dies has to repeat at most this many,
+and they must not take longer than ``max.poll.interval.ms``.
+"""
 
 _ROW_GROUP_ROWS: Final = 32_768
-"""A row group is in memory until it is whole, and deltalake's own are of a million rows."""
+"""Number of rows in a row group, which is in memory until it is complete; deltalake's default
+is a million rows.
+"""
 
 ReadSplit = Callable[[LogSplit], Iterator[pa.RecordBatch]]
-"""Reads a split's records, with the columns of a table; keys and values are bytes."""
+"""Reads a split's records with the columns of the table; keys and values are bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
-    """What a task did with a split.
+class SplitResult:
+    """Result of a split.
 
     Attributes:
-        split: that it was given.
-        reached: the next offset, as the table has it now: perhaps behind the split's end.
-        skipped: offsets of the split that the table had already.
-        records: that this task appended.
+        split: the split that the task got.
+        reached: the next offset by the table; it may be after the split's end.
+        skipped: number of offsets of the split that the table had already.
+        records: number of records that this task appended.
     """
 
     split: LogSplit
@@ -75,12 +79,12 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
-    """A table, and the group whose positions it keeps. Goes to tasks as it is.
+    """A Delta table, and the consumer group whose offsets it stores. It is pickled to the tasks.
 
     Attributes:
-        url: of the table.
-        storage_options: for the file system; never shown.
-        group: the consumer group's id.
+        url: URL of the table.
+        storage_options: options of the file system; never shown.
+        group: id of the consumer group.
         is_binary: keys and values stay bytes instead of becoming text.
     """
 
@@ -92,40 +96,41 @@ class DeltaSink:
     # --- on the driver ---------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the table where there is none, else check that rows fit in; touches nothing else.
+        """Create the table unless it exists; else check that rows fit, and change nothing.
 
-        Whoever is first makes it: the version 0 of its log, by put-if-absent.
+        Of several processes, the first one creates the table: it writes version 0 of the table's
+        log by put-if-absent.
 
         Raises:
-            InvalidOptionError: other things lie there, or the table has other columns, or forgets
-                transactions.
-            StorageError: it cannot be read or made.
+            InvalidOptionError: the directory contains other files, or the table has other columns,
+                or its transactions expire.
+            StorageError: the table cannot be read or created.
         """
-        make_table(self._store(), self._columns())
+        create_table(self._store(), self._columns())
         check_table(self.open(), self.url, self._columns())
 
     def version(self) -> int:
-        """Return the table's version: it grows with each commit.
+        """Return the table's version, which increases with each commit.
 
         Raises:
-            StorageError: it cannot be read.
+            StorageError: the table cannot be read.
         """
         return self.open().version()
 
     # --- in tasks --------------------------------------------------------------------------------
 
-    def append(self, splits: Sequence[LogSplit], read: ReadSplit) -> Iterator[Appended]:
+    def append(self, splits: Sequence[LogSplit], read: ReadSplit) -> Iterator[SplitResult]:
         """Append the records of splits that the table does not have yet.
 
-        Several splits, of about a million offsets together, are one commit. Records stream through;
-        memory does not depend on how many there are.
+        Several splits, of about a million offsets together, are one commit. Records are streamed:
+        the memory does not depend on their number.
 
         Args:
-            splits: each of another partition.
-            read: reads them.
+            splits: splits of different partitions.
+            read: reads a split.
 
         Yields:
-            What was done, for each split, when it was.
+            The result of each split, when it is complete.
 
         Raises:
             StorageError: the table cannot be written.
@@ -140,13 +145,13 @@ class DeltaSink:
         if any(skipped.values()):
             _sync_everything(self._store())
         records = [0] * len(splits)
-        is_told = [False] * len(splits)
+        is_yielded = [False] * len(splits)
         tries = 0
         while True:
             for index, split in enumerate(splits):
-                if positions[index] >= split.end_offset and not is_told[index]:
-                    is_told[index] = True
-                    yield Appended(split, positions[index], skipped[index], records[index])
+                if positions[index] >= split.end_offset and not is_yielded[index]:
+                    is_yielded[index] = True
+                    yield SplitResult(split, positions[index], skipped[index], records[index])
             chunk = _next_chunk(splits, positions)
             if not chunk:
                 return
@@ -154,22 +159,22 @@ class DeltaSink:
             try:
                 self._commit(table, chunk, read, counts)
             except (DeltaError, OSError) as error:
-                # Somebody else's commit came first, or an answer was lost: the table tells.
+                # Another commit came first, or the answer was lost: read the table's offsets.
                 tries += 1
                 table = self.open()
                 before, positions = positions, self._positions_of(table, splits)
                 has_moved = before != positions
                 if not has_moved and not isinstance(error, DeltaCommitFailedError):
-                    raise StorageError(f"{self.url} was not written: {_line(error)}") from error
-                if tries >= _MOST_TRIES:
+                    raise StorageError(f"{self.url}: commit failed: {_one_line(error)}") from error
+                if tries >= _MAX_TRIES:
                     raise StorageError(
-                        f"{self.url} was not written: other commits came first {tries} times; "
-                        f"the last time it said: {_line(error)}"
+                        f"{self.url}: commit failed, because other commits came first {tries} "
+                        f"times; last error: {_one_line(error)}"
                     ) from error
                 if has_moved:
                     _sync_everything(self._store())
                 else:
-                    time.sleep(random.uniform(0, min(_MOST_PAUSE_S, 0.02 * 2**tries)))
+                    time.sleep(random.uniform(0, min(_MAX_PAUSE_S, 0.02 * 2**tries)))
             else:
                 tries = 0
                 _sync_commit(table, self._store())
@@ -178,26 +183,26 @@ class DeltaSink:
                     records[index] += counts[index]
 
     def open(self) -> DeltaTable:
-        """Return the table as it is now.
+        """Return the current version of the table.
 
         Raises:
-            StorageError: it cannot be read.
+            StorageError: the table cannot be read, or does not exist.
         """
         table = open_table(self._store())
         if table is None:
-            raise StorageError(f"{self.url} is gone: there is no Delta table")
+            raise StorageError(f"{self.url} is not a Delta table any more")
         return table
 
     def position(self, table: DeltaTable, topic_id: str, partition: int) -> int | None:
-        """Return the next offset that a table wants of a partition; None for none."""
+        """Return the next offset of a partition by the table; None if the table has none."""
         position: int | None = table.transaction_version(self.app_id(topic_id, partition))
         return position
 
     def app_id(self, topic_id: str, partition: int) -> str:
-        """Return the application id whose version is the position in a partition."""
+        """Return the application id whose version is the next offset of a partition."""
         return f"spark-log/{self.group}/{topic_id}/{partition}"
 
-    # --- how -------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------
 
     def _store(self) -> Store:
         return open_store(self.url, self.storage_options)
@@ -216,10 +221,10 @@ class DeltaSink:
         read: ReadSplit,
         counts: dict[int, int],
     ) -> None:
-        """Append a part of splits, and move the positions, on the table as it was read.
+        """Append parts of splits with their offsets, to the table as it was read.
 
         Raises:
-            DeltaError, OSError: not done, or not known to be.
+            DeltaError, OSError: the commit failed, or its outcome is unknown.
         """
         schema = arrow_schema(self._columns())
         failures: list[Exception] = []
@@ -229,8 +234,8 @@ class DeltaSink:
                 for index, part in chunk.items():
                     for batch in read(part):
                         counts[index] += batch.num_rows
-                        yield as_rows(batch, schema)
-            except Exception as error:  # what comes out of Rust is another one
+                        yield to_rows(batch, schema)
+            except Exception as error:  # delta-rs raises another error instead
                 failures.append(error)
                 raise
 
@@ -255,7 +260,7 @@ class DeltaSink:
 
 
 def _next_chunk(splits: Sequence[LogSplit], positions: Sequence[int]) -> dict[int, LogSplit]:
-    """Return the parts of splits that go into one commit, by the splits' places."""
+    """Return the parts of splits that go into the next commit, by the index of the split."""
     chunk: dict[int, LogSplit] = {}
     left = COMMIT_OFFSETS
     for index, (split, begin) in enumerate(zip(splits, positions, strict=True)):
@@ -269,10 +274,11 @@ def _next_chunk(splits: Sequence[LogSplit], positions: Sequence[int]) -> dict[in
 
 
 def _sync_commit(table: DeltaTable, store: Store) -> None:
-    """Sync what was just committed, where it lies on a disk of this machine.
+    """Sync the last commit to disk, if the table is on a local file system.
 
-    delta-rs does not, and the group's position, which is committed behind it, is synced: after a
-    power failure the group would stand behind records that the table has lost.
+    delta-rs does not sync, but the group's offset, which is committed afterwards, is synced.
+    Without this, after a power failure the group's offset could be after records that the table has
+    lost.
     """
     if not store.is_mapped:
         return
@@ -281,7 +287,7 @@ def _sync_commit(table: DeltaTable, store: Store) -> None:
     actions = map(json.loads, version.read_text("utf-8").splitlines())
     added = [home / unquote(action["add"]["path"]) for action in actions if "add" in action]
     for path in dict.fromkeys([*added, *(path.parent for path in added), version, version.parent]):
-        with suppress(FileNotFoundError):  # compacted and vacuumed meanwhile, by somebody
+        with suppress(FileNotFoundError):  # another process has compacted and vacuumed the table
             handle = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -290,10 +296,13 @@ def _sync_commit(table: DeltaTable, store: Store) -> None:
 
 
 def _sync_everything(store: Store) -> None:
-    """Sync what somebody else committed, who may have died before he did."""
+    """Sync all files, if the table is on a local file system.
+
+    Another process has made a commit, and may have died before its sync.
+    """
     if store.is_mapped:
         os.sync()
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -1,6 +1,6 @@
-"""A job that works for a consumer group, batch after batch: read, write, commit.
+"""A job of a consumer group: reads, writes and commits batch after batch.
 
-What the work is, Spark's part, is behind `Work`; what is decided here needs no Spark.
+`BatchProcessor` is the interface to Spark. The code in this module does not need Spark.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Any, Final, Protocol
 
 from spark_log.clock import Clock
 from spark_log.errors import KafkaTimeoutError
-from spark_log.jobs.group_share import Batch, GroupShare
+from spark_log.jobs.job_member import Batch, JobMember
 from spark_log.types import TopicPartition
 
-_LOOK_S: Final = 0.2
-"""How often it is looked whether a signal came."""
+_POLL_S: Final = 0.2
+"""Interval at which the job checks for a stop signal."""
 
-_LIFE_S: Final = 1.0
-"""How often it is looked whether a batch gets on."""
+_PROGRESS_CHECK_S: Final = 1.0
+"""Interval at which the job checks whether a batch makes progress."""
 
-_GIVE_UP_S: Final = 30
-"""For so long Spark may take to end a batch that was given up."""
+_CANCEL_TIMEOUT_S: Final = 30
+"""Maximum time that Spark may take to end a cancelled batch."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What came of a batch.
+class BatchResult:
+    """Result of a batch.
 
     Attributes:
-        reached: the next offset, of each partition that was worked on.
-        records: how many were read.
-        written: how many of them were written, or shown on the console.
-        skipped: offsets that had been written before.
+        reached: the next offset of each partition in the batch.
+        records: number of records read.
+        written: number of records written, or shown on the console.
+        skipped: number of offsets that had been written before.
     """
 
     reached: Mapping[TopicPartition, int]
@@ -48,37 +48,37 @@ class Done:
     skipped: int = 0
 
 
-class Work(Protocol):
-    """What a job does with records. `run` is called on one thread, the others on another."""
+class BatchProcessor(Protocol):
+    """Processes batches. One thread calls `run`, and another one the other methods."""
 
-    def run(self, batch: Batch) -> Done:
+    def run(self, batch: Batch) -> BatchResult:
         """Write a batch's records."""
 
     def progress(self) -> object:
-        """Return something that is different whenever the batch has got on."""
+        """Return a value that changes whenever the batch makes progress."""
 
-    def give_up(self) -> None:
-        """Let `run` end soon, with an error; what it wrote may stay."""
+    def cancel(self) -> None:
+        """Make `run` end soon with an error; written records may stay."""
 
 
-class StopWish(Protocol):
-    """Says when a job is to end."""
+class StopFlag(Protocol):
+    """Tells a job when to stop."""
 
-    def is_told(self) -> bool:
-        """Return whether it is time."""
+    def is_set(self) -> bool:
+        """Return whether to stop."""
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a job has done.
+class JobStats:
+    """Totals of a job.
 
     Attributes:
-        batches: with records in them.
-        records: read, of batches whose offsets were committed.
-        written: of these records, or shown on the console.
-        skipped: offsets that had been written before, as the sink knew.
-        committed: positions that were committed last.
-        lost: partitions that went to others before their batch was committed.
+        batches: number of batches with records.
+        records: records read, in batches whose offsets were committed.
+        written: records written, or shown on the console.
+        skipped: offsets that the sink had before.
+        committed: the last committed offset of each partition.
+        lost: partitions that went to other members before their batch was committed.
     """
 
     batches: int = 0
@@ -90,150 +90,151 @@ class Tally:
 
 
 class GroupJob:
-    """Works on a share of a group until that is done, or until it is told to stop.
+    """Processes a member's partitions until the end, or until it is stopped.
 
-    Kafka's rule of ``max.poll.interval.ms`` is that of a batch here: as long as Spark gets on with
-    it, the job shows life to the group. A batch that stands still for longer is given up: the job
-    leaves, and its partitions go to the others.
+    ``max.poll.interval.ms`` limits a batch as in Kafka: as long as Spark makes progress, the job
+    keeps its membership alive. A batch without progress for longer is cancelled: the job leaves the
+    group, and its partitions go to the other members.
     """
 
     def __init__(
         self,
-        share: GroupShare,
-        work: Work,
+        member: JobMember,
+        processor: BatchProcessor,
         clock: Clock,
         *,
-        stop: StopWish,
+        stop: StopFlag,
         max_poll_interval_ms: float,
         interval_s: float = 0.0,
     ) -> None:
-        """Get ready.
+        """Create the job; `run` starts it.
 
         Args:
-            share: a member that has not joined.
-            work: what is done with records.
-            clock: tells how long a batch stands still.
-            stop: says when to end.
-            max_poll_interval_ms: see above.
-            interval_s: a batch begins no sooner after the one before.
+            member: a member that has not joined.
+            processor: processes batches.
+            clock: measures the time without progress.
+            stop: tells when to stop.
+            max_poll_interval_ms: maximum time without progress.
+            interval_s: minimum time between the starts of two batches.
         """
-        self._share = share
-        self._work = work
+        self._member = member
+        self._processor = processor
         self._clock = clock
         self._stop = stop
         self._max_poll_interval_ms = max_poll_interval_ms
         self._interval_ms = interval_s * 1000
         self._worker = _Worker()
 
-    def run(self) -> Tally:
-        """Join, work, leave.
+    def run(self) -> JobStats:
+        """Join the group, process batches, and leave.
 
         Returns:
-            What was done; when it was told to stop, up to then: a batch that was at work was given
-            up, and its records belong to whoever comes next.
+            The totals. If the job was stopped during a batch, that batch is cancelled and not
+            counted; the next member with its partitions reads its records again.
 
         Raises:
-            KafkaTimeoutError: a batch stood still; see above.
-            Whatever the batch raises: nothing of it was committed.
+            KafkaTimeoutError: a batch made no progress for longer than ``max_poll_interval_ms``.
+            Exception: the error of a batch, of which nothing was committed.
         """
-        tally = Tally()
+        stats = JobStats()
         not_before_ms = float("-inf")
-        with self._share as share:
-            share.join()
-            while not self._stop.is_told():
-                batch, is_last = share.next_batch()
+        with self._member as member:
+            member.join()
+            while not self._stop.is_set():
+                batch, is_last = member.next_batch()
                 if is_last and not batch.size:
-                    tally.committed |= batch.ends
+                    stats.committed |= batch.ends
                     break
                 now_ms = self._clock.monotonic_ms()
                 if not batch.size or now_ms < not_before_ms:
-                    share.wait(_LOOK_S if batch.size else _LIFE_S)
+                    member.wait(_POLL_S if batch.size else _PROGRESS_CHECK_S)
                     continue
                 not_before_ms = now_ms + self._interval_ms
                 done = self._run(batch)
                 if done is None:
                     break
                 if done.reached:
-                    self._commit(batch, done, tally)
+                    self._commit(batch, done, stats)
                 else:
-                    tally.lost |= batch.starts.keys()
-        return tally
+                    stats.lost |= batch.starts.keys()
+        return stats
 
-    def _run(self, batch: Batch) -> Done | None:
-        """Let Spark do a batch.
+    def _run(self, batch: Batch) -> BatchResult | None:
+        """Let the processor run a batch.
 
         Returns:
-            None when it was given up because it is time to stop; with nothing reached when it was
-            because the job is no member any more.
+            None if the batch was cancelled because the job has to stop. If it was cancelled because
+            the job is no longer a member of the group, the result has no offsets.
         """
-        future = self._worker.submit(lambda: self._work.run(batch))
+        future = self._worker.submit(lambda: self._processor.run(batch))
         seen: object = None
         alive_ms = looked_ms = self._clock.monotonic_ms()
         while True:
             try:
-                return future.result(_LOOK_S)
+                return future.result(_POLL_S)
             except FutureTimeoutError:
                 if future.done():
                     raise
-            if self._stop.is_told():
-                self._give_up(future)
+            if self._stop.is_set():
+                self._cancel(future)
                 return None
             now_ms = self._clock.monotonic_ms()
-            if now_ms - looked_ms < _LIFE_S * 1000:
+            if now_ms - looked_ms < _PROGRESS_CHECK_S * 1000:
                 continue
             looked_ms = now_ms
-            progress = self._work.progress()
+            progress = self._processor.progress()
             if progress != seen:
                 seen, alive_ms = progress, now_ms
-                if not self._share.show_life():
-                    self._give_up(future)
-                    return Done({}, 0, 0)
+                if not self._member.keep_alive():
+                    self._cancel(future)
+                    return BatchResult({}, 0, 0)
             elif now_ms - alive_ms > self._max_poll_interval_ms:
-                self._give_up(future)
+                self._cancel(future)
                 raise KafkaTimeoutError(
-                    f"a batch of {batch.size} offsets stood still for "
+                    f"a batch of {batch.size} offsets made no progress for "
                     f"{(now_ms - alive_ms) / 1000:.0f} s, more than max.poll.interval.ms: it was "
-                    f"given up, and its partitions go to the others of the group. Take less at a "
-                    f"time by --batch-records, or raise the setting"
+                    f"cancelled, and its partitions go to the other members of the group. Reduce "
+                    f"--batch-records, or increase max.poll.interval.ms"
                 )
 
-    def _give_up(self, future: Future[Done]) -> None:
-        self._work.give_up()
+    def _cancel(self, future: Future[BatchResult]) -> None:
+        self._processor.cancel()
         try:
-            future.result(_GIVE_UP_S)
+            future.result(_CANCEL_TIMEOUT_S)
         except FutureTimeoutError:
-            _log.warning("Spark did not end a batch that was given up within %d s", _GIVE_UP_S)
+            _log.warning("Spark did not end a cancelled batch within %d s", _CANCEL_TIMEOUT_S)
         except Exception as error:
-            _log.debug("a batch was given up: %s", error)
+            _log.debug("a batch was cancelled: %s", error)
 
-    def _commit(self, batch: Batch, done: Done, tally: Tally) -> None:
-        lost = self._share.commit(batch, done.reached)
-        tally.batches += done.records > 0
-        tally.records += done.records
-        tally.written += done.written
-        tally.skipped += done.skipped
-        tally.lost |= lost
-        tally.committed |= {named: at for named, at in done.reached.items() if named not in lost}
+    def _commit(self, batch: Batch, done: BatchResult, stats: JobStats) -> None:
+        lost = self._member.commit(batch, done.reached)
+        stats.batches += done.records > 0
+        stats.records += done.records
+        stats.written += done.written
+        stats.skipped += done.skipped
+        stats.lost |= lost
+        stats.committed |= {tp: at for tp, at in done.reached.items() if tp not in lost}
         if lost:
             _log.warning(
-                "%s went to other members while a batch was written: its offsets were not "
-                "committed there, and who has them now goes on from what is",
+                "%s went to other members while a batch was written: offsets of these partitions "
+                "were not committed, and the other members continue from the offsets committed "
+                "before",
                 ", ".join(map(str, sorted(lost))),
             )
 
 
 class _Worker:
-    """One thread for all batches: it dies with the process, also when Spark never answers."""
+    """One thread for all batches. It is a daemon: it ends with the process even if Spark hangs."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, task: Callable[[], Done]) -> Future[Done]:
+    def submit(self, task: Callable[[], BatchResult]) -> Future[BatchResult]:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="spark-log-batches", daemon=True)
             self._thread.start()
-        future: Future[Done] = Future()
+        future: Future[BatchResult] = Future()
         self._tasks.put((future, task))
         return future
 

@@ -1,8 +1,8 @@
-"""Reprocessing of what a log holds: step by step, each step exactly once, from where it stopped.
+"""Reprocessing of a range of the log, in steps that are each applied exactly once.
 
-Driver side; needs no Spark session. A run has a name. What it was begun with, up to where it has
-come and where it ends stands where its results are, written together with them: killed at any point
-and started again, it goes on behind the last step that is there.
+Runs on the driver without a Spark session. A run has a name. Its settings, offsets and progress are
+stored with its results, in the same commit. If it is killed at any point and started again, it
+continues after the last step that is stored.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _KEY: Final = "spark_log.reprocess"
-_NEWEST_COMMITS: Final = 20
+_RECENT_COMMITS: Final = 20
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes:
-        name: of the run.
-        settings: what it was begun with, apart from offsets: it goes on with the same only.
-        starts: its first offset, of each partition.
-        reached: the next one to read.
-        ends: the one after its last.
-        step: number of the last step that is done, -1 before the first.
-        token: drawn by who wrote that step.
-        written_us: when that one began to write it, microseconds since the epoch, by the clock of
-            the root's storage; 0 where nothing depends on it.
+        name: name of the run.
+        settings: settings other than offsets; a run can only be continued with the same settings.
+        starts: first offset of each partition.
+        reached: next offset to read.
+        ends: offset after the last.
+        step: number of the last completed step, -1 before the first.
+        token: random token of the process that wrote the step.
+        written_us: time at which that process began to write the step, microseconds since the
+            epoch, by the clock of the root's storage; 0 if nothing depends on it.
     """
 
     name: str
@@ -61,21 +61,23 @@ class Progress:
 
     @property
     def is_done(self) -> bool:
-        """Whether all is read."""
+        """Whether all offsets are processed."""
         return not count_offsets(self.reached, self.ends)
 
-    def next_ends(self, most: int | None) -> Offsets:
-        """Return where the next step ends, which has about so many offsets at most."""
-        return self.ends if most is None else limit_rate(most, self.reached, self.ends)
+    def next_ends(self, max_offsets: int | None) -> Offsets:
+        """Return the end of the next step, of about ``max_offsets`` offsets; None for all."""
+        return (
+            self.ends if max_offsets is None else limit_rate(max_offsets, self.reached, self.ends)
+        )
 
     def to_json(self) -> str:
-        """Return it as it is kept."""
+        """Return the progress as JSON, in the format in which it is stored."""
         offsets = {key: format_offsets(getattr(self, key)) for key in ("starts", "reached", "ends")}
         return json.dumps({_KEY: asdict(replace(self, starts={}, reached={}, ends={})) | offsets})
 
     @classmethod
     def from_json(cls, text: str | None) -> Self | None:
-        """Return what was kept, None for what is something else."""
+        """Parse the result of `to_json`; None for any other text."""
         try:
             document = json.loads(text or "null")
         except ValueError:
@@ -89,29 +91,29 @@ class Progress:
 
 
 class Target(Protocol):
-    """Where results go, and the run's progress with them."""
+    """Destination of results, which also stores the run's progress."""
 
     def progress(self, name: str) -> Progress | None:
-        """Return where a run stands, None for one that has not begun.
+        """Return the progress of a run; None if the run has not started.
 
         Raises:
-            InvalidOptionError: it cannot be told any more.
-            StorageError: it cannot be read.
+            InvalidOptionError: the progress is unknown.
+            StorageError: the progress cannot be read.
         """
 
     def begin(self, progress: Progress) -> None:
-        """Keep what a run begins with."""
+        """Store the progress of a new run."""
 
     def write(self, results: DataFrame, progress: Progress) -> int:
-        """Write a step's results and the progress behind it, if that step is not there yet.
+        """Write a step's results together with the progress, unless the step is already stored.
 
         Returns:
-            How many rows were written.
+            Number of rows written.
         """
 
 
 class Reprocessing:
-    """One run: plans steps, and lets a target keep what is done."""
+    """A run: plans its steps, and writes their results to a target."""
 
     def __init__(
         self,
@@ -120,17 +122,17 @@ class Reprocessing:
         settings: Mapping[str, str | None],
         options: ReadOptions,
     ) -> None:
-        """Begin a run, or go on with it.
+        """Start a run, or continue it.
 
         Args:
-            target: where results go.
-            name: of the run.
-            settings: what must be the same when it goes on.
-            options: of the read: what a run that begins is about.
+            target: destination of the results.
+            name: name of the run.
+            settings: settings that must be the same when the run is continued.
+            options: options of the read, which define the range of a new run.
 
         Raises:
-            InvalidOptionError: a run of this name was begun with other settings.
-            UnknownTopicOrPartitionError, OffsetOutOfRangeError: a range is not there.
+            InvalidOptionError: a run of this name was started with other settings.
+            UnknownTopicOrPartitionError, OffsetOutOfRangeError: the range does not exist.
         """
         self._target = target
         found = target.progress(name)
@@ -139,7 +141,7 @@ class Reprocessing:
             reader = OffsetReader(options)
             starts = reader.starting_offsets(is_batch=True)
             ends = reader.ending_offsets()
-            ends = {named: max(start, ends[named]) for named, start in starts.items()}
+            ends = {tp: max(start, ends[tp]) for tp, start in starts.items()}
             found = Progress(name, settings, starts, starts, ends)
             target.begin(found)
         else:
@@ -147,22 +149,23 @@ class Reprocessing:
         self.progress = found
 
     def run_step(
-        self, results_of: Callable[[Offsets, Offsets], DataFrame], most: int | None
+        self, results_of: Callable[[Offsets, Offsets], DataFrame], max_offsets: int | None
     ) -> int:
-        """Do the next step.
+        """Run the next step.
 
         Args:
-            results_of: makes results of the records from the first offsets to before the second.
-            most: about how many offsets it takes; None: all that are left.
+            results_of: returns the results for the records between two sets of offsets.
+            max_offsets: approximate number of offsets in the step; None for all.
 
         Returns:
-            How many rows were written.
+            Number of rows written.
 
         Raises:
-            InvalidOptionError: another run of this name did it at the same time.
+            InvalidOptionError: another process with the same run name did the step at the same
+                time.
         """
         before = self.progress
-        reached = before.next_ends(most)
+        reached = before.next_ends(max_offsets)
         after = replace(before, reached=reached, step=before.step + 1, token=uuid.uuid4().hex)
         written = self._target.write(results_of(before.reached, reached), after)
         self.progress = after
@@ -171,42 +174,55 @@ class Reprocessing:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """A Delta table: each step is one commit of it, with the progress in its ``userMetadata``.
+    """A Delta table: each step is one commit, with the progress in its ``userMetadata``.
 
-    Delta leaves out a commit whose application id has its version already, and refuses one of two
-    that come at once (``txnAppId``, ``txnVersion``).
+    Delta ignores a commit if its application id already has its version, and refuses one of two
+    concurrent commits (``txnAppId``, ``txnVersion``).
 
     Attributes:
-        path: of the table, as Spark takes it.
-        storage_options: for looking at it; never shown.
+        path: path of the table for Spark.
+        storage_options: options for reading the table without Spark; never shown.
     """
 
     path: str
     storage_options: StorageOptions = field(repr=False)
 
     def progress(self, name: str) -> Progress | None:
-        """See `Target.progress`: from the commit of the run's last step."""
+        """Return the progress of a run, from the commit of its last step.
+
+        Raises:
+            InvalidOptionError: the table's history does not contain that commit any more.
+            StorageError: the table cannot be read.
+        """
         table = open_table(open_store(self.path, self.storage_options))
         step = None if table is None else table.transaction_version(_app_id(name))
         if table is None or step is None:
             return None
-        for limit in (_NEWEST_COMMITS, None):  # a run's last step is hardly far behind
+        for limit in (_RECENT_COMMITS, None):  # the last step is mostly among recent commits
             for commit in table.history(limit):
                 found = Progress.from_json(_user_metadata(commit))
                 if found is not None and (found.name, found.step) == (name, step):
                     return found
         raise InvalidOptionError(
             f"step {step} of the run {name!r} is in the Delta table {self.path}, but the commit "
-            f"that tells how far it came is not in its history any more; begin another run by "
-            f"--name",
+            f"with the run's progress is not in the table's history any more; start another run "
+            f"with --name",
             key="name",
         )
 
     def begin(self, progress: Progress) -> None:
-        """See `Target.begin`: the first step's commit will tell."""
+        """Do nothing: the commit of the first step stores the progress."""
 
     def write(self, results: DataFrame, progress: Progress) -> int:
-        """See `Target.write`."""
+        """Write a step's results and the progress in one commit of the table.
+
+        Returns:
+            Number of rows written.
+
+        Raises:
+            InvalidOptionError: another process with the same run name did the step at the same
+                time.
+        """
         counted, results = _counted(results)
         (
             results.write.format("delta")
@@ -219,28 +235,28 @@ class DeltaTarget:
         found = self.progress(progress.name)
         if found is None or found.token != progress.token:
             raise _other_run(progress.name)
-        # Not before: Delta leaves out the write of a step that the table has, and counts nothing.
+        # After the check above: for a step that the table has, Delta writes and counts nothing.
         return int(counted.get["rows"])
 
 
 class TopicTarget:
-    """A topic: a step that is written again appends nothing twice; progress is a group's offsets.
+    """A topic, with the progress in the offsets of a consumer group.
 
-    For results that are the same when they are made again, in the same tasks (ADR 8). How long a
-    run has rested is told by the storage's clock, as the log forgets by that: drivers on machines
-    whose clocks are days apart may take turns.
+    A step that is written again appends no record twice, if its results are the same and in the
+    same tasks (ADR 8). The log forgets producers by the clock of the storage, so this clock also
+    measures how long a run was paused: drivers whose clocks differ by days may take turns.
     """
 
     def __init__(self, cluster: Cluster, topic: str, connection: Mapping[str, str]) -> None:
-        """Look at the topic.
+        """Read the topic's metadata.
 
         Args:
             cluster: the opened root.
-            topic: that results go to.
-            connection: options that a write needs.
+            topic: topic of the results.
+            connection: options that every write needs.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic does not exist.
         """
         config = cluster.topic(topic).config()
         self._remembered_us = config.producer_id_expiration_ms * 1000
@@ -250,36 +266,46 @@ class TopicTarget:
         self._table = OffsetsTable(cluster)
 
     def progress(self, name: str) -> Progress | None:
-        """See `Target.progress`."""
-        committed = self._table.fetch(group_of(name))
+        """Return the progress of a run, from the offsets of its group.
+
+        Raises:
+            InvalidOptionError: the group is not a run's, or the run was paused for too long.
+            StorageError: the offsets cannot be read.
+        """
+        committed = self._table.fetch(progress_group(name))
         if not committed:
             return None
         found = Progress.from_json(committed[min(committed)].metadata)
         if found is None:
             raise InvalidOptionError(
-                f"the group {group_of(name)!r} has offsets that are no run's; take another --name",
+                f"the offsets of group {progress_group(name)!r} do not belong to a run; use "
+                f"another --name",
                 key="name",
             )
-        reached = {named: committed[named].offset for named in found.ends}
+        reached = {tp: committed[tp].offset for tp in found.ends}
         found = replace(found, reached=reached)
         rested_us = 0 if found.is_done else self._time_us() - found.written_us
         if rested_us >= self._remembered_us and not found.is_done:
             raise InvalidOptionError(
-                f"the run {name!r} has rested for {rested_us // 3_600_000_000} hours: whether the "
-                f"results of step {found.step + 1} are in the topic cannot be told any more "
-                f"(producer.id.expiration.ms of {self._topic}). Look there, delete the group "
-                f"{group_of(name)!r}, and begin another run behind what is there",
+                f"the run {name!r} was paused for {rested_us // 3_600_000_000} hours, longer than "
+                f"producer.id.expiration.ms of {self._topic}, so it is unknown whether the results "
+                f"of step {found.step + 1} are in the topic. Check the topic, delete the group "
+                f"{progress_group(name)!r}, and start another run after these results",
                 key="name",
             )
         return found
 
     def begin(self, progress: Progress) -> None:
-        """See `Target.begin`."""
+        """Commit the progress of a new run."""
         self._commit(replace(progress, written_us=self._time_us()))
 
     def write(self, results: DataFrame, progress: Progress) -> int:
-        """See `Target.write`."""
-        # Before the results: the next step's are not older than this.
+        """Append a step's results, then commit the progress.
+
+        Returns:
+            Number of rows written.
+        """
+        # Taken before the write: results of the next step cannot be older than this time.
         progress = replace(progress, written_us=self._time_us())
         counted, results = _counted(results)
         (
@@ -298,15 +324,17 @@ class TopicTarget:
         return storage_time_us(self._cluster.store, metadata_log.DIRECTORY)
 
     def _commit(self, progress: Progress) -> None:
-        positions = {named: OffsetAndMetadata(at) for named, at in progress.reached.items()}
+        positions = {tp: OffsetAndMetadata(at) for tp, at in progress.reached.items()}
         first = min(positions)
         text = replace(progress, reached={}).to_json()
         positions[first] = OffsetAndMetadata(positions[first].offset, text)
-        StandaloneCommits(self._cluster, self._table, group_of(progress.name)).commit(positions)
+        StandaloneCommits(self._cluster, self._table, progress_group(progress.name)).commit(
+            positions
+        )
 
 
-def group_of(name: str) -> str:
-    """Return the consumer group in whose name a run into a topic keeps its progress."""
+def progress_group(name: str) -> str:
+    """Return the consumer group whose offsets are the progress of a run into a topic."""
     return f"reprocess-{name}"
 
 
@@ -315,7 +343,7 @@ def _app_id(name: str) -> str:
 
 
 def _counted(results: DataFrame) -> tuple[Observation, DataFrame]:
-    """Return the same results, and what tells how many there were once they are written."""
+    """Return results with an observation that has their number of rows after the write."""
     counted = Observation()
     return counted, results.observe(counted, F.count(F.lit(1)).alias("rows"))
 
@@ -325,8 +353,8 @@ def _check_settings(found: Progress, settings: Mapping[str, str | None]) -> None
         before = found.settings.get(key)
         if before != value:
             raise InvalidOptionError(
-                f"the run {found.name!r} was begun with {key} {before!r}, and this is {value!r}; "
-                f"go on with the same, or begin another run by --name",
+                f"the run {found.name!r} was started with {key} {before!r}, and now it is "
+                f"{value!r}; continue with the same value, or start another run with --name",
                 key=key,
             )
 
@@ -338,7 +366,7 @@ def _user_metadata(commit: Mapping[str, Any]) -> str | None:
 
 def _other_run(name: str) -> InvalidOptionError:
     return InvalidOptionError(
-        f"another run of the name {name!r} is at work in the same place: what this one did for the "
-        f"last step was left out. Let that one go on",
+        f"another process runs {name!r} with the same target, and has done the last step; the "
+        f"results of this process for that step were discarded. Let the other process continue",
         key="name",
     )

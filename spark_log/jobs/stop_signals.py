@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish to end, for a program that has something to put in order first."""
+"""SIGINT and SIGTERM as a request to stop, for a program that has to clean up first."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """Takes note of the first signal; the second one ends the process as it always would.
+    """Records the first signal; the second one ends the process as usual.
 
-    Under ``spark-submit`` a Java process is between the user and this one, and dies of a signal
-    that is sent to it alone: that counts as SIGTERM. In the main thread only.
+    Under ``spark-submit`` a Java process is between the user and this process. If a signal kills
+    only the Java process, that counts as SIGTERM. For the main thread only.
 
     Attributes:
-        received: the signal, once one has come.
+        received: number of the signal; None before the first.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
         self._parent = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else None
 
     def __enter__(self) -> Self:
-        self._before = {each: signal.signal(each, self._take) for each in _ENDING}
+        self._previous_handlers = {
+            each: signal.signal(each, self._on_signal) for each in _STOP_SIGNALS
+        }
         return self
 
     def __exit__(
@@ -37,22 +39,22 @@ class StopSignals:
     ) -> None:
         self._restore()
 
-    def is_told(self) -> bool:
-        """Return whether it is time to end."""
+    def is_set(self) -> bool:
+        """Return whether to stop."""
         if self.received is None and self._parent not in (None, os.getppid()):
             self.received = signal.SIGTERM
         return self.received is not None
 
     @property
     def exit_status(self) -> int:
-        """As a shell counts: 128 and the signal's number; 0 where none came."""
+        """Exit status as in a shell: 128 plus the signal's number; 0 without a signal."""
         return 0 if self.received is None else 128 + self.received
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         self._restore()
 
     def _restore(self) -> None:
-        for each, handler in self._before.items():
+        for each, handler in self._previous_handlers.items():
             signal.signal(each, handler)
-        self._before = {}
+        self._previous_handlers = {}

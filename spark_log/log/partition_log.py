@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log.append.appender import Appender, LogAppendInfo
 from spark_log.log.append.producer_state import ProducerAppend, ProducerState
 from spark_log.log.append.validator import LogValidator

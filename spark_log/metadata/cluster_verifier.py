@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
@@ -77,7 +77,7 @@ class ClusterVerifier:
         """Yield each problem when it is found.
 
         Args:
-            on_progress: called with the number of bytes that were verified since its last call.
+            on_progress: called with the number of bytes verified since its last call.
 
         Raises:
             ClockSkewError: a repair has to remove files, and this process's clock is too far from

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.config.config import (
+from spark_log.config import (
     ClientQuotaConfig,
     ClusterConfig,
     ConfigModel,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from spark_log.config.config import ClientQuotaConfig, ClusterConfig, ConfigModel, TopicConfig
+from spark_log.config import ClientQuotaConfig, ClusterConfig, ConfigModel, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidConfigurationError,

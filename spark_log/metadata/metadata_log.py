@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
 from spark_log.log import PartitionLog
 from spark_log.log.witness import Witness

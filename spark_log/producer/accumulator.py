@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.producer.buffer_pool import BufferPool
 from spark_log.producer.due_partitions import DuePartitions
 from spark_log.producer.producer_batch import ProducerBatch

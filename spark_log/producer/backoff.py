@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 
 _JITTER: Final = 0.2
 

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.quotas import ClientQuota

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.producer import process_exit

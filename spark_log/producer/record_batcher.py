@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
 from spark_log.producer.producer_batch import Record

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidProducerEpochError,
     KafkaTimeoutError,

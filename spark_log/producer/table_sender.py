@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError, RecordTooLargeError
 from spark_log.log.append.validator import record_sizes
 from spark_log.producer.accumulator import Accumulator

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
+from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator

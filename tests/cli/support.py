@@ -75,9 +75,8 @@ def environment(**variables):
 def spark_log_process(*argv, cwd, **options):
     """Start ``spark-log`` as a process of its own, with pipes for all that it reads and prints."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(
-        [*COMMAND, *argv], cwd=cwd, env=environment(), text=True, **{**pipes, **options}
-    )
+    options = {"env": environment(), **pipes, **options}
+    return subprocess.Popen([*COMMAND, *argv], cwd=cwd, text=True, **options)
 
 
 def append(root, topic, *values, partition=0, **fields):

@@ -198,8 +198,8 @@ class TestMistakes:
             (("nothing",), "no topic 'nothing'"),
             (("weather", "--partition", "7"), "no partition 7"),
             (("weather", "--partition", "-1"), "numbered from 0"),
-            (("weather", "--max-bytes-per-second", "0"), "above 0"),
-            (("weather", "--dedupe-buffer-size", "5000"), "1048576 at least"),
+            (("weather", "--max-bytes-per-second", "0"), "expected more than 0"),
+            (("weather", "--dedupe-buffer-size", "5000"), "expected at least 1048576"),
         ],
     )
     def test_are_told_in_one_line(self, shell, arguments, message):

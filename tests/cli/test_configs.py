@@ -33,7 +33,7 @@ class TestDescribe:
         configs = shell("configs", "describe", "weather", "--all", "--json").document["configs"]
         by_name = {entry["name"]: entry for entry in configs}
         meaning = by_name["segment.bytes"].pop("documentation")
-        assert meaning.startswith("Largest size of a segment file in bytes")
+        assert meaning.startswith("Maximum size of a segment file in bytes")
         assert by_name["segment.bytes"] == {
             "topic": "weather",
             "name": "segment.bytes",
@@ -51,7 +51,7 @@ class TestDescribe:
         shell("topics", "create", "plain")
         outcome = shell("configs", "describe", "plain")
         assert (outcome.status, outcome.out) == (0, "")
-        assert outcome.err == "All settings are as they are by default; --all shows them.\n"
+        assert outcome.err == "All settings have their default values; --all shows them.\n"
         assert shell("configs", "describe", "plain", "--json").document == {"configs": []}
 
     def test_takes_the_names_of_kafka_configs(self, shell, root):
@@ -152,7 +152,7 @@ class TestQuotasOfClients:
         shell(*argv, "producer_byte_rate", "--entity-name", "loader")
         shell(*argv, "consumer_byte_rate", "--entity-default")
         outcome = shell("configs", "describe", *CLIENTS)
-        assert outcome.err == "All settings are as they are by default; --all shows them.\n"
+        assert outcome.err == "All settings have their default values; --all shows them.\n"
 
     @pytest.mark.parametrize(
         ("argv", "message"),
@@ -162,10 +162,10 @@ class TestQuotasOfClients:
             (["--entity-name", "a", "--add-config", "consumer_byte_rat=1"], "did you mean 'cons"),
             (["--entity-name", "a", "--add-config", "retention.ms=1"], "unknown client quota"),
             (["--entity-name", "", "--add-config", "producer_byte_rate=1"], "client id is empty"),
-            (["--add-config", "producer_byte_rate=1"], "whose quota?"),
+            (["--add-config", "producer_byte_rate=1"], "which client?"),
             (
                 ["--entity-name", "a", "--entity-default", "--add-config", "producer_byte_rate=1"],
-                "take one of the two",
+                "give one of the two",
             ),
         ],
     )
@@ -246,11 +246,11 @@ class TestAlter:
             (["flights", "--add-config", "compression.type=gzip"], "one of none, lz4, zstd"),
             (["flights", "--add-config", "compression.type=[lz4,zstd]"], "is 'lz4,zstd', expected"),
             (["flights", "--delete-config", "segment.byte"], "did you mean 'segment.bytes'?"),
-            (["flights"], "what to alter? Give --add-config or --delete-config"),
-            (["--delete-config", "segment.bytes"], "which topic?"),
+            (["flights"], "which settings? Give --add-config or --delete-config"),
+            (["--delete-config", "segment.bytes"], "which topics?"),
             (
                 ["flights", "--add-config", "segment.bytes=1", "--delete-config", "segment.bytes"],
-                "segment.bytes: to be set and to be deleted at once",
+                "segment.bytes: given to both --add-config and --delete-config",
             ),
             (["flights", "--add-config-file", "no.properties"], "'no.properties' does not exist"),
         ],

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.metadata.cluster import open_cluster
 from tests.cli.support import (
     SteppingClock,
@@ -67,6 +67,16 @@ class TestStart:
         outcome = shell("console-consumer", "weather", "--offset", "1", "--timeout-ms", "0")
         assert outcome.lines == ["sun"]
 
+    @pytest.mark.parametrize("argv", [["--offset", "-1"], ["--tail", "1"]])
+    def test_can_be_so_many_offsets_before_the_end_of_each_partition(self, shell, argv):
+        outcome = shell("console-consumer", "flights", *argv, "--timeout-ms", "0")
+        assert outcome.lines == ["a2", "b1"]
+
+    def test_before_the_end_is_never_before_the_log_starts(self, shell, root):
+        Admin(root).delete_records({TopicPartition("flights", 0): 2})
+        outcome = shell("console-consumer", "flights", "--tail", "100", "--timeout-ms", "0")
+        assert outcome.lines == ["a2", "b0", "b1"]
+
     def test_can_be_an_end_of_all_partitions(self, shell):
         argv = ["--offset", "earliest", "--timeout-ms", "0"]
         assert shell("console-consumer", "flights", *argv).err == processed(5)
@@ -78,12 +88,21 @@ class TestStart:
             (["flights", "--partition", "2"], "topic 'flights' has no partition 2"),
             (["flights", "--offset", "1"], "needs --partition"),
             (["flights", "--partition", "1", "--offset", "3"], "the log holds 0 to 1"),
-            (["flights", "--partition", "1", "--offset", "-1"], "'-1' is not an offset"),
+            (["flights", "--partition", "1", "--offset", "-0"], "'-0' is not an offset"),
+            (["flights", "--tail", "1", "--offset", "1"], "exclude each other"),
+            (["flights", "--tail", "1", "--from-beginning"], "exclude each other"),
+            (["flights", "--group", "g", "--tail", "1"], "--tail and --group exclude each other"),
+            (["flights", "--include", "fl.*"], "TOPIC and --include exclude each other"),
+            (["--include", "fl(.*"], "is not a regular expression"),
+            (["flights", "--consumer-property", "client.id=a"], "requires --group or --include"),
+            (["flights", "--value-deserializer", "avro"], "expected string, json, hex"),
+            ([], "which topic? Give TOPIC or --topic"),
+            (["flights", "--topic", "weather"], "give one of them"),
             (["flights", "--partition", "1", "--offset", "newest"], "earliest or latest"),
             (["flights", "--from-beginning", "--offset", "latest"], "exclude each other"),
             (["flights", "--from-beginning", "--from-time", "0"], "exclude each other"),
             (["flights", "--offset", "latest", "--from-time", "0"], "exclude each other"),
-            (["flights", "--from-time", "noon"], "'noon' is not a time"),
+            (["flights", "--from-time", "noon"], "'noon', expected ISO 8601"),
             (["flights", "--from-time", "2014-01-01", "--to-time", "2013-01-01"], "is not before"),
             (["flights", "--max-messages", "0"], "Invalid value for '--max-messages'"),
             (["flights", "--property", "print.keys=true"], "did you mean 'print.key'?"),
@@ -235,8 +254,78 @@ class TestText:
         argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "2"]
         assert shell(*argv).lines == ["grün", "\ufffd"]
 
+    @pytest.mark.parametrize(
+        ("deserializer", "shown"),
+        [("string", '{"a": [1, "ü"]}'), ("json", '{"a": [1, "ü"]}'), ("hex", "7b226122")],
+    )
+    def test_shows_values_as_the_deserializer_makes_them(self, shell, root, deserializer, shown):
+        append(root, "weather", '{"a": [1, "ü"]}'.encode(), None)
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "2"]
+        for option in (
+            ["--value-deserializer", deserializer],
+            ["--property", f"value.deserializer={deserializer}"],
+        ):
+            value, null = shell(*argv, *option).lines
+            assert value.startswith(shown)
+            assert null == "null"
+
+    def test_of_what_is_not_json_names_its_offset(self, shell, root):
+        append(root, "weather", b"1", b"rain")
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "2"]
+        outcome = shell(*argv, "--value-deserializer", "json")
+        assert outcome.status == 2
+        assert "the value at partition 0, offset 1 is not JSON" in outcome.error
+
+
+class TestGroup:
+    @pytest.fixture(autouse=True)
+    def records(self, root):
+        append(root, "flights", b"a0", b"a1", b"a2", partition=0)
+
+    def read(self, shell, *argv):
+        return shell("console-consumer", "flights", "--group", "g", *argv)
+
+    def test_goes_on_behind_what_it_has_printed(self, shell, root):
+        outcome = self.read(shell, "--from-beginning", "--max-messages", "2")
+        assert (outcome.status, outcome.lines, outcome.err) == (0, ["a0", "a1"], processed(2))
+        append(root, "flights", b"a3", partition=0)
+        assert self.read(shell, "--max-messages", "2").lines == ["a2", "a3"]
+        (lag, _) = shell("groups", "describe", "g", "--json").document["groups"][0]["partitions"]
+        assert (lag["current_offset"], lag["lag"]) == (4, 0)
+
+    def test_is_shown_in_json_as_without_one(self, shell, root):
+        append(root, "weather", b"rain", b"\xff", key=b"JFK", headers=[("a", b"1")])
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "2", "--json"]
+        assert shell(*argv, "--group", "g").documents == shell(*argv).documents
+
+    def test_takes_consumer_properties(self, shell):
+        outcome = self.read(shell, "--consumer-property", "max.pol.records=1")
+        assert outcome.status == 2
+        assert "did you mean 'max.poll.records'" in outcome.error
+
+
+class TestInclude:
+    def test_reads_all_topics_whose_whole_name_matches(self, shell, root):
+        Admin(root).create_topics([NewTopic("flights2")])
+        append(root, "flights", b"a0", partition=1)
+        append(root, "weather", b"rain")
+        append(root, "flights2", b"no")
+        argv = ["--from-beginning", "--max-messages", "2", "--json"]
+        outcome = shell("console-consumer", "--include", "flights|w.*", *argv)
+        found = sorted(
+            (each["topic"], each["partition"], each["value"]) for each in outcome.documents
+        )
+        assert found == [("flights", 1, "a0"), ("weather", 0, "rain")]
+
 
 class TestJson:
+    def test_has_json_values_as_they_are_and_hexadecimal_keys(self, shell, root):
+        append(root, "weather", b'{"mm": 3}', key=b"\x00\xff")
+        argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "1", "--json"]
+        options = ["--key-deserializer", "hex", "--value-deserializer", "json"]
+        (found,) = shell(*argv, *options).documents
+        assert (found["key"], found["value"]) == ("00ff", {"mm": 3})
+
     def test_is_one_object_a_line(self, shell, root):
         append(root, "weather", b"rain\nand sun", None, b"\xff", key=b"JFK", headers=[("a", b"1")])
         outcome = shell(

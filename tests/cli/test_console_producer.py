@@ -8,7 +8,7 @@ import pytest
 from spark_log import Admin
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.types import ConfigResource
-from tests.cli.support import partition_log, spark_log_process
+from tests.cli.support import partition_log, segment_files, spark_log_process
 from tests.log.support import records_of, values
 
 
@@ -69,6 +69,30 @@ class TestRecords:
             sizes[codec] = last.file.size_bytes
         assert sizes["zstd"] < sizes["none"] / 10
         assert sizes["lz4"] < sizes["none"] / 10
+
+    def test_are_appended_by_an_idempotent_producer(self, shell, root):
+        shell("console-producer", "weather", stdin=b"rain\n")
+        (file,) = segment_files(root, "weather")
+        (batch,) = shell("dump-log", file, "--json").document["batches"]
+        assert batch["producer_id"] >= 0
+        assert batch["base_sequence"] == 0
+
+    def test_larger_than_a_producers_default_are_taken_where_the_topic_takes_them(
+        self, shell, root
+    ):
+        limit = ConfigResource("topic", "weather", {"max.message.bytes": 4_000_000})
+        Admin(root).alter_configs([limit])
+        line = b"x" * 3_000_000
+        assert shell("console-producer", "weather", stdin=line + b"\n").status == 0
+        assert contents(root) == [(None, line, None)]
+
+    def test_are_sent_with_the_given_producer_properties(self, shell, root):
+        argv = ["console-producer", "weather", "--producer-property", "acks=0"]
+        outcome = shell(*argv, stdin=b"rain\n")
+        assert outcome.err == "Appended 1 record to weather:\n  weather-0: 1 record\n"
+        outcome = shell(*argv[:2], "--producer-property", "storage_options=x", stdin=b"rain\n")
+        assert outcome.status == 2
+        assert "unknown producer config" in outcome.error
 
     def test_of_a_large_input_become_few_segments(self, shell, root):
         stdin = b"".join(b"%d:%d\n" % (number % 97, number) for number in range(300_000))
@@ -133,9 +157,22 @@ class TestMistakes:
     def test_without_a_key_say_so_where_the_topic_is_compacted(self, shell, root):
         compacted = ConfigResource("topic", "weather", {"cleanup.policy": "compact"})
         Admin(root).alter_configs([compacted])
-        outcome = shell("console-producer", "weather", stdin=b"rain\n")
-        assert outcome.status != 0
-        assert "key" in outcome.error
+        argv = ["console-producer", "weather", "--key-separator", ":"]
+        properties = ["--property", "ignore.error=true"]
+        outcome = shell(*argv, *properties, stdin=b"a:1\nrain\nb:2\n")
+        assert outcome.status == 2
+        error = outcome.err.splitlines()[-1]
+        assert "line 2: the record has no key, but the topic is compacted" in error
+        assert [value for _, value, _ in contents(root)] == [b"1"]
+
+    def test_of_a_record_that_is_too_large_name_its_line(self, shell, root):
+        limit = ConfigResource("topic", "weather", {"max.message.bytes": 10})
+        Admin(root).alter_configs([limit])
+        outcome = shell("console-producer", "weather", stdin=b"rain\n12345678901\nsun\n")
+        assert outcome.status == 2
+        error = outcome.err.splitlines()[-1]
+        assert "line 2: the record has 11 bytes, but max.message.bytes is 10" in error
+        assert [value for _, value, _ in contents(root)] == [b"rain"]
 
     def test_in_a_later_line_keep_what_came_before_and_name_it(self, shell, root, monkeypatch):
         monkeypatch.setattr("spark_log.cli.format.line_source.BLOCK_BYTES", 4)

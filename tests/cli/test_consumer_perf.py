@@ -76,7 +76,7 @@ def test_shows_times_as_it_is_told(read):
     assert re.match(r"\d\d:\d\d, \d\d:\d\d, ", line)
     outcome = read("--messages", "1", "--date-format", "yyyy-QQ")
     assert outcome.status == 2
-    assert "'QQ' is not known" in outcome.err
+    assert "'QQ' is unknown" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_file_of_kafkas_form_names_several(shell, root, folder):
         (["flights", "--before-offset", "-2"], "give 0 to 3, or -1 for all records"),
         (["flights", "--partition", "2", "--before-offset", "1"], "has no partition 2"),
         (["--offset-json-file", "no.json"], "'no.json' does not exist"),
-        (["flights", "--offset-json-file", "offsets.json"], "give nothing beside"),
+        (["flights", "--offset-json-file", "offsets.json"], "give no others beside"),
     ],
 )
 def test_mistakes_delete_nothing(shell, root, folder, argv, message):
@@ -102,7 +102,7 @@ def test_without_a_terminal_it_takes_yes(shell, root, folder):
     for argv in (["flights", "--before-offset", "2"], ["--offset-json-file", "offsets.json"]):
         outcome = shell("delete-records", *argv, "--json", stdin=b"y\n")
         assert (outcome.status, outcome.out) == (2, "")
-        assert "stdin is no terminal: give --yes. Nothing was deleted" in outcome.error
+        assert "stdin is not a terminal: give --yes. Nothing was deleted" in outcome.error
     assert starts(root) == [0, 0]
 
 

@@ -281,7 +281,7 @@ class TestIndex:
         assert outcome.status == 1
         assert outcome.lines[1].endswith("is_valid: false")
         assert outcome.error.startswith(f"{index}: the entry for offset ")
-        assert outcome.error.endswith("Delete it: indexes are derived")
+        assert outcome.error.endswith("Delete the file: an index is rebuilt from its segment")
 
     def test_of_an_odd_size_is_a_failure(self, shell, segment):
         index = segment.with_suffix(".index")
@@ -305,7 +305,7 @@ class TestIndex:
         assert outcome.status == 0
         assert outcome.lines[1].startswith("offset: 7 position: ")
         assert "is_valid" not in outcome.lines[1]
-        assert outcome.err == f"{segment.name} is not there: the entries could not be checked.\n"
+        assert outcome.err == f"{segment.name} does not exist: the entries could not be checked.\n"
 
 
 class TestMistakes:

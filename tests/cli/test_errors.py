@@ -110,7 +110,7 @@ class TestStatus:
         assert status == 1
         assert err == (
             "tool: error: ZeroDivisionError: division by zero "
-            "(SPARK_LOG_DEBUG=1 shows where it came from)\n"
+            "(SPARK_LOG_DEBUG=1 shows the traceback)\n"
         )
 
     def test_is_130_for_ctrl_c_and_nothing_is_said(self, outcome):

@@ -135,7 +135,7 @@ def test_offsets_are_reset_when_executed_and_only_then(shell, root, group, argv,
     planned = shell("groups", "reset-offsets", "g", *argv, "--json")
     assert planned.status == 0, planned.err
     assert notes in planned.err
-    assert "Nothing was changed: give --execute" in planned.err
+    assert "Nothing was changed. Give --execute" in planned.err
     assert planned.document["executed"] is False
     assert positions(root) == before
 
@@ -219,20 +219,23 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "where to? Give one of --to-earliest"),
-        (["--to-earliest", "--all-topics", "--all-groups"], "--all-groups, or names of groups"),
+        ([], "to which offsets? Give one of --to-earliest"),
+        (["--to-earliest", "--all-topics", "--all-groups"], "--all-groups or ids of groups"),
         (["--to-earliest", "--to-latest", "--all-topics"], "got --to-earliest and --to-latest"),
-        (["--to-earliest"], "where? Give --topic, or --all-topics"),
-        (["--to-earliest", "--topic", "flights", "--all-topics"], "where? Give --topic"),
+        (["--to-earliest"], "which topics? Give --topic or --all-topics"),
+        (["--to-earliest", "--topic", "flights", "--all-topics"], "which topics? Give --topic"),
         (["--to-earliest", "--topic", "flights:7"], "topic 'flights' has no partition 7"),
-        (["--to-earliest", "--topic", "flights:x"], "a topic and partitions like flights:0,1"),
+        (["--to-earliest", "--topic", "flights:x"], "a topic with partitions such as flights:0,1"),
         (["--to-earliest", "--topic", "fligths"], "flights"),
         (["--to-earliest", "--all-topics", "--dry-run", "--execute"], "--dry-run or --execute"),
-        (["--by-duration", "1 day", "--all-topics"], "'1 day' is not a duration like P1DT2H30M"),
-        (["--to-datetime", "yesterday", "--all-topics"], "'yesterday' is not a time"),
+        (
+            ["--by-duration", "1 day", "--all-topics"],
+            "'1 day', expected a duration such as P1DT2H30M",
+        ),
+        (["--to-datetime", "yesterday", "--all-topics"], "'yesterday', expected ISO 8601"),
         (["--shift-by", "1", "--topic", "flights:1"], "no committed offset in flights-1 to shift"),
         (["--from-file", "bad.csv"], "bad.csv, line 1: expected topic,partition,offset"),
-        (["--from-file", "twice.csv"], "twice.csv, line 2: flights-0 is there twice"),
+        (["--from-file", "twice.csv"], "twice.csv, line 2: flights-0 is given twice"),
     ],
 )
 def test_a_reset_that_makes_no_sense_is_refused_in_one_line(shell, root, group, argv, message):
@@ -258,7 +261,7 @@ def test_groups_and_positions_are_deleted(shell, root, group, table):
     table.commit("h", {W0: OffsetAndMetadata(1)})
     outcome = shell("groups", "delete-offsets", "g", "--topic", "flights", "--json")
     assert [each["status"] for each in outcome.document["partitions"]] == [
-        "deleted", "had no position",
+        "deleted", "had no offset",
     ]  # fmt: skip
     assert positions(root) == {W0: 3}
     refused = shell("groups", "delete", "g")
@@ -286,7 +289,7 @@ def test_a_damaged_table_is_one_line_and_repaired_on_request(shell, root, group,
 
     outcome = shell("groups", "repair")
     assert outcome.status == 1
-    assert "Lost: what version 1 committed" in outcome.out
+    assert "Lost: offsets committed in version 1" in outcome.out
     assert "Saved: 1 row of 1 group: h" in outcome.out
     outcome = shell("groups", "repair", "--execute", "--json")
     assert (outcome.status, outcome.document["is_repaired"]) == (0, True)

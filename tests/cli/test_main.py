@@ -1,10 +1,13 @@
 """The application: its commands, its help, and mistakes in how it is called."""
 
+import subprocess
+import sys
+
 import pytest
 
 from spark_log import __version__
 from spark_log.cli.commands.submit import JOBS
-from tests.cli.support import spark_log_process
+from tests.cli.support import environment, spark_log_process
 
 COMMANDS = [
     "clean",
@@ -32,7 +35,7 @@ GROUPS = {"configs": "describe", "groups": "list", "offsets": "list", "topics": 
 
 
 class TestHelp:
-    @pytest.mark.parametrize("argv", [[], ["--help"]], ids=["nothing", "--help"])
+    @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]], ids=["nothing", "--help", "-h"])
     def test_lists_every_command(self, shell, argv):
         outcome = shell(*argv)
         assert outcome.status == 0
@@ -57,6 +60,50 @@ class TestHelp:
         assert "\x1b" not in outcome.out
         assert "─" not in outcome.out
 
+    @pytest.mark.parametrize("argv", [["topics"], ["topics", "create"], ["verify"]], ids=" ".join)
+    def test_has_a_short_option_everywhere(self, shell, argv):
+        outcome = shell(*argv, "-h")
+        assert outcome.status == 0
+        assert outcome.out == shell(*argv, "--help").out
+
+
+class TestTopic:
+    """A topic may be given as an argument, or as --topic like in Kafka's tools."""
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "configs describe",
+            "offsets list",
+            "log-dirs",
+            "topics describe",
+            "verify",
+            "clean --dry-run",
+            "console-consumer --from-beginning --timeout-ms 0",
+            "delete-records --before-offset 0 --yes",
+        ],
+    )
+    def test_is_an_argument_or_an_option(self, shell, root, command):
+        outcome = shell(*command.split(), "--topic", "flights")
+        assert (outcome.status, outcome.err.count("error")) == (0, 0)
+        assert outcome.out == shell(*command.split(), "flights").out
+        assert outcome.status == 0
+        unknown = shell(*command.split(), "--topic", "fligths")
+        assert "did you mean flights?" in unknown.error
+
+    @pytest.mark.parametrize("command", ["topics alter --partitions 3", "topics delete --yes"])
+    def test_is_required_by_what_changes_one(self, shell, root, command):
+        assert shell(*command.split()).error == "which topics? Give TOPIC or --topic"
+
+    def test_can_be_created_and_deleted_by_option(self, shell, root):
+        assert shell("topics", "create", "--topic", "new").status == 0
+        assert shell("topics", "delete", "--topic", "new", "-y").status == 0
+        assert shell("topics", "create").error == "which topic? Give TOPIC or --topic"
+
+    def test_is_one(self, shell, root):
+        outcome = shell("console-consumer", "flights", "--topic", "weather")
+        assert outcome.error == "TOPIC is 'flights' and --topic is 'weather': give one of them"
+
 
 class TestUsage:
     @pytest.mark.parametrize(
@@ -64,7 +111,10 @@ class TestUsage:
         [
             (["topic"], "No such command 'topic'. Did you mean 'topics'? (see spark-log --help)"),
             (["--rot"], "No such option: --rot (see spark-log --help)"),
-            (["topics", "create"], "Missing argument 'NAME'. (see spark-log topics create --help)"),
+            (
+                ["topics", "alter"],
+                "Missing option '--partitions'. (see spark-log topics alter --help)",
+            ),
             (
                 ["version", "--output", "xml"],
                 "Invalid value for '--output': 'xml' is not one of 'text', 'json'. "
@@ -89,7 +139,40 @@ class TestVersion:
         assert shell("--version").out == f"spark-log {__version__}\n"
 
 
+class TestCompletion:
+    def test_names_commands_and_options(self, folder):
+        for words, expected in [
+            ("spark-log top", "topics"),
+            ("spark-log verify --str", "--strict"),
+        ]:
+            completion = {
+                "_SPARK_LOG_COMPLETE": "complete_bash",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(words.count(" ")),
+            }
+            process = spark_log_process(cwd=folder, env=environment(**completion))
+            assert process.communicate(timeout=60) == (f"{expected}\n", "")
+
+    @pytest.mark.parametrize("shown", ["bash", "zsh", "fish"])
+    def test_is_installed_or_shown(self, shell, shown, monkeypatch, tmp_path):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        outcome = shell("--show-completion", shown)
+        assert outcome.status == 0
+        assert "_SPARK_LOG_COMPLETE" in outcome.out
+        assert shell("--install-completion", shown).status == 0
+        assert any("spark-log" in path.name for path in tmp_path.rglob("*"))
+
+
 class TestProcess:
+    @pytest.mark.parametrize("module", ["spark_log", "spark_log.cli"])
+    def test_runs_as_a_module(self, folder, module):
+        argv = [sys.executable, "-m", module, "--version"]
+        outcome = subprocess.run(
+            argv, cwd=folder, env=environment(), capture_output=True, check=True
+        )
+        assert outcome.stderr == b""
+        assert outcome.stdout.decode() == f"spark-log {__version__}\n"
+
     def test_python_m_is_the_same_command(self, folder):
         process = spark_log_process("nonsense", cwd=folder)
         out, err = process.communicate(timeout=60)

@@ -68,7 +68,7 @@ def test_a_moment_between_two_milliseconds_leaves_out_what_was_before_it(shell, 
         (["wether"], "did you mean weather?"),
         (["flights", "--partitions", "1,7"], "no topic has a partition 7: flights"),
         (["flights", "--partitions", "one"], "'one' is not a list of partitions like 0,1,2"),
-        (["flights", "--time", "yesterday"], "'yesterday' is not a time"),
+        (["flights", "--time", "yesterday"], "'yesterday', expected ISO 8601"),
         (["flights", "--time", "-4"], "-4 is not a time to look up"),
     ],
 )

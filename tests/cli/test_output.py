@@ -35,12 +35,12 @@ class TestTerminal:
 
     @pytest.fixture
     def screen(self):
-        def show(columns):
+        def show(width, columns=("Topic", "Partition", "Bytes"), rows=ROWS):
             primary, secondary = pty.openpty()
-            termios.tcsetwinsize(secondary, (24, columns))
+            termios.tcsetwinsize(secondary, (24, width))
             code = (
                 "from spark_log.cli.format.output import print_table\n"
-                f"print_table(['Topic', 'Partition', 'Bytes'], {ROWS})"
+                f"print_table({columns}, {rows})"
             )
             process = subprocess.Popen(
                 [sys.executable, "-c", code], stdout=secondary, env=environment(TERM="xterm")
@@ -61,8 +61,19 @@ class TestTerminal:
         assert words[3].startswith("──")
         assert words[4:] == ["flights", "0", "1,234,567", "weather", "12", "0"]
 
-    def test_too_narrow_for_it_is_given_every_digit_all_the_same(self, screen):
-        assert screen(20)[3:] == ["flights", "0", "1234567", "weather", "12", "0"]
+    def test_too_narrow_for_it_gets_a_block_for_each_row(self, screen):
+        assert screen(20) == [
+            *("Topic", "flights", "Partition", "0", "Bytes", "1,234,567"),
+            *("Topic", "weather", "Partition", "12", "Bytes", "0"),
+        ]
+
+    def test_of_80_columns_takes_wide_headings_on_several_lines(self, screen):
+        columns = ["Group", "Topic", "Partition", "Current-offset", "Log-end-offset", "Lag-seconds",
+                   "Assignment-strategy", "Host"]  # fmt: skip
+        rows = [["g", "flights", 0, 12, 1_234_567, "0.5", "range", "127.0.0.1"]]
+        words = screen(80, columns, rows)
+        assert words[:5] == ["Group", "Topic", "Partition", "Current-", "Log-end-"]
+        assert words[-8:] == ["g", "flights", "0", "12", "1,234,567", "0.5", "range", "127.0.0.1"]
 
 
 def _read(descriptor):

@@ -40,7 +40,9 @@ def test_an_unknown_property_names_the_nearest():
 
 
 def test_a_property_like_no_other_names_all():
-    with pytest.raises(InvalidConfigurationError, match=r"known are print\.key, key\.separator"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"known properties: print\.key, key\.separator"
+    ):
         with_properties(Settings(), ["zzz=true"])
 
 

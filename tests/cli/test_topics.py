@@ -86,7 +86,7 @@ class TestCreate:
         (before,) = admin.describe_topics(["flights"])
         argv = ["topics", "create", "flights", "--partitions", "9", "--if-not-exists"]
         outcome = shell(*argv)
-        assert (outcome.status, outcome.out) == (0, "Topic flights exists: left as it is.\n")
+        assert (outcome.status, outcome.out) == (0, "Topic flights exists: left unchanged.\n")
         document = shell(*argv, "--json").document
         assert document["created"] is False
         assert (document["topic_id"], document["partition_count"]) == (before.topic_id, 2)
@@ -222,8 +222,8 @@ class TestDelete:
         outcome = shell("topics", "delete", "weather", "--if-exists", stdin=b"y\n")
         assert (outcome.status, outcome.out) == (2, "")
         assert outcome.error == (
-            "Delete weather and all records in it? Nobody can answer, stdin is no terminal: give "
-            "--yes. Nothing was deleted"
+            "Delete weather and all records in it? Nobody can answer, because stdin is not a "
+            "terminal: give --yes. Nothing was deleted"
         )
         assert admin.list_topics() == ["flights", "weather"]
 
@@ -237,7 +237,7 @@ class TestDelete:
         outcome = shell("topics", "delete", "wether", "flights", "--if-exists", "--json", "--yes")
         assert (outcome.status, outcome.document) == (0, {"deleted": ["flights"]})
         outcome = shell("topics", "delete", "wether", "--if-exists")
-        assert (outcome.status, outcome.out) == (0, "There was nothing to delete.\n")
+        assert (outcome.status, outcome.out) == (0, "No topic to delete.\n")
         assert admin.list_topics() == ["weather"]
 
 

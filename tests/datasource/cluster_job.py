@@ -1,8 +1,8 @@
-"""A Spark program whose tasks die while they write or read, or run twice; see `test_on_cluster`.
+"""Spark program whose tasks die while they write or read, or run twice; for `test_on_cluster`.
 
     python cluster_job.py MASTER ROOT DIRECTORY
 
-What a task needs lies in this file: as the program's ``__main__`` it is sent along by Spark.
+All code of the tasks is in this file, because Spark sends the program's ``__main__`` to them.
 """
 
 import os
@@ -32,7 +32,7 @@ SPECULATION = {
 
 
 def first_time(path):
-    """Whether nobody was here before: once for all processes."""
+    """Return whether this is the first call in any process."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -41,7 +41,7 @@ def first_time(path):
 
 
 def executor_pid():
-    """The executor's process: the nearest Java above this one."""
+    """Return the process id of the executor: the nearest Java process above this one."""
     pid = os.getpid()
     while "java" not in Path(f"/proc/{pid}/comm").read_text():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -51,7 +51,7 @@ def executor_pid():
 
 
 class DyingWriter(LogBatchWriter):
-    """In two of the tasks it dies, once each, when it has appended to some partitions."""
+    """Task writer that dies once in each of two tasks, after appending to some partitions."""
 
     def __init__(self, schema, options, directory, whom):
         super().__init__(schema, options)
@@ -90,7 +90,7 @@ class DyingSource(SparkLogDataSource):
 
 
 def dying_udf(directory):
-    """A function over Arrow batches whose process dies once, in the middle of a task's rows."""
+    """Return a function over Arrow batches whose process dies once, in the middle of a task."""
 
     def run(batches):
         for ordinal, batch in enumerate(batches):
@@ -102,7 +102,7 @@ def dying_udf(directory):
 
 
 def dying_executor(directory):
-    """A function over Arrow batches whose executor dies once, in the middle of a task's rows."""
+    """Return a function over Arrow batches whose executor dies once, in the middle of a task."""
 
     def run(batches):
         for ordinal, batch in enumerate(batches):
@@ -114,7 +114,7 @@ def dying_executor(directory):
 
 
 def slow_at_first(directory):
-    """A function over Arrow batches: one task's first attempt waits until there is a second one."""
+    """Return a function over Arrow batches: the first attempt of a task waits for a second one."""
 
     def run(batches):
         context = TaskContext.get()

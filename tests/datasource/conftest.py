@@ -12,7 +12,7 @@ __all__ = ["root", "spark"]
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """A cluster root with the topic ``t`` of four partitions."""
+    """A cluster root with the topic ``t``, which has four partitions."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     return url

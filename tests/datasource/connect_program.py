@@ -1,8 +1,8 @@
-"""A program over Spark Connect: writes, reads and copies a topic; see `test_connect`.
+"""Program over Spark Connect that writes, reads and copies a topic; for `test_connect`.
 
     python connect_program.py ROOT CHECKPOINT
 
-It prints what it found, as JSON. The server is one of its own, on this machine.
+It starts its own server on this machine, and prints the results as JSON.
 """
 
 import json

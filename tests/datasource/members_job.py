@@ -1,4 +1,4 @@
-"""A group's job whose member task loses its executor; see `test_members_on_cluster`.
+"""Group job whose member task loses its executor; for `test_members_on_cluster`.
 
 python members_job.py MASTER ROOT DIRECTORY
 """
@@ -13,18 +13,18 @@ import cluster_job
 from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.jobs import delta_sink
+from spark_log.jobs.batch_processors import DeltaProcessor
 from spark_log.jobs.group_job import GroupJob
-from spark_log.jobs.group_share import GroupShare
-from spark_log.jobs.group_work import DeltaWork
+from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 
 
 class DyingSink:
-    """A Delta sink that commits often, and whose executor dies once, behind a task's commit."""
+    """Delta sink that commits often, and whose executor dies once, after a commit of a task."""
 
     def __init__(self, sink, directory):
         self._sink, self._directory = sink, directory
@@ -51,10 +51,10 @@ def main():
     sink = delta_sink.DeltaSink(f"{directory}/table", {}, "g")
     sink.prepare()
     spark = session(master)
-    work = DeltaWork(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
+    processor = DeltaProcessor(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
     tally = GroupJob(
-        GroupShare(cluster, options, config),
-        work,
+        JobMember(cluster, options, config),
+        processor,
         cluster.clock,
         stop=StopSignals(),
         max_poll_interval_ms=config.max_poll_interval_ms,

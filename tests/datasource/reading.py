@@ -1,4 +1,4 @@
-"""Topics to read from without Spark, and what a read of them gives."""
+"""Topics and batch reads without Spark."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def create(root, topic, partitions=1, **configs):
 
 
 def add_partition(root, topic):
-    """What `Admin.create_partitions` will do."""
+    """Add a partition to a topic."""
 
     def decide(image):
         found = image.topic(topic)
@@ -41,7 +41,9 @@ def log_of(root, topic="t", partition=0):
 
 
 def records(values, times_us=None):
-    """Key ``k``, the number as value, and one second later each unless times are given."""
+    """Return records with key ``k`` and a number as value, one second apart unless times are
+    given.
+    """
     size = len(values)
     times = BASE_US + np.asarray(values) * 1_000_000 if times_us is None else times_us
     return pa.RecordBatch.from_arrays(
@@ -56,7 +58,7 @@ def records(values, times_us=None):
 
 
 def fill(root, topic, partition, values, segments=1, times_us=None):
-    """Append numbers, in some segments of the same size."""
+    """Append numbers as values, in segments of the same size."""
     log = log_of(root, topic, partition)
     times = None if times_us is None else np.array_split(np.asarray(times_us), segments)
     for index, part in enumerate(np.array_split(np.asarray(values), segments)):
@@ -64,7 +66,7 @@ def fill(root, topic, partition, values, segments=1, times_us=None):
 
 
 def retain_from(root, offset, segment_base_offset, topic="t", partition=0):
-    """What retention does first: from now on the log starts at an offset."""
+    """Set the log start offset, like retention does first."""
     log = log_of(root, topic, partition)
     marker = StartMarker(offset, segment_base_offset)
     (Path(root) / log.directory / marker.name).touch()
@@ -81,7 +83,7 @@ def plan(root, **options):
 
 
 def ranges(splits):
-    """``[(topic-partition, start, end), …]`` of splits."""
+    """Return splits as ``[(topic-partition, start, end), …]``."""
     return [
         (str(TopicPartition(split.topic, split.partition)), split.start_offset, split.end_offset)
         for split in splits
@@ -89,7 +91,7 @@ def ranges(splits):
 
 
 def read(root, where=None, columns=ALL_COLUMNS, **options):
-    """All rows of a batch read, as dictionaries, split by split."""
+    """Return all rows of a batch read as dictionaries, split by split."""
     checked = options_of(root, **options)
     splits = plan_splits(checked) if where is None else plan_splits(checked, where)
     return [

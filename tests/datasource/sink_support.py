@@ -1,4 +1,4 @@
-"""What the sink's tests share: a task's attempts, made directly, and what they left in the log."""
+"""Attempts of a task without Spark, and the records that they leave in the log."""
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ QUERY = "0f5d2d3e-6f2b-4f0e-9d3c-6b1f2a3c4d5e"
 
 
 def rows(numbers, partition=0, padding=0):
-    """Rows whose values are numbers, with so many more bytes; no keys, an explicit partition."""
+    """Return rows with numbers and padding as values, without keys, for given partitions."""
     values = [b"%d" % number + b"." * padding for number in numbers]
     return pa.record_batch(
         {
@@ -23,14 +23,14 @@ def rows(numbers, partition=0, padding=0):
 
 
 def task(root, *, query=QUERY, batch_id=0, number=0, topic="t", buffers=None, **options):
-    """One attempt at a task of a micro-batch."""
+    """Return a writer for one attempt of a task of a micro-batch."""
     given = {"path": root, **({"topic": topic} if topic else {}), **options}
     identity = WriteIdentity(query, batch_id, number, is_stream=True)
     return TaskWriter(parse_write_options(given), identity, buffers=buffers)
 
 
 def attempt(root, batches, **settings):
-    """Run one attempt to its end, and return what it says."""
+    """Run one attempt to its end, and return its result."""
     with task(root, **settings) as writer:
         return writer.write(batches)
 
@@ -42,7 +42,7 @@ def partition_logs(root, topic="t"):
 
 
 def numbers(root, topic="t"):
-    """The values of every partition, in offset order, as numbers."""
+    """Return the values of every partition as numbers, in offset order."""
     return [
         [
             int(value.rstrip(b"."))
@@ -54,7 +54,7 @@ def numbers(root, topic="t"):
 
 
 def segment_sizes(root, topic="t"):
-    """The sizes of each partition's segments, in bytes."""
+    """Return the sizes of each partition's segments in bytes."""
     return [
         [segment.file.size_bytes for segment in log.observe().live.segments]
         for log in partition_logs(root, topic)

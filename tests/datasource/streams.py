@@ -1,4 +1,4 @@
-"""What the tests of the streaming source share: topics filled by hand, and a store that counts."""
+"""Topics for streaming reads without Spark, and a store that counts calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.datasource.options.options import parse_read_options
-from spark_log.datasource.stream.micro_batches import MicroBatches
+from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.file_names import StartMarker
 from spark_log.metadata import Cluster
@@ -25,7 +25,7 @@ BASE_US = 1_372_896_000_000_000
 def append(
     root: str, topic: str, partition: int, values: Iterable[object], timestamp_us: int = BASE_US
 ) -> None:
-    """Append records with these values, each one second after the one before."""
+    """Append records with these values, one second apart."""
     texts = [str(value).encode() for value in values]
     cluster = Cluster(root)
     log = cluster.partition_log(cluster.topic(topic), partition)
@@ -49,7 +49,7 @@ def topic_id(root: str, topic: str) -> str:
 
 
 def add_partitions(root: str, topic: str, count: int) -> None:
-    """Give a topic partitions up to ``count`` of them, as ``create_partitions`` will."""
+    """Add partitions to a topic, up to ``count``."""
     from spark_log.metadata.records import PartitionRecord
 
     cluster = Cluster(root)
@@ -69,29 +69,29 @@ def create_again(root: str, topic: str, partitions: int) -> None:
 
 
 def delete_records(root: str, topic: str, partition: int, start: int, segment: int) -> None:
-    """Set the log start offset; ``segment`` is the base of the segment that it lies in."""
+    """Set the log start offset; ``segment`` is the base offset of the segment that contains it."""
     found = Cluster(root).topic(topic)
     path = f"{found.partition_directory(partition)}/{StartMarker(start, segment).name}"
     Cluster(root).store.put_if_absent(path, b"")
 
 
-def batches(root: str, clock: ManualClock, **options: str) -> MicroBatches:
-    """Return the planning of a query on ``t``, from the earliest offsets unless options differ."""
+def batches(root: str, clock: ManualClock, **options: str) -> MicroBatchPlanner:
+    """Return the planner of a query on ``t`` that starts at earliest, unless options differ."""
     given = {"path": root, "startingOffsets": "earliest", **options}
     if not given.keys() & {"subscribePattern", "assign"}:
         given.setdefault("subscribe", "t")
-    return MicroBatches(parse_read_options(given, is_stream=True), clock)
+    return MicroBatchPlanner(parse_read_options(given, is_stream=True), clock)
 
 
 def at(root: str, *offsets: int, topic: str = "t") -> StreamOffset:
-    """Return the offsets of a topic as it is now, its partitions in order."""
+    """Return the offset with the current ids of a topic; offsets in order of partitions."""
     numbered = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
     return StreamOffset(numbered, {topic: topic_id(root, topic)})
 
 
 @contextmanager
 def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
-    """Count what is asked of local stores, by operation and directory."""
+    """Count the calls of local stores, by operation and directory."""
     calls: Counter[tuple[str, str]] = Counter()
     with mock.patch.multiple(LocalStore, **{name: _counting(name, calls) for name in _READS}):
         yield calls

@@ -23,7 +23,7 @@ DAY_US = 86_400_000_000
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """The topic's root, and the dictionary that it means."""
+    """The topic's root, and the expected content as a dictionary."""
     root = str(tmp_path_factory.mktemp("table"))
     Admin(root).create_topics(
         [
@@ -44,11 +44,13 @@ def table(tmp_path_factory):
     for round_, numbers in enumerate(np.array_split(updates, ROUNDS)):
         keys = random.integers(0, KEYS, len(numbers))
         is_deleted = random.random(len(numbers)) < 0.1
-        model[keys] = np.where(is_deleted, -1, numbers)  # of one key the last one stays
+        model[keys] = np.where(is_deleted, -1, numbers)  # the last record of a key stays
         for partition, log in enumerate(logs):
             for chosen in np.array_split(np.flatnonzero(keys % PARTITIONS == partition), APPENDS):
                 log.append(batch(keys[chosen], numbers[chosen], is_deleted[chosen]))
-            now_us = log.clock.time_us() + 2 * DAY_US * (round_ + 1)  # tombstones go in between
+            now_us = log.clock.time_us() + 2 * DAY_US * (
+                round_ + 1
+            )  # tombstones are removed in between
             done = compact(log, now_us=now_us, memory_bytes=2**20 if round_ % 2 else 2**27)
             compactions += done.segments_written > 0
     assert compactions == ROUNDS * PARTITIONS
@@ -80,7 +82,7 @@ def test_a_consumer_builds_the_same_dictionary(table):
         assert all(consumer.position(each) == ends[each] for each in partitions)
         assert set(consumer.lag().values()) == {0}
     assert {key: value for key, value in built.items() if value is not None} == expected
-    assert read < UPDATES / 5, "most was left out"
+    assert read < UPDATES / 5, "most records were skipped"
 
 
 @pytest.mark.spark

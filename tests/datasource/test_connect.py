@@ -1,4 +1,4 @@
-"""``format("spark_log")`` from a client of Spark Connect."""
+"""``format("spark_log")`` with a client of Spark Connect."""
 
 import json
 import os

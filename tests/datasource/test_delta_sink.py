@@ -1,4 +1,4 @@
-"""A Delta table that takes each record once: attempts made directly, without Spark."""
+"""A Delta table that gets each record once: attempts of a task, without Spark."""
 
 import threading
 import uuid
@@ -55,13 +55,13 @@ def reading(root):
 
 
 def elsewhere(function):
-    """Call it on another thread: deltalake reads records on one of its own, and allows nothing."""
+    """Call a function in a thread, like deltalake, which does not allow any in its own."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
 
 
 def append(sink, root, read=None, splits=None):
-    """One attempt at everything; what it did, by partition: reached, skipped, records."""
+    """Append everything in one attempt, and return by partition: reached, skipped, records."""
     done = sink.append(plan(root) if splits is None else splits, read or reading(root))
     return {each.split.partition: (each.reached, each.skipped, each.records) for each in done}
 
@@ -100,7 +100,7 @@ class TestEachRecordIsAppendedOnce:
 
     @pytest.mark.parametrize("is_without", [False, WITHOUT_RULE])
     def test_by_two_attempts_at_once(self, root, sink, monkeypatch, is_without):
-        """The second begins and ends while the first reads: Delta refuses the first's commit."""
+        """The second attempt runs while the first one reads: Delta refuses the first commit."""
         if is_without:
             monkeypatch.setattr(DeltaSink, "app_id", lambda *_: uuid.uuid4().hex)
         others = []
@@ -114,13 +114,13 @@ class TestEachRecordIsAppendedOnce:
 
         assert others == [{0: (100, 0, 100), 1: (40, 0, 40)}]
         if is_without:
-            assert times(sink) == ONCE + ONCE, "the test would notice"
+            assert times(sink) == ONCE + ONCE, "the test detects duplicates"
         else:
             assert mine == {0: (100, 0, 0), 1: (40, 0, 0)}
             assert times(sink) == ONCE
 
     def test_by_a_zombie_that_is_some_way_ahead(self, root, sink, monkeypatch):
-        """What it has appended meanwhile is passed over, and the rest is appended."""
+        """Records that the zombie has appended meanwhile are skipped, the others appended."""
         zombie = [replace(each, end_offset=25) for each in plan(root)[:1]]
         seen = []
 
@@ -151,8 +151,8 @@ class TestEachRecordIsAppendedOnce:
 
     @pytest.mark.parametrize("kind", [DeltaError, OSError])
     def test_although_the_answer_of_a_commit_was_lost(self, root, sink, monkeypatch, kind):
-        def losing(*arguments, **named):
-            write_deltalake(*arguments, **named)
+        def losing(*arguments, **keywords):
+            write_deltalake(*arguments, **keywords)
             monkeypatch.undo()
             raise kind("the connection broke")
 
@@ -175,7 +175,7 @@ class TestEachRecordIsAppendedOnce:
         append(sink, root, splits=[replace(each, start_offset=30) for each in plan(root)])
         assert min(row["offset"] for row in rows(sink)) == 30
         append(sink, root)
-        assert min(row["offset"] for row in rows(sink)) == 30, "the table's position counts"
+        assert min(row["offset"] for row in rows(sink)) == 30, "the table's offset counts"
 
 
 class TestCommits:
@@ -203,12 +203,12 @@ class TestCommits:
 
     def test_are_not_made_when_the_log_cannot_be_read(self, root, sink):
         beyond = [replace(plan(root)[0], end_offset=1_000)]
-        with pytest.raises(OffsetOutOfRangeError, match="is not there any more"):
+        with pytest.raises(OffsetOutOfRangeError, match="does not exist any more"):
             append(sink, root, splits=beyond)
         assert DeltaTable(sink.url).version() == 0
 
     def test_are_given_up_when_the_table_is_gone(self, root, tmp_path):
-        with pytest.raises(StorageError, match="there is no Delta table"):
+        with pytest.raises(StorageError, match="is not a Delta table any more"):
             append(DeltaSink(str(tmp_path / "gone"), {}, "g"), root)
 
     def test_go_on_beside_those_of_others(self, root, sink, monkeypatch):
@@ -298,7 +298,9 @@ class TestATable:
     def test_is_not_made_where_other_things_lie(self, tmp_path):
         (tmp_path / "year=2013").mkdir()
         (tmp_path / "year=2013" / "part.parquet").touch()
-        with pytest.raises(InvalidOptionError, match="no Delta table, and not empty: year=2013"):
+        with pytest.raises(
+            InvalidOptionError, match="not a Delta table, and not empty: it contains year=2013"
+        ):
             DeltaSink(str(tmp_path), {}, "g").prepare()
         assert [path.name for path in tmp_path.iterdir()] == ["year=2013"]
 
@@ -313,13 +315,13 @@ class TestATable:
         path = str(tmp_path / "table")
         DeltaSink(path, {}, "g", is_binary=True).prepare()
         DeltaSink(path, {}, "g", is_binary=True).prepare()
-        with pytest.raises(InvalidOptionError, match="--binary decides"):
+        with pytest.raises(InvalidOptionError, match="with --binary keys and values are binary"):
             DeltaSink(path, {}, "g").prepare()
 
     def test_that_forgets_transactions_is_refused(self, sink):
         forgets = {"delta.setTransactionRetentionDuration": "interval 1 days"}
         DeltaTable(sink.url).alter.set_table_properties(forgets)
-        with pytest.raises(InvalidOptionError, match="would forget where the group stands"):
+        with pytest.raises(InvalidOptionError, match="would forget the group's offsets"):
             sink.prepare()
 
     def test_that_wants_what_records_do_not_have_is_refused(self, sink, tmp_path):
@@ -329,7 +331,7 @@ class TestATable:
             for each in DeltaTable(sink.url).to_pyarrow_table().schema
         ]
         DeltaTable.create(path, pa.schema(fields))
-        with pytest.raises(InvalidOptionError, match="takes no nulls in key"):
+        with pytest.raises(InvalidOptionError, match="does not allow nulls in key"):
             DeltaSink(path, {}, "g").prepare()
 
     def test_does_not_show_credentials(self):
@@ -337,7 +339,7 @@ class TestATable:
 
 
 def test_a_table_and_a_root_on_s3(s3_server):
-    """The log is read on deltalake's own thread, by a client with threads of its own."""
+    """The log is read in deltalake's thread, by a client with threads of its own."""
     bucket, options = s3_server.new_bucket(), s3_server.storage_options
     root = f"{bucket}/root"
     Admin(root, storage_options=options).create_topics([NewTopic("t")])

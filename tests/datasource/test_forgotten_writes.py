@@ -1,4 +1,4 @@
-"""A named batch write that comes again, after a machine whose clock is wrong has cleaned."""
+"""A batch write with ``txnAppId`` runs again, after a machine with a wrong clock has cleaned."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
-    """A clean on a machine two days ahead made the log forget the write, and doubled it."""
+    """A clean on a machine two days ahead made the log forget the write, and duplicated it."""
     admin = Admin(root)
     admin.create_topics([NewTopic("named", topic_configs={"merge.tail.segments": "0"})])
     allowed = ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})
@@ -32,6 +32,6 @@ def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
     ahead = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=2))
     (cleaned,) = ClusterCleaner(ahead, ["named"]).clean()
     assert cleaned.report is not None
-    assert cleaned.report.merged_segments == 8, "it has written a snapshot"
+    assert cleaned.report.merged_segments == 8, "the clean has written a snapshot"
     write(7)
     assert numbers(root, "named") == [list(range(24))]

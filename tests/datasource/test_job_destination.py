@@ -1,4 +1,4 @@
-"""Where jobs write to: several at once add files to one directory, and none loses any."""
+"""Several jobs add files to one directory at the same time, and no file is lost."""
 
 import threading
 import time
@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_log.jobs.job import Destination, Sink
+from spark_log.jobs.destination import Destination, Sink
 
 pytestmark = pytest.mark.spark
 
 
 def rows_that_wait(began, go):
-    """A task's function: gives a row, tells of it, and gives the rest when it may."""
+    """Return the function of a task that emits a row, and the others when the test allows it."""
 
     def wait(batches):
         for batch in batches:
@@ -31,7 +31,7 @@ def test_a_writer_that_ends_first_leaves_alone_what_another_has_staged(spark, tm
     path, began, go = (str(tmp_path / name) for name in ("out", "began", "go"))
     destination = Destination(Sink.PARQUET, path, 0, binary=True)
     records = spark.sql("SELECT 'k' AS key, 'v' AS value, id FROM range(10)").coalesce(1)
-    # Rows come out of Python in batches of this: the first has to come out before the wait.
+    # Size of the batches that Python emits: the first row has to be emitted before the wait.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1)
     try:
         slow = records.mapInArrow(rows_that_wait(began, go), records.schema)

@@ -1,4 +1,4 @@
-"""Splits that own whole partitions, and keep them: ``partition.assignment.strategy``."""
+"""Splits that own whole partitions, and keep them (``partition.assignment.strategy``)."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_log import Admin, InvalidOptionError, NewTopic, TopicPartition
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.batch_reader import LogBatchReader
-from spark_log.datasource.read.member_splits import MemberSplit, PartitionOwners, by_member
+from spark_log.datasource.read.member_splits import MemberSplit, PartitionOwners, group_by_member
 from spark_log.datasource.read.schema import READ_SCHEMA
 from spark_log.datasource.read.splits import LogSplit
 from tests.datasource.streams import add_partitions, append, batches
@@ -22,52 +22,52 @@ def parts(count, topic="t", first=0):
 
 
 def shares(owners):
-    """The partitions of each member that has any."""
+    """Return the partitions of each member that has any."""
     found = {}
-    for named, member in owners.items():
-        found.setdefault(member, set()).add(named)
+    for tp, member in owners.items():
+        found.setdefault(member, set()).add(tp)
     return found
 
 
 class TestOwners:
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_every_partition_has_one_and_shares_are_even(self, strategy):
-        owners = PartitionOwners(strategy, 3).of(parts(8))
+        owners = PartitionOwners(strategy, 3).assign(parts(8))
         assert owners.keys() == set(parts(8))
         assert sorted(map(len, shares(owners).values())) == [2, 3, 3]
 
     def test_of_a_range_are_neighbours_and_of_roundrobin_take_turns(self):
-        by_range = PartitionOwners("range", 2).of(parts(4))
-        assert [by_range[named] for named in parts(4)] == [0, 0, 1, 1]
-        by_turns = PartitionOwners("roundrobin", 2).of(parts(4))
-        assert [by_turns[named] for named in parts(4)] == [0, 1, 0, 1]
+        by_range = PartitionOwners("range", 2).assign(parts(4))
+        assert [by_range[tp] for tp in parts(4)] == [0, 0, 1, 1]
+        by_turns = PartitionOwners("roundrobin", 2).assign(parts(4))
+        assert [by_turns[tp] for tp in parts(4)] == [0, 1, 0, 1]
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_are_one_for_each_partition_where_nobody_says_how_many(self, strategy):
-        assert sorted(PartitionOwners(strategy, None).of(parts(5)).values()) == [0, 1, 2, 3, 4]
+        assert sorted(PartitionOwners(strategy, None).assign(parts(5)).values()) == [0, 1, 2, 3, 4]
 
     def test_beyond_the_number_of_partitions_have_nothing(self):
-        assert len(shares(PartitionOwners("sticky", 9).of(parts(2)))) == 2
+        assert len(shares(PartitionOwners("sticky", 9).assign(parts(2)))) == 2
 
     def test_are_told_from_members_9_and_10_in_the_order_of_numbers(self):
-        owners = PartitionOwners("range", 12).of(parts(12))
-        assert [owners[named] for named in parts(12)] == list(range(12))
+        owners = PartitionOwners("range", 12).assign(parts(12))
+        assert [owners[tp] for tp in parts(12)] == list(range(12))
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_of_some_of_a_topics_partitions(self, strategy):
         wanted = [TopicPartition("t", 3), TopicPartition("t", 7), TopicPartition("u", 1)]
-        assert PartitionOwners(strategy, 2).of(wanted).keys() == set(wanted)
+        assert PartitionOwners(strategy, 2).assign(wanted).keys() == set(wanted)
 
     @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
     def test_keep_what_they_have_when_partitions_come_and_go(self, strategy):
         owners = PartitionOwners(strategy, 3)
-        before = dict(owners.of(parts(6)))
-        more = dict(owners.of(parts(9)))
-        assert {named: more[named] for named in before} == before
+        before = dict(owners.assign(parts(6)))
+        more = dict(owners.assign(parts(9)))
+        assert {tp: more[tp] for tp in before} == before
         assert sorted(map(len, shares(more).values())) == [3, 3, 3]
-        fewer = owners.of(parts(7, first=2))
-        assert {named: fewer[named] for named in parts(7, first=2)} == {
-            named: more[named] for named in parts(7, first=2)
+        fewer = owners.assign(parts(7, first=2))
+        assert {tp: fewer[tp] for tp in parts(7, first=2)} == {
+            tp: more[tp] for tp in parts(7, first=2)
         }
 
     @given(
@@ -78,13 +78,13 @@ class TestOwners:
     def test_of_sticky_assignors_move_only_for_balance(self, strategy, members, changes):
         owners, before = PartitionOwners(strategy, members), {}
         for numbers in changes:
-            now = dict(owners.of([TopicPartition("t", number) for number in numbers]))
-            assert {named.partition for named in now} == numbers
+            now = dict(owners.assign([TopicPartition("t", number) for number in numbers]))
+            assert {tp.partition for tp in now} == numbers
             sizes = [len(shares(now).get(member, ())) for member in range(members)]
             assert max(sizes) - min(sizes) <= 1
-            kept = {named for named in now if named in before}
-            moved = sum(now[named] != before[named] for named in kept)
-            owned = [sum(before[named] == member for named in kept) for member in range(members)]
+            kept = {tp for tp in now if tp in before}
+            moved = sum(now[tp] != before[tp] for tp in kept)
+            owned = [sum(before[tp] == member for tp in kept) for member in range(members)]
             least, larger = divmod(len(numbers), members)
             room = [least + (place < larger) for place in range(members)]
             too_many = zip(sorted(owned, reverse=True), room, strict=True)
@@ -96,17 +96,17 @@ class TestSplits:
     def test_of_a_member_are_one_and_members_without_any_have_none(self):
         one = LogSplit("t", 0, "id", "d", 0, 5)
         two = [LogSplit("t", 3, "id", "d", 0, 2), LogSplit("t", 3, "id", "d", 4, 9)]
-        made = by_member([one, *two], PartitionOwners("range", 4), parts(4))
+        made = group_by_member([one, *two], PartitionOwners("range", 4), parts(4))
         assert made == [MemberSplit(0, (one,)), MemberSplit(3, tuple(two))]
 
     def test_of_partitions_that_nobody_counted_are_not_lost(self):
         split = LogSplit("t", 9, "id", "d", 0, 5)
-        assert by_member([split], PartitionOwners("range", 2), parts(2))[0].splits == (split,)
+        assert group_by_member([split], PartitionOwners("range", 2), parts(2))[0].splits == (split,)
 
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of four partitions."""
+    """A root with the topic ``t``, which has four partitions."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     return url
@@ -130,8 +130,8 @@ class TestBatches:
     def test_are_read_by_members_whole_partition_after_whole_partition(self, root):
         for number in range(4):
             append(root, "t", number, range(10 + number))
-        given_options = parse_read_options(options(root, "range", minPartitions="2"))
-        reader = LogBatchReader(READ_SCHEMA, given_options)
+        option_parser = parse_read_options(options(root, "range", minPartitions="2"))
+        reader = LogBatchReader(READ_SCHEMA, option_parser)
         splits = reader.partitions()
         assert read_by(splits) == {0: [(0, 0, 10), (1, 0, 11)], 1: [(2, 0, 12), (3, 0, 13)]}
         rows = [row for batch in reader.read(splits[1]) for row in batch.to_pylist()]
@@ -196,5 +196,5 @@ class TestOptions:
     def test_are_refused_without_a_group(self, root):
         wanted = options(root)
         del wanted["group.id"]
-        with pytest.raises(InvalidOptionError, match=r"counts only with 'group\.id'"):
+        with pytest.raises(InvalidOptionError, match=r"needs the option 'group\.id'"):
             parse_read_options(wanted)

@@ -1,4 +1,4 @@
-"""A member task that loses its executor, on a Spark standalone cluster of real processes."""
+"""A member task loses its executor, on a Spark standalone cluster of real processes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def test_what_a_lost_executor_had_goes_to_the_others_and_comes_once(tmp_path: Pa
     Admin(root).create_topics([NewTopic("t", num_partitions=PARTITIONS)])
     for number in range(PARTITIONS):
         append(root, "t", number, range(SIZE))
-    (tmp_path / "conf").mkdir()  # an empty one: the cluster knows nothing of Delta
+    (tmp_path / "conf").mkdir()  # empty: the cluster has no Delta
     with StandaloneCluster(workers=2, memory="1g", own_hosts=True) as cluster:
         subprocess.run(
             [sys.executable, _JOB, cluster.url, root, str(tmp_path)],
@@ -41,12 +41,12 @@ def test_what_a_lost_executor_had_goes_to_the_others_and_comes_once(tmp_path: Pa
             check=True,
         )
 
-    assert (tmp_path / "died").exists(), "it did die"
+    assert (tmp_path / "died").exists(), "the executor has died"
     rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table(columns=["partition", "offset"])
     assert rows.num_rows == PARTITIONS * SIZE
     assert rows.group_by(["partition", "offset"]).aggregate([]).num_rows == PARTITIONS * SIZE
     records, skipped = json.loads((tmp_path / "tally.json").read_text())
-    assert skipped > 0, "its successor found what it had committed"
+    assert skipped > 0, "the next attempt found the commit"
     assert records + skipped == PARTITIONS * SIZE
     committed = OffsetsTable(Cluster(root)).fetch("g")
     assert {position.offset for position in committed.values()} == {SIZE}

@@ -1,4 +1,4 @@
-"""``format("spark_log")`` on a root on an object store."""
+"""``format("spark_log")`` with a root on an object store."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_what_is_written_is_read(spark, s3_server, form):
     root = f"{s3_server.new_bucket()}/root"
     options = s3_server.storage_options
     Admin(root, storage_options=options).create_topics([NewTopic("t", 2)])
-    if form == "nested":  # as s3fs takes them
+    if form == "nested":  # the format of s3fs
         client = {"endpoint_url": options.pop("endpoint_url"), "region_name": options.pop("region")}
         options["client_kwargs"] = json.dumps(client)
     options = {f"storage.{key}": value for key, value in options.items()}

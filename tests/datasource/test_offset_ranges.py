@@ -1,4 +1,4 @@
-"""Cutting offset ranges into what tasks read."""
+"""Division of offset ranges into the pieces that tasks read."""
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,10 @@ A, B, C = (TopicPartition(name, 1) for name in ("a", "b", "c"))
 
 
 def split(*wanted, least=None, most=None):
-    """Split ``(partition, start, end[, segments])``; pieces as ``(partition, start, end)``."""
-    ranges = [OffsetRange(named, start, end, *segments) for named, start, end, *segments in wanted]
+    """Split ``(partition, start, end[, segments])``; returns ``(partition, start, end)`` of
+    pieces.
+    """
+    ranges = [OffsetRange(tp, start, end, *segments) for tp, start, end, *segments in wanted]
     pieces = split_ranges(ranges, min_partitions=least, max_records_per_partition=most)
     return [(piece.topic_partition, piece.start, piece.end) for piece in pieces]
 
@@ -22,7 +24,7 @@ def sizes(pieces):
 
 
 def evenly(count, records, size_bytes=1000):
-    """Marks of so many segments of so many records and bytes."""
+    """Return marks of segments with the same number of records and bytes."""
     return tuple(SegmentMark(number * records, size_bytes) for number in range(count))
 
 
@@ -160,18 +162,18 @@ def _ranges(draw):
 )
 def test_pieces_are_the_ranges_whatever_is_asked_for(wanted, least, most, with_segments):
     if not with_segments:
-        wanted = [(named, start, end) for named, start, end, _ in wanted]
+        wanted = [(tp, start, end) for tp, start, end, _ in wanted]
     pieces = split(*wanted, least=least, most=most)
 
     joined = []
-    for named, start, end in pieces:
+    for tp, start, end in pieces:
         assert start < end
-        if joined and joined[-1][0] == named:
+        if joined and joined[-1][0] == tp:
             assert joined[-1][2] == start
-            joined[-1] = (named, joined[-1][1], end)
+            joined[-1] = (tp, joined[-1][1], end)
         else:
-            joined.append((named, start, end))
-    assert joined == [(named, start, end) for named, start, end, *_ in wanted]
+            joined.append((tp, start, end))
+    assert joined == [(tp, start, end) for tp, start, end, *_ in wanted]
     if most is not None:
         assert all(size <= most for size in sizes(pieces))
     if least is not None and not with_segments:
@@ -189,6 +191,6 @@ def test_no_piece_is_skewed(counts, least):
 
 @pytest.mark.parametrize("least", [1, 7, 1000])
 def test_many_ranges_are_cut_quickly(least):
-    """Bounded work: one step for each piece."""
+    """The work is bounded: one step for each piece."""
     wanted = [(TopicPartition("t", number), 0, number + 1) for number in range(500)]
     assert len(split(*wanted, least=least)) >= min(least, 500)

@@ -1,4 +1,4 @@
-"""Offsets as the log has them: partitions, ends, and what options resolve to."""
+"""Partitions, log end offsets, and the offsets that options resolve to."""
 
 import re
 
@@ -39,27 +39,27 @@ def reader(root, *, is_stream=False, **options):
 
 
 def by_number(offsets):
-    """Offsets of one topic by partition number."""
-    return {named.partition: offset for named, offset in offsets.items()}
+    """Return offsets of one topic by partition number."""
+    return {tp.partition: offset for tp, offset in offsets.items()}
 
 
 class TestPartitions:
     def test_of_subscribed_topics_in_order(self, root):
         create(root, "a", 2)
-        assert [str(named) for named in reader(root, subscribe="t,a").partitions()] == [
+        assert [str(tp) for tp in reader(root, subscribe="t,a").partitions()] == [
             "a-0", "a-1", "t-0", "t-1", "t-2",
         ]  # fmt: skip
 
     def test_assigned_ones_alone(self, root):
         found = reader(root, assign='{"t":[2,0]}').partitions()
-        assert [named.partition for named in found] == [0, 2]
+        assert [tp.partition for tp in found] == [0, 2]
 
     def test_of_topics_in_whose_name_a_pattern_is_found(self, root):
         for name in ("flights", "flights-2", "my-flights", "weather"):
             create(root, name)
-        found = {named.topic for named in reader(root, subscribePattern="flights").partitions()}
+        found = {tp.topic for tp in reader(root, subscribePattern="flights").partitions()}
         assert found == {"flights", "flights-2", "my-flights"}
-        found = {named.topic for named in reader(root, subscribePattern="^flights$").partitions()}
+        found = {tp.topic for tp in reader(root, subscribePattern="^flights$").partitions()}
         assert found == {"flights"}
 
     def test_a_pattern_that_nothing_matches_finds_nothing(self, root):
@@ -70,13 +70,15 @@ class TestPartitions:
         assert len(looking.partitions()) == 3
         add_partition(root, "t")
         create(root, "u")
-        assert [str(named) for named in looking.partitions()] == ["t-0", "t-1", "t-2", "t-3", "u-0"]
+        assert [str(tp) for tp in looking.partitions()] == ["t-0", "t-1", "t-2", "t-3", "u-0"]
         assert set(looking.topic_ids()) == {"t", "u"}
 
     def test_unknown_ones_are_errors(self, root):
         with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
             reader(root, subscribe="tt").partitions()
-        with pytest.raises(UnknownTopicOrPartitionError, match="partition 7 of topic 't', which"):
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match="names partition 7, but topic 't' has 3"
+        ):
             reader(root, assign='{"t":[0,7]}').partitions()
 
     def test_without_a_root_there_are_none(self, tmp_path):
@@ -140,14 +142,14 @@ class TestOffsetsNow:
 
     def test_a_view_is_looked_at_again_where_it_does_not_reach_far_enough(self, root):
         looking = reader(root)
-        named = TopicPartition("t", 0)
-        first = looking.view(named)
+        tp = TopicPartition("t", 0)
+        first = looking.view(tp)
         fill(root, "t", 0, range(4))
-        assert looking.view(named) is first
-        assert looking.view(named, 4).log_end_offset == 4
+        assert looking.view(tp) is first
+        assert looking.view(tp, 4).log_end_offset == 4
 
     def test_many_partitions_are_looked_at_at_once_where_each_look_waits(self, root, monkeypatch):
-        """Every look waits for all the others: one after the other would never end."""
+        """Every request waits for all the others: one after the other would never end."""
         import threading
 
         everybody = threading.Barrier(3, timeout=30)
@@ -188,12 +190,16 @@ class TestStart:
         ("option", "value", "message"),
         [
             ("startingOffsets", '{"t":{"0":0,"1":0}}', "has no offset for t-2; name every part"),
-            ("startingOffsets", '{"t":{"0":0,"1":0,"2":0,"3":0}}', "names t-3, which is not read"),
+            (
+                "startingOffsets",
+                '{"t":{"0":0,"1":0,"2":0,"3":0}}',
+                "names t-3, which this query does not read",
+            ),
             ("startingOffsetsByTimestamp", '{"t":{"0":0,"1":0}}', "has no time for t-2"),
             (
                 "startingOffsetsByTimestamp",
                 '{"t":{"0":0,"1":0,"2":0,"3":0}}',
-                "names t-3, which is not read",
+                "names t-3, which this query does not read",
             ),
         ],
     )
@@ -257,7 +263,7 @@ class TestEnd:
 
 
 def test_internal_topics_match_no_pattern(root):
-    """There are none among the topics: metadata and offsets have places of their own."""
+    """Metadata and committed offsets are not topics."""
     names = {topic.topic for topic in reader(root, subscribePattern=".*").partitions()}
     assert names == {"t"}
     with pytest.raises(Exception, match="__"):

@@ -1,4 +1,4 @@
-"""Tasks that die, or run twice, on a Spark standalone cluster of real processes."""
+"""Tasks that die or run twice, on a Spark standalone cluster of real processes."""
 
 import json
 import os
@@ -21,12 +21,12 @@ _JOB_S = 300
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Where the job left its marks and summaries, and the root that it wrote to."""
+    """The directory with the job's marks and summaries, and the root to which it wrote."""
     directory = tmp_path_factory.mktemp("cluster")
     root = str(directory / "root")
     topics = ("worker", "executor", "udf", "speculative")
     Admin(root).create_topics([NewTopic(name, num_partitions=job.PARTITIONS) for name in topics])
-    (directory / "conf").mkdir()  # an empty one: the cluster knows nothing of Delta
+    (directory / "conf").mkdir()  # empty: the cluster has no Delta
     with StandaloneCluster(workers=2, memory="1g", own_hosts=True) as cluster:
         subprocess.run(
             [sys.executable, job.__file__, cluster.url, root, str(directory)],
@@ -69,7 +69,7 @@ def test_the_summary_tells_what_had_been_appended_before(
 
 def test_every_row_is_read_once_although_an_executor_died(written: tuple[Path, str]) -> None:
     directory, _ = written
-    assert (directory / "read").exists(), "it did die"
+    assert (directory / "read").exists(), "the task has died"
 
     keys = (directory / "read.txt").read_text().split()
 

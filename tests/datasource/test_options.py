@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from spark_log import InvalidOptionError, TopicPartition, UnsupportedStoreError
-from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_of_ignored
+from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_ignored_options
 from spark_log.datasource.options.options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
@@ -32,7 +32,7 @@ def message_of(*, is_stream=None, **options):
 
 
 def test_a_relative_root_is_made_absolute_on_the_driver(tmp_path, monkeypatch):
-    """Tasks of a cluster have working directories of their own."""
+    """Tasks on a cluster run in other working directories."""
     monkeypatch.chdir(tmp_path)
     for options in (
         parse_read_options({"path": "log", "subscribe": "t"}),
@@ -59,7 +59,7 @@ def test_what_is_left_out_has_the_connectors_defaults():
     options = parse()
     assert (options.starting, options.ending) == (None, AtOffsets("endingOffsets", LATEST))
     assert options.fail_on_data_loss
-    assert not options.begins_late
+    assert not options.latest_if_no_match
     assert not options.include_headers
     assert options.check_crcs
     assert options.isolation_level == "read_uncommitted"
@@ -83,22 +83,25 @@ def test_a_pattern_stands_alone():
 
 
 class TestSubscription:
-    """Exactly one way to say what is read."""
+    """A read has exactly one of the three options for topics."""
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"subscribe": None}, "give exactly one of the options 'subscribe', 'assign', "),
+            (
+                {"subscribe": None},
+                "a read needs exactly one of the options 'subscribe', 'assign', ",
+            ),
             ({"subscribe": None}, "this read has none of them"),
             ({"assign": '{"t":[0]}'}, "this read has 'subscribe' and 'assign'"),
             ({"subscribePattern": "t"}, "this read has 'subscribe' and 'subscribePattern'"),
-            ({"subscribe": " , "}, "option 'subscribe' is ' , ', which names no topic"),
-            ({"subscribe": ""}, "which names no topic"),
+            ({"subscribe": " , "}, "option 'subscribe' is ' , ', without a topic"),
+            ({"subscribe": ""}, "without a topic"),
             ({"subscribe": None, "assign": ""}, "option 'assign' is '', expected partitions"),
             ({"subscribe": None, "assign": "{}"}, "expected partitions to read, as JSON"),
             ({"subscribe": None, "assign": "[0]"}, "expected partitions to read, as JSON"),
             ({"subscribe": None, "assign": '{"t":[-1]}'}, "expected partitions to read, as JSON"),
-            ({"subscribe": None, "subscribePattern": " "}, "it is empty"),
+            ({"subscribe": None, "subscribePattern": " "}, "an empty pattern would match"),
             ({"subscribe": None, "subscribePattern": "a("}, "expected a regular expression"),
         ],
     )
@@ -130,8 +133,8 @@ class TestWhereToBegin:
         assert parse(startingOffsets=word).starting == AtOffsets("startingOffsets", EARLIEST)
 
     def test_what_to_do_without_a_record_is_error_or_latest(self):
-        assert parse(startingOffsetsByTimestampStrategy="LATEST").begins_late
-        assert not parse(startingOffsetsByTimestampStrategy="error").begins_late
+        assert parse(startingOffsetsByTimestampStrategy="LATEST").latest_if_no_match
+        assert not parse(startingOffsetsByTimestampStrategy="error").latest_if_no_match
         assert "expected error or latest; did you mean 'latest'?" in message_of(
             startingOffsetsByTimestampStrategy="lates"
         )
@@ -139,11 +142,11 @@ class TestWhereToBegin:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"startingOffsets": "begin"}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":-3}}'}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":true}}'}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsets": '{"t":{"0":1.5}}'}, "expected earliest, latest, or JSON as"),
-            ({"startingOffsetsByTimestamp": "1"}, "for every partition, as JSON: {"),
+            ({"startingOffsets": "begin"}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":-3}}'}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":true}}'}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsets": '{"t":{"0":1.5}}'}, "expected earliest, latest, or JSON such as"),
+            ({"startingOffsetsByTimestamp": "1"}, "for every partition, as JSON such as {"),
             ({"startingOffsetsByTimestamp": '{"t":{"0":"x"}}'}, "for every partition, as JSON"),
             ({"startingTimestamp": "noon"}, "option 'startingTimestamp' is 'noon', expected mill"),
         ],
@@ -165,29 +168,29 @@ class TestBatches:
                     "startingOffsets": '{"t":{"0":1,"1":1,"2":1}}',
                     "endingOffsets": '{"t":{"0":2,"1":2}}',
                 },
-                "do not name the same partitions: only one of them has t-2",
+                "must name the same partitions; only one of them names t-2",
             ),
             (
                 {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":0}}'},
-                "t-0: startingOffsets is 1 and endingOffsets before it, 0",
+                "t-0: startingOffsets is 1, and endingOffsets is 0; a read",
             ),
             (
                 {
                     "startingOffsetsByTimestamp": '{"t":{"0":1}}',
                     "endingOffsetsByTimestamp": '{"t":{"1":1}}',
                 },
-                "do not name the same partitions: only one of them has t-0, t-1",
+                "must name the same partitions; only one of them names t-0, t-1",
             ),
             (
                 {
                     "startingOffsetsByTimestamp": '{"t":{"0":9}}',
                     "endingOffsetsByTimestamp": '{"t":{"0":1}}',
                 },
-                "t-0: startingOffsetsByTimestamp is 9 and endingOffsetsByTimestamp before it, 1",
+                "t-0: startingOffsetsByTimestamp is 9, and endingOffsetsByTimestamp is 1; a read",
             ),
             (
                 {"startingTimestamp": "9", "endingTimestamp": "1"},
-                "startingTimestamp is 9 and endingTimestamp before it, 1",
+                "startingTimestamp is 9, and endingTimestamp is 1; a read",
             ),
         ],
     )
@@ -284,7 +287,7 @@ class TestIsolationLevel:
 class TestAssignors:
     def test_count_only_with_a_group(self):
         message = message_of(**{"partition.assignment.strategy": "sticky"})
-        assert "counts only with 'group.id'" in message
+        assert "needs the option 'group.id'" in message
 
     def test_are_taken_with_one(self):
         options = {"partition.assignment.strategy": "cooperative-sticky", "group.id": "g"}
@@ -296,7 +299,7 @@ class TestAssignors:
 
 
 class TestOptionsForKafka:
-    """A program that was written for Kafka goes on working."""
+    """A program that was written for Kafka continues to work."""
 
     def test_what_means_nothing_here_is_named_and_ignored(self):
         options = parse(
@@ -315,14 +318,14 @@ class TestOptionsForKafka:
         )  # fmt: skip
 
     def test_one_warning_names_all_that_is_ignored(self):
-        with pytest.warns(IgnoredOptionWarning, match="no use for a, b; ignored") as caught:
-            warn_of_ignored(("a", "b"))
+        with pytest.warns(IgnoredOptionWarning, match="format spark_log ignores a, b") as caught:
+            warn_ignored_options(("a", "b"))
         assert len(caught) == 1
 
     def test_no_warning_without_reason(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warn_of_ignored(())
+            warn_ignored_options(())
 
     def test_what_would_change_results_is_taken_over(self):
         options = parse(**{"kafka.group.id": "g", "KAFKA.check.crcs": "false"})
@@ -363,8 +366,8 @@ class TestOptionsForKafka:
         options = parse_write_options({"path": "/r", "kafka.compression.type": asked})
         assert options.compression == used
         assert options.warnings == (
-            f"Arrow's files have no {asked.lower()}, which option kafka.compression.type asks for; "
-            f"{used} is used instead (there are none, lz4 and zstd)",
+            f"option kafka.compression.type is {asked.lower()}, which Arrow files do not support; "
+            f"{used} is used instead (supported: none, lz4, zstd)",
         )
         ours = {"path": "/r", "kafka.compression.type": asked, "compression.type": "none"}
         assert parse_write_options(ours).compression == "none"
@@ -378,7 +381,7 @@ class TestOptionsForKafka:
     def test_servers_are_no_root(self):
         message = message_of(path=None, **{"kafka.bootstrap.servers": "host:9092"})
         assert "option 'path' is missing: the cluster root" in message
-        assert "kafka.bootstrap.servers names brokers, and here there are none" in message
+        assert "kafka.bootstrap.servers has no effect, spark-log has no brokers" in message
 
 
 class TestUnknownOptions:
@@ -401,7 +404,7 @@ def test_a_root_without_put_if_absent_is_refused_by_name():
 
 @pytest.mark.parametrize("change", [str.upper, str.lower])
 def test_every_option_is_taken_in_any_case(change):
-    """None of the table is forgotten: each changes what is read of the options."""
+    """Each option in the table changes the parsed options."""
     values = {
         "startingOffsets": '{"t":{"0":3}}',
         "endingOffsets": '{"t":{"0":9}}',

@@ -1,4 +1,4 @@
-"""Partitions are chosen from the records and their order alone."""
+"""The choice of partitions depends only on the records and their order."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from spark_log.record.murmur2 import partition_for_keys
 
 
 def choose(keys, explicit=None, *, cut=10_000, partitions=4, first=0):
-    """The partitions of all keys, chosen in batches of so many."""
+    """Return the partitions of all keys, chosen in batches of a given size."""
     chooser = PartitionChooser("t", partitions, first)
     keys = pa.array(keys, pa.binary())
     column = None if explicit is None else pa.array(explicit, pa.int32())
@@ -46,5 +46,5 @@ def test_the_column_wins_then_the_key():
 
 @pytest.mark.parametrize("wrong", [-1, 4])
 def test_a_partition_out_of_range_is_refused(wrong):
-    with pytest.raises(InvalidPartitionsError, match=f"holds {wrong}, but topic 't' has 4"):
+    with pytest.raises(InvalidPartitionsError, match=f"contains {wrong}, but topic 't' has 4"):
         choose([None, b"k"], [0, wrong])

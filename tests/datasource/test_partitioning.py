@@ -1,4 +1,4 @@
-"""`by_partition`: task *i* owns partition *i*."""
+"""`by_partition`: task *i* writes partition *i*."""
 
 import pyarrow as pa
 import pytest

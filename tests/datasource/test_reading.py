@@ -1,6 +1,6 @@
-"""Reading with ``format("spark_log")``: what needs Spark to be seen.
+"""Reads with ``format("spark_log")`` in a Spark session.
 
-What is planned and what a task reads is tested without it: ``test_splits``, ``test_split_reader``.
+``test_splits`` and ``test_split_reader`` test planning and tasks without Spark.
 """
 
 import sys
@@ -28,7 +28,7 @@ def numbers(df: DataFrame) -> list[int]:
 
 @pytest.fixture
 def pushdown(spark: SparkSession):
-    """Spark hands filters down."""
+    """Enable the pushdown of filters."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     yield
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
@@ -106,9 +106,9 @@ def test_a_schema_of_fewer_columns_reads_only_those(spark: SparkSession, root: s
 def test_a_frame_reads_the_records_that_were_there_when_it_was_planned(
     spark: SparkSession, root: str
 ) -> None:
-    """All its uses see the same: in one query, and in the next one.
+    """All uses of a DataFrame read the same records, in one query and in the next one.
 
-    Spark asks a source in Python once for each ``load()``; Kafka's relation for each action.
+    Spark plans a Python source once for each ``load()``, and Kafka's relation once for each action.
     """
     fill(root, "t", 0, range(11))
     df = read(spark, root)
@@ -125,7 +125,7 @@ def test_a_program_written_for_kafka_needs_a_path_and_no_more(
     fill(root, "t", 0, range(3))
     options = {"kafka.bootstrap.servers": "host:9092", "kafka.session.timeout.ms": "10000"}
     assert read(spark, root, **options).count() == 3
-    with pytest.raises(PySparkException, match="names brokers, and here there are none"):
+    with pytest.raises(PySparkException, match="has no effect, spark-log has no brokers"):
         spark.read.format("spark_log").options(subscribe="t", **options).load()
 
 
@@ -155,7 +155,7 @@ def test_an_unknown_column_in_the_schema_is_refused(spark: SparkSession, root: s
 
 @pytest.mark.usefixtures("pushdown")
 def test_filters_of_one_read_are_not_those_of_another(spark: SparkSession, root: str) -> None:
-    """Spark 4.2.0 and 4.3.0 hand what one scan planned with filters to all scans of its source."""
+    """Spark 4.2.0 and 4.3.0 use the plan of one scan with filters for all scans of its source."""
     for number in range(4):
         fill(root, "t", number, range(number * 100, number * 100 + 100), segments=4)
     df = read(spark, root)
@@ -197,4 +197,4 @@ def test_filters_are_taken_over_where_spark_keeps_them_with_their_scan(monkeypat
 def test_without_pushdown_filters_are_sparks(spark: SparkSession, root: str) -> None:
     fill(root, "t", 0, range(10))
     assert numbers(read(spark, root).where("offset > 7 and partition = 0")) == [8, 9]
-    assert PartitionLog  # a reader that could push down would have been refused by Spark
+    assert PartitionLog  # Spark refuses a reader with pushdown

@@ -1,4 +1,4 @@
-"""Python and SQL of README and docs; the README's commands: ``tests/jobs/test_demo.py``."""
+"""Python and SQL code of README and docs; ``tests/jobs/test_demo.py`` runs the commands."""
 
 import ast
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def exec_lines(code: str, names: dict[str, Any]) -> list[Any]:
-    """Run code as a notebook does; return what its expressions gave."""
+    """Run code like a notebook; return the values of its expressions."""
     given = []
     for part in ast.parse(code).body:
         if isinstance(part, ast.Expr):

@@ -1,4 +1,4 @@
-"""What is reprocessed is in the result once, step by step, wherever a run is cut off."""
+"""Reprocessed records are in the result once, wherever a run is killed."""
 
 import json
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Stands for a killed process."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def a_run(root, target, *, name="r", settings=None, **options):
 
 
 def steps(run, spark, root, most=50):
-    """Do steps until all is done; yields the run behind each."""
+    """Run steps until the run is complete; yields the run after each step."""
 
     def results_of(starts, ends):
         read = spark.read.format("spark_log").option("path", root).option("subscribe", "t")
@@ -106,7 +106,7 @@ class TestIntoADeltaTable:
     def test_of_two_runs_of_one_name_at_once_one_is_told(self, spark, root, delta):
         first, second = a_run(root, delta), a_run(root, delta)
         next(steps(first, spark, root))
-        with pytest.raises(InvalidOptionError, match="another run of the name 'r'"):
+        with pytest.raises(InvalidOptionError, match="another process runs 'r'"):
             next(steps(second, spark, root))
         list(steps(first, spark, root))
         assert in_table(delta) == expected()
@@ -124,13 +124,13 @@ class TestIntoADeltaTable:
 
     def test_a_run_is_not_gone_on_with_by_other_settings(self, spark, root, delta):
         next(steps(a_run(root, delta), spark, root))
-        with pytest.raises(InvalidOptionError, match="was begun with --transform 'm:f'"):
+        with pytest.raises(InvalidOptionError, match="was started with --transform 'm:f'"):
             a_run(root, delta, settings={"--transform": "m:g"})
 
     def test_progress_that_is_not_told_any_more_is_an_error(self, spark, root, delta, monkeypatch):
         next(steps(a_run(root, delta), spark, root))
         monkeypatch.setattr(DeltaTable, "history", lambda self, limit: [])
-        with pytest.raises(InvalidOptionError, match="not in its history"):
+        with pytest.raises(InvalidOptionError, match="not in the table's history"):
             a_run(root, delta)
 
 
@@ -167,7 +167,7 @@ class TestIntoATopic:
 
     @pytest.mark.parametrize("days", [30, -30])
     def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
-        """How long a run has rested is not told by the clock of who goes on with it."""
+        """The duration of a pause does not depend on the clock of the driver that continues."""
         wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
         wrong, right = (
             TopicTarget(each, "results", {"path": root}) for each in (wrong, Cluster(root))
@@ -177,7 +177,7 @@ class TestIntoATopic:
         assert a_run(root, wrong).progress.step == 1
         for each in (wrong, right):
             each._remembered_us = 1
-            with pytest.raises(InvalidOptionError, match="has rested for 0 hours"):
+            with pytest.raises(InvalidOptionError, match="was paused for 0 hours"):
                 a_run(root, each)
 
 

@@ -1,4 +1,4 @@
-"""A task that is attempted again appends nothing twice and loses nothing (ADR 8)."""
+"""A task that runs again appends no record twice and loses none (ADR 8)."""
 
 import multiprocessing
 import threading
@@ -27,24 +27,24 @@ MIB = 1 << 20
 
 @pytest.fixture
 def small(root):
-    """The root, with a topic `small` of one partition, whose segments are as small as they may."""
+    """The root, with a topic `small` of one partition with the smallest possible segments."""
     Admin(root).create_topics([NewTopic("small", topic_configs={"segment.bytes": MIB})])
     return root
 
 
 def three_segments(cut=1000):
-    """2,500 rows of about 1 KiB, in batches of so many: three segments of the topic `small`."""
+    """Return 2,500 rows of about 1 KiB in batches: three segments of the topic `small`."""
     return [
         rows(range(start, min(start + cut, 2500)), padding=1000) for start in range(0, 2500, cut)
     ]
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Stands for a killed process."""
 
 
 def die_after(monkeypatch, appends):
-    """Let only so many appends of a process happen before it dies."""
+    """Let a process die after a number of appends."""
     append_segment = PartitionLog.append_segment
     left = iter(range(appends))
 
@@ -62,11 +62,11 @@ def test_the_result_of_the_first_attempt_is_lost(root):
     second = attempt(root, batches)
 
     assert numbers(root) == [list(range(10)), list(range(10, 20)), [], []]
-    assert [share.repeated for share in first.shares.values()] == [0, 0]
-    assert [share.repeated for share in second.shares.values()] == [10, 10]
-    for name in first.shares:
-        assert first.shares[name].first_offset == second.shares[name].first_offset
-        assert first.shares[name].last_offset == second.shares[name].last_offset
+    assert [result.repeated for result in first.results.values()] == [0, 0]
+    assert [result.repeated for result in second.results.values()] == [10, 10]
+    for name in first.results:
+        assert first.results[name].first_offset == second.results[name].first_offset
+        assert first.results[name].last_offset == second.results[name].last_offset
 
 
 @pytest.mark.parametrize("appended", range(4))
@@ -80,7 +80,7 @@ def test_the_first_attempt_dies_between_partitions(root, monkeypatch, appended):
     written = attempt(root, batches)
 
     assert numbers(root) == [list(range(100 * part, 100 * part + 50)) for part in range(4)]
-    assert sum(share.repeated for share in written.shares.values()) == 50 * appended
+    assert sum(result.repeated for result in written.results.values()) == 50 * appended
 
 
 @pytest.mark.parametrize("appended", [1, 2])
@@ -98,8 +98,8 @@ def test_the_first_attempt_dies_between_segments_and_the_next_one_cuts_them_else
     written = attempt(small, three_segments(cut), topic="small")
 
     assert numbers(small, "small") == [list(range(2500))]
-    (share,) = written.shares.values()
-    assert (share.records, share.repeated) == (2500, stands)
+    (result,) = written.results.values()
+    assert (result.records, result.repeated) == (2500, stands)
 
 
 def test_two_attempts_at_the_same_time_segment_by_segment(small):
@@ -124,11 +124,11 @@ def test_two_attempts_at_the_same_time_segment_by_segment(small):
             thread.join(60)
 
     assert numbers(small, "small") == [list(range(2500))]
-    assert sum(share.repeated for end in ends.values() for share in end.shares.values()) == 2500
+    assert sum(result.repeated for end in ends.values() for result in end.results.values()) == 2500
 
 
 def test_many_tasks_and_their_doubles_at_the_same_time(root):
-    """Eight tasks, each attempted twice, on the same four partitions."""
+    """Eight tasks run twice each, on the same four partitions."""
     ready = threading.Barrier(16)
     failures = []
 
@@ -140,7 +140,7 @@ def test_many_tasks_and_their_doubles_at_the_same_time(root):
                     writer.add(rows(range(first + 100 * part, first + 100 * part + 50), part))
                 ready.wait(60)
                 writer.commit()
-        except Exception as error:  # shown by the test
+        except Exception as error:  # the test compares it
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(number % 8,)) for number in range(16)]
@@ -157,7 +157,7 @@ def test_many_tasks_and_their_doubles_at_the_same_time(root):
 
 def test_another_process_runs_the_micro_batch_again(root):
     batches = [rows(range(10), 0), rows(range(10, 20), 1)]
-    attempt(root, batches[:1], batch_id=7)  # died before the second partition
+    attempt(root, batches[:1], batch_id=7)  # dies before the second partition
 
     process = multiprocessing.get_context("spawn").Process(
         target=attempt, args=(root, batches), kwargs={"batch_id": 7}
@@ -208,18 +208,18 @@ def test_a_topic_created_again_gets_the_micro_batch_too(root):
 
 
 def test_more_runs_than_are_remembered_lie_in_the_log(small):
-    """Two tasks in turn: of neither the first segments are remembered."""
+    """Two tasks append in turn: the producer state no longer has the first runs of either."""
     segments = [rows(range(1000 * i, 1000 * i + 900), padding=1000) for i in range(8)]
     with task(small, topic="small") as first, task(small, topic="small", number=1) as second:
         for writer in (first, second):
             for batch in segments:
                 writer.add(batch)
             writer._buffers.finish()
-        shares = [next(iter(writer._shares.values())) for writer in (first, second)]
-        assert all(len(share._staged) >= 7 for share in shares)
-        for ordinal in range(len(shares[0]._staged)):
-            for share in shares:
-                share._append(share._staged[ordinal])
+        writers = [next(iter(task._writers.values())) for task in (first, second)]
+        assert all(len(writer._staged) >= 7 for writer in writers)
+        for ordinal in range(len(writers[0]._staged)):
+            for writer in writers:
+                writer._append(writer._staged[ordinal])
     (before,) = numbers(small, "small")
     (remembered,) = {
         len(entry.runs) for _, entry in partition_logs(small, "small")[0].producers().entries()
@@ -227,8 +227,8 @@ def test_more_runs_than_are_remembered_lie_in_the_log(small):
     assert remembered == 5
 
     for number in (0, 1):
-        (share,) = attempt(small, segments, topic="small", number=number).shares.values()
-        assert share.repeated == 7200
+        (result,) = attempt(small, segments, topic="small", number=number).results.values()
+        assert result.repeated == 7200
 
     assert numbers(small, "small") == [before]
     assert len(before) == 14_400
@@ -242,7 +242,7 @@ def test_more_rows_than_at_first_are_appended_behind_the_first(root):
     written = attempt(root, [rows(range(15), 0)])
 
     assert numbers(root)[0] == list(range(15))
-    assert next(iter(written.shares.values())).repeated == 10
+    assert next(iter(written.results.values())).repeated == 10
 
 
 def test_fewer_rows_than_at_first_leave_what_stands(root):
@@ -271,7 +271,7 @@ def test_the_same_rows_in_another_order_are_the_same(root):
 def test_other_rows_than_at_first_are_refused_and_neither_lost_nor_doubled_in_silence(root, again):
     attempt(root, [rows(range(10), 0)])
 
-    with pytest.raises(NotRepeatableError, match="make it deterministic"):
+    with pytest.raises(NotRepeatableError, match="Make it deterministic"):
         attempt(root, [rows(again, 0)])
 
     assert numbers(root)[0] == list(range(10))
@@ -294,12 +294,12 @@ def test_another_order_is_refused_where_only_some_of_the_rows_stand(small, monke
 
 
 def test_what_the_log_has_forgotten_is_appended_again(root):
-    """The limit that producer.id.expiration.ms sets, and that a user can raise."""
+    """producer.id.expiration.ms sets this limit; users can increase it."""
     Admin(root).create_topics([NewTopic("short", topic_configs={"producer.id.expiration.ms": 1})])
     attempt(root, [rows([1])], topic="short")
     log = partition_logs(root, "short")[0]
     while list(log.write_snapshot().producers.entries()):
-        pass  # a millisecond has to go by
+        pass  # at least a millisecond has to pass
 
     attempt(root, [rows([1])], topic="short")
 
@@ -308,7 +308,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
 
 @pytest.mark.parametrize("days", [2, -2])
 def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
-    """Its snapshot drops nobody who is remembered by the storage's time."""
+    """Its snapshot keeps every producer that has not expired by the storage's clock."""
     settings = {"merge.tail.segments": "0", "snapshot.interval.segments": "1"}
     admin = Admin(root)
     admin.create_topics([NewTopic("cleaned", topic_configs=settings)])
@@ -323,7 +323,7 @@ def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
 
     admin.alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})])
     (cleaned,) = ClusterCleaner(wrong, ["cleaned"]).clean()
-    assert cleaned.report.merged_segments == 9, "it has written a snapshot"
+    assert cleaned.report.merged_segments == 9, "the clean has written a snapshot"
     attempt(root, [rows([8])], topic="cleaned", batch_id=8)
     assert numbers(root, "cleaned") == [list(range(9))]
 

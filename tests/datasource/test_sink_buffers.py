@@ -1,4 +1,4 @@
-"""A task that writes to many partitions: bounded in memory, in open files, and in segment size."""
+"""A task that writes to many partitions has bounded memory, open files and segment sizes."""
 
 import os
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, StorageFullError
 from spark_log.datasource.write import record_buffers
-from spark_log.datasource.write.partition_share import PartitionShare
+from spark_log.datasource.write.partition_writer import PartitionWriter
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from tests.datasource.sink_support import attempt, numbers, rows, segment_sizes
 
@@ -18,14 +18,14 @@ MIB = 1 << 20
 
 @pytest.fixture
 def wide(root):
-    """The root, with a topic `wide` of 60 partitions with segments as small as they may be."""
+    """The root, with a topic `wide` of 60 partitions with the smallest possible segments."""
     config = {"segment.bytes": MIB}
     Admin(root).create_topics([NewTopic("wide", num_partitions=60, topic_configs=config)])
     return root
 
 
 def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
-    """Rows for partitions in random order; and what each partition has to hold in the end."""
+    """Return rows for partitions in random order, and the expected values of each partition."""
     draw = random.Random(seed)
     expected = [[] for _ in range(partitions)]
     batches = []
@@ -39,42 +39,42 @@ def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
 
 
 @pytest.mark.parametrize("max_open", [0, 7, 60])
-@pytest.mark.parametrize("max_waiting_bytes", [1, 300_000, 64 * MIB])
+@pytest.mark.parametrize("max_pending_bytes", [1, 300_000, 64 * MIB])
 def test_each_partition_gets_its_rows_in_order_whatever_has_to_be_spilled(
-    wide, max_open, max_waiting_bytes
+    wide, max_open, max_pending_bytes
 ):
     batches, expected = mixed(10_000)
-    buffers = RecordBuffers(max_waiting_bytes=max_waiting_bytes, max_open=max_open)
+    buffers = RecordBuffers(max_pending_bytes=max_pending_bytes, max_open=max_open)
 
     attempt(wide, batches, topic="wide", buffers=buffers)
 
     assert numbers(wide, "wide") == expected
-    assert (buffers.spilled_bytes > 0) == (max_waiting_bytes < 10 * MIB)
+    assert (buffers.spilled_bytes > 0) == (max_pending_bytes < 10 * MIB)
 
 
 def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypatch):
     batches, expected = mixed(16_000, partitions=12, padding=1500)
-    buffers = RecordBuffers(max_waiting_bytes=16 * MIB, max_open=5)
-    open_at_once, waiting_bytes = [], []
-    write = PartitionShare.write
+    buffers = RecordBuffers(max_pending_bytes=16 * MIB, max_open=5)
+    open_at_once, pending_bytes = [], []
+    write = PartitionWriter.write
 
-    def watched(share, records):
-        write(share, records)
-        waiting_bytes.append(sum(each.size_bytes for each in buffers._waiting.values()))
-        if buffers._waiting:
-            open_at_once.append(sum(each.is_open for each in buffers._waiting))
+    def watched(writer, records):
+        write(writer, records)
+        pending_bytes.append(sum(each.size_bytes for each in buffers._pending.values()))
+        if buffers._pending:
+            open_at_once.append(sum(each.is_open for each in buffers._pending))
 
-    monkeypatch.setattr(PartitionShare, "write", watched)
+    monkeypatch.setattr(PartitionWriter, "write", watched)
     attempt(wide, batches, topic="wide", buffers=buffers)
 
     assert numbers(wide, "wide")[:12] == expected
-    assert 5 <= max(open_at_once) <= 6  # and the one that is being written out in the end
-    assert max(waiting_bytes) < 17 * MIB
+    assert 5 <= max(open_at_once) <= 6  # and the one that is flushed at the end
+    assert max(pending_bytes) < 17 * MIB
 
 
 def test_what_is_let_go_frees_whole_batches_also_where_one_partition_is_quiet(root):
-    """A quiet partition's few rows would hold every batch that they came with."""
-    buffers = RecordBuffers(max_waiting_bytes=2 * MIB)
+    """The few rows of a partition must not keep all batches in memory of which they are a part."""
+    buffers = RecordBuffers(max_pending_bytes=2 * MIB)
     most = 0
 
     def batches():
@@ -88,7 +88,7 @@ def test_what_is_let_go_frees_whole_batches_also_where_one_partition_is_quiet(ro
     before = pa.total_allocated_bytes()
     attempt(root, batches(), buffers=buffers)
 
-    assert most < 12 * MIB, "of 50 MiB that went through"
+    assert most < 12 * MIB, "for 50 MiB of records"
     assert [len(found) for found in numbers(root)] == [99_900, 100, 0, 0]
 
 
@@ -100,7 +100,7 @@ def test_no_segment_is_larger_than_segment_bytes(wide):
     assert numbers(wide, "wide")[:2] == expected[:2]
     sizes = segment_sizes(wide, "wide")[:2]
     assert all(max(found) <= MIB for found in sizes)
-    assert all(min(found[:-1]) > MIB // 3 for found in sizes), "and none is needlessly small"
+    assert all(min(found[:-1]) > MIB // 3 for found in sizes), "no batch is needlessly small"
 
 
 def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
@@ -116,7 +116,7 @@ def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
 
     monkeypatch.setattr(record_buffers._Spill, "write", watched)
     batches, _ = mixed(1_000)
-    attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_waiting_bytes=1))
+    attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_pending_bytes=1))
 
     assert all(Path(path).parent == tmp_path for path in seen)
     assert all(path.endswith("(deleted)") for path in seen)
@@ -128,19 +128,19 @@ def test_a_full_disk_for_temporary_files_leaves_nothing_behind(wide, monkeypatch
     batches, _ = mixed(1_000)
 
     with pytest.raises(StorageFullError):
-        attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_waiting_bytes=1))
+        attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_pending_bytes=1))
 
     assert numbers(wide, "wide") == [[]] * 60
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_a_partition_that_was_quiet_and_becomes_busy_keeps_its_order(root):
-    """What was spilled of it comes before what could be written at once."""
+    """Its spilled records come before the records that could be written at once."""
     batches = [
         rows(range(start, start + 500), partition, padding=2000)
         for start, partition in zip(range(0, 10_000, 500), [0, 1, 2, 3] + [0] * 16, strict=True)
     ]
-    buffers = RecordBuffers(max_waiting_bytes=4_000_000)
+    buffers = RecordBuffers(max_pending_bytes=4_000_000)
 
     attempt(root, batches, buffers=buffers)
 

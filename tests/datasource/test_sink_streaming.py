@@ -1,4 +1,4 @@
-"""Streaming writes with real Spark: what KafkaSinkSuite asks of the connector, and exactly once."""
+"""Streaming writes in a Spark session: the cases of KafkaSinkSuite, and exactly once."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 class Copy:
-    """A streaming query from text files into topics, one file a micro-batch."""
+    """A streaming query from text files to topics, with one file per micro-batch."""
 
     def __init__(self, spark: SparkSession, root: str, directory: Path) -> None:
         self.spark = spark
@@ -28,7 +28,7 @@ class Copy:
         self.checkpoint = directory / "checkpoint"
 
     def add(self, *values: int) -> None:
-        """Write a file with a value a row."""
+        """Write a file with one value per row."""
         count = len(list(self.files.iterdir()))
         staged = self.files / f".{count}"
         staged.write_text("".join(f"{value}\n" for value in values))
@@ -53,7 +53,9 @@ class Copy:
         return query
 
     def forget(self, batch_id: int) -> None:
-        """As if the driver had died before the checkpoint said that a micro-batch was done."""
+        """Remove the commit of a micro-batch from the checkpoint, as if the driver had died
+        before.
+        """
         for path in (self.checkpoint / "commits").glob(f"*{batch_id}*"):
             path.unlink()
 
@@ -165,7 +167,7 @@ def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
     assert sorted(number for part in numbers(root, "totals") for number in part) == [1, 2]
 
     for path in (tmp_path / "totals" / "commits").glob("*1*"):
-        path.unlink()  # as if the driver had died before the checkpoint said that it was done
+        path.unlink()  # as if the driver had died before the commit
     run()
     assert sorted(number for part in numbers(root, "totals") for number in part) == [1, 2]
 
@@ -173,7 +175,7 @@ def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [
-        (["value AS key", "value"], {}, "no topic: give the option 'topic', or a column"),
+        (["value AS key", "value"], {}, "no topic: set the option 'topic', or add a column"),
         (["'t' AS topic", "cast(value AS int) AS value"], {}, "column 'value' is of type int"),
         (["value"], {"topic": "nowhere"}, "there is no topic 'nowhere'"),
     ],

@@ -1,4 +1,4 @@
-"""Reading a split in a task, without Spark."""
+"""Reads of a split, as in a task, without Spark."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ def root(tmp_path):
 
 
 def between(first, end):
-    """A filter on the seconds at which records were made."""
+    """Return a filter on the seconds of the records' timestamps."""
     return RecordFilter.from_filters(
         [
             GreaterThanOrEqual(("timestamp",), START + timedelta(seconds=first)),
@@ -57,7 +57,7 @@ def between(first, end):
 
 @pytest.fixture
 def columns_read(monkeypatch):
-    """Which columns were read of segments, and between which offsets."""
+    """Record the columns read from segments, and the offsets between which they are read."""
     found = []
     real = SegmentReader.read
 
@@ -87,7 +87,7 @@ class TestColumns:
             (("timestamp", "key"), ["key", "timestamp"]),
             (("offset", "topic", "partition", "timestampType"), ["timestamp"]),
             (("headers",), ["headers"]),
-            # Everything but headers is read whole, so that checksums can be checked.
+            # If only headers are missing, whole records are read, to verify checksums.
             (("key", "value", "timestamp"), None),
             (("key", "value", "timestamp", "headers"), None),
         ],
@@ -144,7 +144,7 @@ class TestRecords:
 
 
 class TestGapsAndControlBatches:
-    """Segments by hand: compacted ones, and ones with markers that no user sees."""
+    """Segments with gaps from compaction, and with control batches, which users do not see."""
 
     @pytest.fixture
     def store(self, tmp_path):
@@ -172,7 +172,7 @@ class TestGapsAndControlBatches:
         )
         found = self.read(store, 7)
         assert [each["offset"] for each in found] == [0, 1, 3, 5]
-        assert [each["offset"] for each in self.read(store, 7, 6)] == []  # and this is no loss
+        assert [each["offset"] for each in self.read(store, 7, 6)] == []  # and this is not a loss
 
     def test_records_of_compacted_topics_keep_their_offsets(self, store):
         name = SegmentName(0, 99, 1)
@@ -185,7 +185,7 @@ class TestGapsAndControlBatches:
         )
         assert [each["offset"] for each in self.read(store, 100)] == [3, 40, 77]
         assert [each["offset"] for each in self.read(store, 77, 4)] == [40]
-        assert self.read(store, 100, 78) == []  # nothing is left there, and nothing was lost
+        assert self.read(store, 100, 78) == []  # compaction has removed the records
         pieces = [self.read(store, end, start) for start, end in ((0, 40), (40, 77), (77, 100))]
         assert [len(piece) for piece in pieces] == [1, 1, 1]
 
@@ -197,18 +197,20 @@ class TestDataLoss:
         retain_from(root, 12, 10)
         with pytest.raises(OffsetOutOfRangeError) as raised:
             list(read_split(split, ("value",), options_of(root)))
-        assert "offset 0 is not there any more, the log holds 12 to before 30" in str(raised.value)
+        assert "offset 0 does not exist any more, the log has offsets from 12 to before 30" in str(
+            raised.value
+        )
         assert "failOnDataLoss=false" in str(raised.value)
         lenient = options_of(root, failOnDataLoss="false")
         found = [each for b in read_split(split, ("offset",), lenient) for each in b.to_pylist()]
         assert [each["offset"] for each in found] == list(range(12, 30))
 
     def test_of_all_of_it(self, root):
-        """A topic that was deleted after the query was planned reads as nothing, or as an error."""
+        """The topic was deleted after the query was planned: the read is empty, or an error."""
         fill(root, "t", 0, range(30), segments=3)
         (split,) = plan(root)
         shutil.rmtree(Path(root) / split.directory)
-        with pytest.raises(OffsetOutOfRangeError, match="not there any more"):
+        with pytest.raises(OffsetOutOfRangeError, match="does not exist any more"):
             list(read_split(split, ("value",), options_of(root)))
         assert list(read_split(split, ("value",), options_of(root, failOnDataLoss="false"))) == []
 
@@ -218,7 +220,7 @@ class TestDataLoss:
         last = max((Path(root) / split.directory).glob("*.log"))
         last.unlink()
         batches = read_split(split, ("offset",), options_of(root))
-        with pytest.raises(OffsetOutOfRangeError, match="the log holds 0 to before 20"):
+        with pytest.raises(OffsetOutOfRangeError, match="the log has offsets from 0 to before 20"):
             list(batches)
         lenient = read_split(split, ("offset",), options_of(root, failOnDataLoss="false"))
         assert sum(batch.num_rows for batch in lenient) == 20
@@ -232,7 +234,7 @@ class TestTimes:
         assert numbers(read(root, between(200, 300))) == []
 
     def test_also_where_times_go_back(self, root):
-        """In each segment, and from one to the next."""
+        """Timestamps decrease within each segment, and from one segment to the next."""
         random = np.random.default_rng(3)
         values = random.permutation(300)
         fill(root, "t", 0, values, segments=5)
@@ -244,7 +246,7 @@ class TestTimes:
         ]
 
     def test_also_on_storage_that_is_not_mapped(self, root, monkeypatch, columns_read):
-        """Where timestamps are not fetched before the rest: that would be everything twice."""
+        """Timestamps are not fetched first, because every batch would be fetched twice."""
         values = np.random.default_rng(4).permutation(300)
         fill(root, "t", 0, values, segments=5)
         monkeypatch.setattr(LocalStore, "is_mapped", False)
@@ -262,7 +264,7 @@ class TestTimes:
         assert numbers(read(root, where)) == [4]
 
     def test_batches_without_any_are_not_decoded(self, root, columns_read):
-        """Only their timestamps are looked at, and those before the first not even that."""
+        """Only their timestamps are read; of batches before the first match not even these."""
         log = log_of(root)
         log.append([records(range(start, start + 10)) for start in range(0, 200, 10)])
         assert numbers(read(root, between(95, 113))) == list(range(95, 113))
@@ -281,7 +283,7 @@ class TestTimes:
 
 
 class TestRewriting:
-    """A merger rewrites and frees segments that this reader has seen in its listing."""
+    """A merger rewrites and deletes segments that are in this reader's listing."""
 
     @staticmethod
     def merge(root, end):
@@ -308,7 +310,7 @@ class TestRewriting:
         assert [each["offset"] for each in found] == list(range(40))
 
     def test_in_the_middle_of_a_segment_goes_on_where_it_was(self, root, monkeypatch):
-        """On an object store, a segment may turn out to be gone between two of its batches."""
+        """On an object store, a segment may be deleted between two reads of its batches."""
         log = log_of(root)
         log.append([records(range(start, start + 10)) for start in range(0, 40, 10)])
         (split,) = plan(root)

@@ -1,4 +1,4 @@
-"""Planning a batch read: which offsets each task reads."""
+"""Planning of batch reads: the offsets that each task reads."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from spark_log import (
 )
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import RecordFilter
-from spark_log.datasource.read.splits import plan_splits, splits_of
+from spark_log.datasource.read.splits import plan_splits, splits_between
 from spark_log.log import SegmentReader
 from tests.datasource.reading import (
     BASE_MS,
@@ -91,18 +91,18 @@ class TestRanges:
         fill(root, "t", 0, range(10))
         starts = '{"t":{"0":3,"1":0,"2":0}}'
         times = f'{{"t":{{"0":{BASE_MS + 1000},"1":0,"2":0}}}}'
-        message = "t-0: the range starts at offset 3 and ends before it, at 1"
+        message = "t-0: the range starts at offset 3 and ends at 1, before its start"
         with pytest.raises(InvalidOptionError, match=re.escape(message)):
             plan(root, startingOffsets=starts, endingOffsetsByTimestamp=times)
         starts = '{"t":{"0":11,"1":0,"2":0}}'
-        with pytest.raises(InvalidOptionError, match="starts at offset 11 and ends before it"):
+        with pytest.raises(InvalidOptionError, match="starts at offset 11 and ends at 10, before"):
             plan(root, startingOffsets=starts)
 
     def test_each_partition_is_looked_at_once(self, root, monkeypatch):
         looks = []
         real = OffsetReader._observe
         monkeypatch.setattr(
-            OffsetReader, "_observe", lambda self, named: looks.append(named) or real(self, named)
+            OffsetReader, "_observe", lambda self, tp: looks.append(tp) or real(self, tp)
         )
         fill(root, "t", 0, range(10))
         plan(root, minPartitions="5", endingTimestamp=str(BASE_MS + 5000))
@@ -110,7 +110,7 @@ class TestRanges:
 
 
 class TestDataLoss:
-    """What is asked for and not there: an error, or what is there."""
+    """Offsets to read that do not exist: an error, or a read of the existing records."""
 
     def test_offsets_below_what_is_retained(self, root):
         fill(root, "t", 0, range(20), segments=2)
@@ -168,14 +168,14 @@ class TestCutting:
 
     def test_nothing_is_looked_at_for_a_micro_batch_that_need_not_be_cut(self, root, monkeypatch):
         reader = OffsetReader(options_of(root, minPartitions="1"))
-        named = TopicPartition("t", 0)
+        tp = TopicPartition("t", 0)
         monkeypatch.setattr(OffsetReader, "_observe", None)
-        assert ranges(splits_of(reader, {named: 5}, {named: 9})) == [("t-0", 5, 9)]
+        assert ranges(splits_between(reader, {tp: 5}, {tp: 9})) == [("t-0", 5, 9)]
 
     def test_partitions_of_one_side_only_are_left_out(self, root):
         reader = OffsetReader(options_of(root))
         first, second = TopicPartition("t", 0), TopicPartition("t", 1)
-        assert splits_of(reader, {first: 0}, {second: 5}) == []
+        assert splits_between(reader, {first: 0}, {second: 5}) == []
 
 
 class TestFilters:
@@ -211,7 +211,7 @@ class TestFilters:
         assert split.times_us.low == (BASE_MS + 35_000) * 1000
 
     def test_on_times_leave_later_segments_out_where_their_least_is_known(self, root):
-        """The snapshot that the appender writes knows it."""
+        """The snapshot that the appender writes contains the smallest timestamp."""
         create(root, "known", 1, **{"snapshot.interval.segments": 10})
         log = log_of(root, "known")
         for number in range(10):
@@ -234,7 +234,7 @@ class TestFilters:
         )
         options = options_of(root, assign='{"t":[0]}')
         splits = plan_splits(options, where(LessThan(("timestamp",), at(-1))))
-        assert len(splits) == 1  # tasks see to it
+        assert len(splits) == 1  # the task skips the other records
         assert len([each for each in opened if each.endswith("/t-0")]) < 5
 
 

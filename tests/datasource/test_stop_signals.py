@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish to end."""
+"""SIGINT and SIGTERM as a request to stop."""
 
 import os
 import signal
@@ -14,10 +14,10 @@ def test_the_first_signal_is_taken_note_of_and_the_next_does_what_it_did_before(
     before = signal.signal(number, lambda *_: taken.append("as before"))
     try:
         with StopSignals() as stop:
-            assert not stop.is_told()
+            assert not stop.is_set()
             assert stop.exit_status == 0
             os.kill(os.getpid(), number)
-            assert stop.is_told()
+            assert stop.is_set()
             assert taken == []
             os.kill(os.getpid(), number)
             assert taken == ["as before"]
@@ -36,7 +36,7 @@ def test_without_a_signal_everything_is_as_it_was():
 def test_the_end_of_the_java_process_that_started_this_one_counts(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     stop = StopSignals()
-    assert not stop.is_told()
+    assert not stop.is_set()
     monkeypatch.setattr(os, "getppid", lambda: 1)
-    assert stop.is_told()
+    assert stop.is_set()
     assert stop.exit_status == 143

@@ -1,4 +1,4 @@
-"""Where micro-batches begin and end, without Spark: every question that it asks is asked here."""
+"""Starts and ends of micro-batches, without Spark: the tests make Spark's calls."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.stream.log_watch import LOOK_INTERVAL_MS
+from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
@@ -36,7 +36,7 @@ ALL = ReadAllAvailable()
 
 
 class ClockThatSleeps(ManualClock):
-    """A clock that a sleep moves on."""
+    """A clock that a sleep advances."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ class ClockThatSleeps(ManualClock):
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of two partitions."""
+    """A root with the topic ``t``, which has two partitions."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=2)])
     return url
@@ -57,16 +57,16 @@ def root(tmp_path):
 
 @pytest.fixture
 def later(clock):
-    """Let so much time pass that everything is looked at again, wherever it lies."""
-    return lambda: clock.advance_ms(LOOK_INTERVAL_MS)
+    """Advance the clock so far that every listing and poll is repeated."""
+    return lambda: clock.advance_ms(POLL_INTERVAL_MS)
 
 
 def forgetful(root, clock, limit=ALL):
-    """Return a planning after one batch whose listings have come of age, and that batch's end."""
+    """Return a planner after one batch whose listings have expired, and that batch's end."""
     planned = batches(root, clock)
     start = planned.next_end(planned.initial(), limit)
     planned._reader._tails.clear()
-    clock.advance_ms(LOOK_INTERVAL_MS)
+    clock.advance_ms(POLL_INTERVAL_MS)
     return planned, start
 
 
@@ -127,32 +127,34 @@ class TestAQueryStarts:
 
     def test_beyond_the_end_and_fails(self, root, clock):
         planned = batches(root, clock, startingOffsets='{"t":{"0":3,"1":0}}')
-        with pytest.raises(DataLossError, match="t-0 ends at offset 0, before offset 3"):
+        with pytest.raises(
+            DataLossError, match="t-0 ends at offset 0, but it was read up to offset 3"
+        ):
             planned.next_end(planned.initial(), ALL)
 
     def test_again_on_its_first_batch_at_an_end_that_has_moved(self, root, clock):
-        """A crash between the first entry in the checkpoint and its commit: run it again."""
+        """A crash between the checkpoint's first offset and its commit: the batch runs again."""
         append(root, "t", 0, range(5))
         first_batch = at(root, 5, 0)
         append(root, "t", 0, range(3))
         planned = batches(root, clock, startingOffsets="latest")
         assert planned.splits(planned.initial(), first_batch) == []
-        assert planned.next_end(first_batch, ALL) == at(root, 8, 0), "nothing was left out"
+        assert planned.next_end(first_batch, ALL) == at(root, 8, 0), "no record was skipped"
 
     def test_again_on_its_first_batch_and_then_reads_what_there_is(self, root, clock):
         append(root, "t", 1, range(3))
         planned = batches(root, clock, startingOffsets='{"t":{"0":-1,"1":-2}}')
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.initial()
         assert planned.splits(start, start) == []
         assert planned.next_end(start, ALL) == at(root, 0, 3)
 
 
 class TestTheFirstBatchRunAgainByAnotherProcess:
-    """A crash between the first entry in the checkpoint and its commit."""
+    """A crash between the first offset in the checkpoint and its commit."""
 
     def crashed(self, root, clock, **options):
-        """Plan a first batch; return its end as Spark kept it."""
+        """Plan a first batch; return its end as Spark stores it."""
         planned = batches(root, clock, **options)
         end = planned.next_end(planned.initial(), ALL)
         return StreamOffset.from_document(json.loads(json.dumps(end.to_document())))
@@ -175,7 +177,7 @@ class TestTheFirstBatchRunAgainByAnotherProcess:
         end = self.crashed(root, clock)
         delete_records(root, "t", 0, 5, 0)
         planned = batches(root, clock)
-        assert planned.initial() == at(root, 5, 0), "which would hide it"
+        assert planned.initial() == at(root, 5, 0), "which would hide the lost records"
         with pytest.raises(DataLossError, match="offsets 0 to 4 are not retained any more"):
             planned.splits(planned.initial(), end)
 
@@ -198,12 +200,12 @@ class TestTheFirstBatchRunAgainByAnotherProcess:
         assert ranges(planned.splits(planned.initial(), end)) == [("u1", 0, 0, 3)]
 
     def test_is_not_mistaken_for_the_second_one(self, root, clock):
-        end = self.crashed(root, clock)  # an empty batch, which ends where it begins
+        end = self.crashed(root, clock)  # an empty batch
         append(root, "t", 0, range(4))
         planned = batches(root, clock)
         assert planned.splits(planned.initial(), end) == []
         second = planned.next_end(end, ALL)
-        assert second.begins is None
+        assert second.batch_starts is None
         assert ranges(planned.splits(end, second)) == [("t", 0, 0, 4)]
         assert not planned.is_initial(end)
 
@@ -233,19 +235,19 @@ class TestABatch:
         planned = batches(root, clock, maxOffsetsPerTrigger="30", minOffsetsPerTrigger="20")
         planned.next_end(at(root, 0, 0), ALL)
         append(root, "t", 1, range(2))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(at(root, 0, 0), ALL) == at(root, 50, 2)
 
     def test_waits_for_the_least(self, root, clock):
         append(root, "t", 0, range(16))
         planned = batches(root, clock, minOffsetsPerTrigger="15", maxTriggerDelay="5s")
         start = planned.next_end(at(root, 0, 0), ReadMinRows(15))
-        assert start == at(root, 16, 0), "the first one is not held back"
+        assert start == at(root, 16, 0), "the first batch is not delayed"
         append(root, "t", 1, range(6))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, ReadMinRows(15)) == start
         append(root, "t", 0, range(9))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         start = planned.next_end(start, ReadMinRows(15))
         assert start == at(root, 25, 6)
         append(root, "t", 1, range(1))
@@ -261,9 +263,9 @@ class TestABatch:
         limit = ReadMaxRows(20)
         start = planned.next_end(at(root, 0, 0), limit)
         assert start == at(root, 13, 6)
-        assert planned.next_end(start, limit) == start, "13 are left, less than 15"
+        assert planned.next_end(start, limit) == start, "13 offsets are fewer than 15"
         append(root, "t", 1, range(20))
-        clock.advance_ms(LOOK_INTERVAL_MS)
+        clock.advance_ms(POLL_INTERVAL_MS)
         assert planned.next_end(start, limit) == at(root, 17, 21)
 
     def test_of_control_records_and_gaps_counts_offsets(self, root, clock):
@@ -307,11 +309,11 @@ class TestNewPartitions:
         append(root, "t", 1, range(5))
         delete_records(root, "t", 1, 2, 0)
         start = StreamOffset({TopicPartition("t", 0): 5}, at(root).topic_ids)
-        with pytest.raises(DataLossError, match="t-1 begins at offset 2 instead of 0"):
+        with pytest.raises(DataLossError, match="t-1 starts at offset 2 instead of 0"):
             batches(root, clock).splits(start, at(root, 5, 5))
         lenient = batches(root, clock, failOnDataLoss="false")
         assert ranges(lenient.splits(start, at(root, 5, 5))) == [("t", 1, 2, 5)]
-        assert "t-1 begins at offset 2 instead of 0" in caplog.text
+        assert "t-1 starts at offset 2 instead of 0" in caplog.text
 
 
 class TestAssignedPartitions:
@@ -326,16 +328,16 @@ class TestAssignedPartitions:
 
     def test_that_another_run_read_may_not_just_vanish(self, root, clock):
         append(root, "t", 0, range(5))
-        with pytest.raises(DataLossError, match="t-0 is gone, or not read any more"):
+        with pytest.raises(DataLossError, match="t-0: deleted, or excluded by the query"):
             batches(root, clock, assign='{"t":[1]}').next_end(at(root, 5, 0), ALL)
 
 
 class TestALook:
-    """Spark asks again 10 ms after each answer, and ``processAllAvailable`` goes by the answer."""
+    """Spark asks again after 10 ms, and ``processAllAvailable`` depends on the answer."""
 
     @pytest.fixture
     def far_away(self, monkeypatch):
-        """Make the root pass for one on an object store, where looks are requests."""
+        """Make the root look like one on an object store, where a poll costs requests."""
         monkeypatch.setattr(OffsetReader, "is_local", False)
 
     @pytest.fixture
@@ -362,7 +364,7 @@ class TestALook:
             append(root, "t", 1, [number])
             start = planned.next_end(start, ALL)
             assert start == at(root, 0, number)
-            assert clock.slept_ms == number * LOOK_INTERVAL_MS
+            assert clock.slept_ms == number * POLL_INTERVAL_MS
         add_partitions(root, "t", 3)
         append(root, "t", 2, range(3))
         assert planned.next_end(start, ALL) == at(root, 0, 4, 3)
@@ -376,7 +378,7 @@ class TestALook:
         assert end == at(root, 20, 0)
         assert clock.slept_ms == 0
         assert planned.next_end(end, ReadMaxRows(5)) is end
-        assert clock.slept_ms == LOOK_INTERVAL_MS, "before it is said that there is no more"
+        assert clock.slept_ms == POLL_INTERVAL_MS, "before the answer that there are no new records"
 
     def test_takes_a_fifth_of_the_time_at_most(self, root, clock, monkeypatch):
         planned = batches(root, clock)
@@ -405,7 +407,7 @@ class TestALook:
                 assert planned.next_end(start, ALL) is start
                 planned.latest()
                 questions += 1
-        looks = 1_000 if where == "here" else 88  # 8 a second
+        looks = 1_000 if where == "here" else 88  # 8 per second
         assert questions == pytest.approx(looks, abs=1)
         for directory in directories:
             asked = sum(count for (_, place), count in calls.items() if place == directory)
@@ -420,7 +422,7 @@ class TestAvailableNow:
     def test_stops_where_the_log_ended_when_it_began(self, root, clock, later):
         append(root, "t", 0, range(10))
         planned = batches(root, clock, maxOffsetsPerTrigger="6")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start, ends = planned.initial(), []
         for _ in range(4):
             append(root, "t", 0, range(10))
@@ -434,14 +436,14 @@ class TestAvailableNow:
         append(root, "t", 0, range(10))
         options = {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "8"}
         planned = batches(root, clock, **options)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(at(root, 0, 0), ReadMaxRows(8))
         assert start == at(root, 8, 0)
         assert planned.next_end(start, ReadMaxRows(8)) == at(root, 10, 0)
 
     def test_from_the_end_reads_nothing_and_ends(self, root, clock, later):
         planned = batches(root, clock, startingOffsets="latest")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         append(root, "t", 0, range(10))
         start = planned.initial()
         for _ in range(3):
@@ -451,26 +453,26 @@ class TestAvailableNow:
     def test_fails_when_a_topic_is_replaced_before_it_was_read(self, root, clock, later):
         append(root, "t", 0, range(15))
         planned = batches(root, clock, maxOffsetsPerTrigger="5")
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(planned.initial(), ReadMaxRows(5))
         create_again(root, "t", 3)
         append(root, "t", 0, range(15))
         later()
-        with pytest.raises(DataLossError, match="10 records of the former one had not been read"):
+        with pytest.raises(DataLossError, match="10 records of the old topic were not read"):
             planned.next_end(start, ReadMaxRows(5))
 
     def test_or_ends_and_leaves_the_new_topic_to_the_next_run(self, root, clock, later):
         append(root, "t", 0, range(15))
         options = {"maxOffsetsPerTrigger": "5", "failOnDataLoss": "false"}
         planned = batches(root, clock, **options)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         start = planned.next_end(planned.initial(), ReadMaxRows(5))
         create_again(root, "t", 2)
         append(root, "t", 0, range(8))
         later()
         assert planned.next_end(start, ReadMaxRows(5)) == start
         following = batches(root, clock)
-        following.stop_at_end()
+        following.prepare_available_now()
         end = following.next_end(start, ALL)
         assert end == at(root, 8, 0)
         assert ranges(following.splits(start, end)) == [("t", 0, 0, 8)]
@@ -480,7 +482,7 @@ class TestAvailableNow:
         start, end = at(root, 0, 0), at(root, 7, 0)
         add_partitions(root, "t", 3)
         planned = batches(root, clock)
-        planned.stop_at_end()
+        planned.prepare_available_now()
         assert ranges(planned.splits(start, end)) == [("t", 0, 0, 7)]
         assert planned.next_end(end, ALL) == at(root, 7, 0, 0)
 
@@ -497,11 +499,11 @@ class TestATopicThatWasCreatedAgain:
         append(root, "t", 0, range(new_records))
         later()
         end = planned.next_end(start, ALL)
-        assert end == at(root, new_records, 0), "fewer, as many or more: it is another topic"
+        assert end == at(root, new_records, 0), "whatever their number, it is another topic"
         assert end.topic_ids != start.topic_ids
         assert ranges(planned.splits(start, end)) == [("t", 0, 0, new_records)]
-        assert "deleted and created again" in caplog.text, "but not silently"
-        assert "all that was seen of the former one had been read" in caplog.text
+        assert "deleted and created again" in caplog.text, "there is a warning"
+        assert "all known records of the old topic were read" in caplog.text
 
     def test_is_recognised_after_a_restart(self, root, clock, caplog):
         append(root, "t", 0, range(5))
@@ -510,7 +512,7 @@ class TestATopicThatWasCreatedAgain:
         append(root, "t", 0, range(9))
         planned = batches(root, clock)
         assert planned.next_end(start, ALL) == at(root, 9, 0)
-        assert "cannot be told any more" in caplog.text
+        assert "it is unknown whether all records of the old topic" in caplog.text
 
     def test_is_the_same_topic_to_a_restart_where_nothing_happened(self, root, clock, caplog):
         append(root, "t", 0, range(5))
@@ -528,7 +530,7 @@ class TestATopicThatWasCreatedAgain:
         assert start == at(root, 2, 0)
         create_again(root, "t", 2)
         later()
-        with pytest.raises(DataLossError, match="3 records of the former one"):
+        with pytest.raises(DataLossError, match="3 records of the old topic"):
             planned.next_end(start, ReadMaxRows(2))
 
     def test_may_have_fewer_partitions(self, root, clock, later):
@@ -572,7 +574,7 @@ class TestATopicThatIsGone:
         for _ in range(3):
             later()
             assert planned.next_end(start, ALL) == start
-        assert len(caplog.records) == 2, "once that it is missing, once what that means"
+        assert len(caplog.records) == 2, "one for the missing topic, one for the data"
         Admin(root).create_topics([NewTopic("t", num_partitions=2)])
         append(root, "t", 0, range(1))
         later()
@@ -588,10 +590,10 @@ class TestATopicThatIsGone:
         lenient.next_end(start, ReadMaxRows(2))
         Admin(root).delete_topics(["t"])
         later()
-        with pytest.raises(DataLossError, match=r"t-0, t-1 is gone.* failOnDataLoss to false"):
+        with pytest.raises(DataLossError, match=r"t-0, t-1: deleted.* failOnDataLoss to false"):
             strict.next_end(start, ReadMaxRows(2))
         assert lenient.next_end(start, ReadMaxRows(2)) == start
-        assert "t-0, t-1 is gone" in caplog.text
+        assert "t-0, t-1: deleted" in caplog.text
 
     def test_of_a_pattern_is_so_too(self, root, clock, later):
         Admin(root).create_topics([NewTopic("u")])
@@ -616,7 +618,9 @@ class TestATopicThatIsGone:
         assert end.offsets[TopicPartition("t", 0)] == 4
 
     def test_only_since_the_last_look_raises_no_false_alarm(self, root, clock):
-        """Its files are deleted, the metadata was read before: its end seems to have gone back."""
+        """The metadata was read before the deletion of its files, so its end seems to have
+        decreased.
+        """
         append(root, "t", 0, range(5))
         planned, start = forgetful(root, clock)
         assert start == at(root, 5, 0)
@@ -628,7 +632,7 @@ class TestATopicThatIsGone:
         planned, start = forgetful(root, clock, limit=ReadMaxRows(2))
         assert start == at(root, 2, 0)
         Admin(root).delete_topics(["t"])
-        with pytest.raises(DataLossError, match="t-0, t-1 is gone"):
+        with pytest.raises(DataLossError, match="t-0, t-1: deleted"):
             planned.next_end(start, ReadMaxRows(2))
 
     def test_and_is_being_deleted_just_now_is_not_taken_for_damaged(self, root, clock, tmp_path):
@@ -639,7 +643,7 @@ class TestATopicThatIsGone:
         shutil.copytree(directory, tmp_path / "copy")
         Admin(root).delete_topics(["t"])
         directory.mkdir(parents=True)
-        for name in (1, 2):  # the first one is gone: a hole
+        for name in (1, 2):  # without the first one: a gap
             shutil.copy(tmp_path / "copy" / f"{name:020}.log", directory)
         assert planned.next_end(start, ALL) == start
 
@@ -661,12 +665,14 @@ class TestRecordsThatAreNotRetained:
 
     def test_of_a_log_that_ends_before_the_checkpoint(self, root, clock, caplog):
         append(root, "t", 0, range(3))
-        with pytest.raises(DataLossError, match="t-0 ends at offset 3, before offset 1000"):
+        with pytest.raises(
+            DataLossError, match="t-0 ends at offset 3, but it was read up to offset 1000"
+        ):
             batches(root, clock).next_end(at(root, 1000, 0), ALL)
         lenient = batches(root, clock, failOnDataLoss="false")
         assert lenient.next_end(at(root, 1000, 0), ALL) == at(root, 3, 0)
         assert lenient.splits(at(root, 1000, 0), at(root, 3, 0)) == []
-        assert "begins at offset 1000 and ends before it" in caplog.text
+        assert "starts at offset 1000 and ends at" in caplog.text
 
 
 class TestACheckpointOfKafkasSource:
@@ -687,7 +693,9 @@ class TestACheckpointOfKafkasSource:
 
     @pytest.fixture
     def end(self):
-        """Where a first batch ends that Kafka's source planned: nothing tells its beginning."""
+        """Return the end of a first batch that Kafka's source planned, which does not have the
+        start.
+        """
         return StreamOffset.from_document({"t": {"0": 4, "1": 0}})
 
     def first_splits(self, root, clock, end, **options):
@@ -708,16 +716,22 @@ class TestACheckpointOfKafkasSource:
         with pytest.raises(DataLossError, match="offsets 1 to 1 are not retained any more"):
             self.first_splits(root, clock, end, **options)
         file.write_bytes(b'\0{"t":{"0":2,"1":0}}')
-        assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], "Spark 2.1.0's"
+        assert self.first_splits(root, clock, end, **options) == [("t", 0, 2, 4)], (
+            "the format of Spark 2.1.0"
+        )
         file.write_bytes(b"\0v2\nwhat is to come")
-        with pytest.raises(InvalidOptionError, match="sources/1/0 is not a file of starting"):
+        with pytest.raises(
+            InvalidOptionError, match="sources/1/0 does not contain initial offsets"
+        ):
             self.first_splits(root, clock, end, **options)
 
     def test_whose_beginning_nobody_knows_is_not_guessed(self, root, clock, end, tmp_path, caplog):
         append(root, "t", 0, range(5))
         with pytest.raises(DataLossError, match="give the query's checkpointLocation to readStr"):
             self.first_splits(root, clock, end)
-        with pytest.raises(DataLossError, match="where no sources/<n>/0 names its topics"):
+        with pytest.raises(
+            DataLossError, match="but no file sources/<n>/0 in it names these topics"
+        ):
             self.first_splits(root, clock, end, checkpointLocation=str(tmp_path))
         options = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
         assert self.first_splits(root, clock, end, **options) == [("t", 0, 0, 4)]
@@ -751,7 +765,7 @@ class TestLag:
             for _ in range(100):
                 assert planned.next_end(start, ReadMaxRows(4)) == start
                 planned.latest()
-        assert sum(calls.values()) == 3 * 100, "one probe each, and no look into a segment"
+        assert sum(calls.values()) == 3 * 100, "one request each, and no read of a segment"
 
     def test_is_nothing_where_all_is_read(self, root, clock):
         append(root, "t", 0, range(10))

@@ -1,4 +1,4 @@
-"""A query's progress in a group's name."""
+"""A query's progress as committed offsets of a group."""
 
 import logging
 
@@ -31,7 +31,7 @@ def progress(root, clock):
 
 def committed(root, group="g"):
     found = OffsetsTable(Cluster(root)).fetch(group)
-    return {named: position.offset for named, position in found.items()}
+    return {tp: position.offset for tp, position in found.items()}
 
 
 def rows(root):
@@ -116,7 +116,7 @@ def test_a_report_that_fails_is_warned_of_and_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(OffsetsTable, "commit", refuse)
         assert not progress.report(at(root, 5, 7), ids(root))
-        assert not progress.report(at(root, 6, 7), ids(root)), "not so soon"
+        assert not progress.report(at(root, 6, 7), ids(root)), "too early"
         assert len(calls) == 1
     assert "progress could not be reported to group 'g': others came first" in caplog.text
     clock.advance_ms(group_progress._PAUSE_MS)

@@ -1,4 +1,4 @@
-"""Lag in the query's progress."""
+"""Lag in the progress of a query."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Where a query stands: Spark's Kafka connector's JSON, with topics' ids beside it."""
+"""Offsets of a query: the JSON of Spark's Kafka connector, with the ids of topics."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ OFFSET = StreamOffset(
 
 
 def read_as_kafka_does(text):
-    """Topics and partitions of the connector's JSON: an object of objects of whole numbers."""
+    """Parse the connector's JSON: an object of objects of whole numbers."""
     found = {}
     for topic, partitions in json.loads(text).items():
         for partition, offset in partitions.items():
@@ -60,15 +60,15 @@ def test_what_kafkas_source_wrote_is_read_and_tells_no_ids(text):
 
 def test_the_end_of_a_first_batch_notes_where_it_begins():
     begins = {TopicPartition("t", 2): 0, TopicPartition("t", 10): 5}
-    first = replace(OFFSET, begins=begins)
+    first = replace(OFFSET, batch_starts=begins)
     text = json.dumps(first.to_document())
     assert '"t@from[2:0,10:5]": {}' in text
-    assert '"a.b@from[]": {}' in text, "it was found later"
+    assert '"a.b@from[]": {}' in text, "the topic was found later"
     read = StreamOffset.from_document(json.loads(text))
-    assert read.begins == begins
-    assert read == OFFSET, "offsets are equal all the same"
+    assert read.batch_starts == begins
+    assert read == OFFSET, "batch_starts does not count for equality"
     assert read_as_kafka_does(text) == OFFSET.offsets
-    assert OFFSET.begins is None
+    assert OFFSET.batch_starts is None
 
 
 def test_notes_of_another_kind_are_passed_over():
@@ -97,12 +97,12 @@ def test_another_sources_offset_is_refused_with_what_to_do(document):
 
 class TestATopicOfTheSameName:
     def test_is_another_where_the_id_is_another(self):
-        assert OFFSET.is_another("t", OTHER)
-        assert not OFFSET.is_another("t", ID)
+        assert OFFSET.is_recreated("t", OTHER)
+        assert not OFFSET.is_recreated("t", ID)
 
     def test_is_taken_to_be_the_same_where_an_id_is_not_known(self):
-        assert not StreamOffset(OFFSET.offsets).is_another("t", ID)
-        assert not OFFSET.is_another("t", None)
+        assert not StreamOffset(OFFSET.offsets).is_recreated("t", ID)
+        assert not OFFSET.is_recreated("t", None)
 
 
 def test_by_topic_is_in_order_of_partitions():

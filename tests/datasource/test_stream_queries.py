@@ -1,4 +1,4 @@
-"""Streaming queries on ``format("spark_log")``, whole: Spark, its checkpoint, its progress."""
+"""Streaming queries on ``format("spark_log")`` in a Spark session, with checkpoint and progress."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ def stream(spark: SparkSession, root: str, **options: str) -> DataFrame:
 
 
 def start(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[StreamingQuery, list[int]]:
-    """Start a query; returns it, and the list that its values come into."""
+    """Start a query; return it, and the list to which its values are added."""
     found: list[int] = []
 
     def take(batch: DataFrame, _: int) -> None:
@@ -60,14 +60,14 @@ def start(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[Streaming
 
 
 def run(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[StreamingQuery, list[int]]:
-    """Run a query to its end; returns it, and the values that it wrote, in order."""
+    """Run a query to its end; return it, and the values that it wrote, in order."""
     query, found = start(df, checkpoint, **trigger)
     assert query.awaitTermination(TIMEOUT_S)
     return query, sorted(found)
 
 
 def written(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
-    """Return the offsets that the checkpoint holds for a batch."""
+    """Return the offsets of a batch in the checkpoint."""
     return json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
 
 
@@ -92,7 +92,7 @@ def test_available_now_reads_in_batches_reports_lag_and_the_groups_progress(
         "t": {"0": 50, "1": 20}, f"t@{topic_id(root, 't')}": {},
     }  # fmt: skip
     committed = OffsetsTable(Cluster(root)).fetch("g")
-    assert {named: each.offset for named, each in committed.items()} == {p0: 50, p1: 20}, (
+    assert {tp: each.offset for tp, each in committed.items()} == {p0: 50, p1: 20}, (
         "the last batch too"
     )
 
@@ -137,7 +137,7 @@ def test_a_running_query_finds_records_new_partitions_and_a_topic_created_again(
 
 
 def reads(query: StreamingQuery, found: list[int], expected: list[int]) -> None:
-    """Let the query read all that was acknowledged before this call."""
+    """Let the query read all records that were acknowledged before this call."""
     query.processAllAvailable()
     assert sorted(found) == expected
 
@@ -159,7 +159,7 @@ def test_process_all_available_returns_when_all_that_was_acknowledged_is_process
 
 
 def fails_on_its_first_batch(df: DataFrame, checkpoint: Path) -> None:
-    """Run a query that fails once its first batch is planned, as a crash would end it."""
+    """Run a query that fails after the plan of its first batch, as in a crash."""
 
     def fail(batch: DataFrame, _: int) -> None:
         raise RuntimeError("the sink is away")
@@ -240,7 +240,7 @@ def test_a_batch_that_a_query_on_kafka_left_unfinished_is_run_again(
 
 
 def kafkas_batch(checkpoint: Path, batch: int, offsets: str, *, is_committed: bool = True) -> None:
-    """Write what Spark writes of a batch of a query on ``format("kafka")``."""
+    """Write the checkpoint files of a batch of a query on ``format("kafka")``."""
     metadata = {
         "batchWatermarkMs": 0,
         "batchTimestampMs": 1_735_689_600_000,

@@ -1,4 +1,4 @@
-"""What Spark calls of the streaming source, without Spark."""
+"""Spark's calls of the streaming source, without Spark."""
 
 import json
 import pickle
@@ -31,13 +31,13 @@ def reader(root, **options):
 
 
 def asked(read, start):
-    """Ask for the latest offsets as Spark does: what it keeps is the text."""
+    """Ask for the latest offset like Spark, which stores the text."""
     return json.dumps(read.latestOffset(json.loads(start), ALL))
 
 
 def committed(root):
     found = OffsetsTable(Cluster(root)).fetch("g")
-    return {named.partition: each.offset for named, each in found.items()}
+    return {tp.partition: each.offset for tp, each in found.items()}
 
 
 def test_is_pickled_to_the_tasks_without_what_the_driver_knows(root):
@@ -58,7 +58,7 @@ def test_answers_with_the_very_text_of_the_start_where_nothing_came(root):
     end = asked(read, json.dumps(read.initialOffset()))
     assert asked(read, end) == asked(read, end) == end
     noted = at(root, 5, 0).to_document() | {"t@from[0:0,1:0]": {}}
-    assert end == json.dumps(noted), "where the first batch begins"
+    assert end == json.dumps(noted), "with the start of the first batch"
 
 
 def test_answers_a_checkpoint_of_kafkas_source_with_a_text_of_its_own(root):
@@ -68,7 +68,7 @@ def test_answers_a_checkpoint_of_kafkas_source_with_a_text_of_its_own(root):
 
 
 def test_refuses_the_checkpoint_of_another_source(root):
-    with pytest.raises(InvalidOptionError, match="written by a query on another source"):
+    with pytest.raises(InvalidOptionError, match="If a query on another source wrote it"):
         asked(reader(root), '{"seqNum":3,"index":-1}')
 
 
@@ -91,7 +91,7 @@ class TestTheGroup:
     def test_is_told_of_what_lies_before_the_start_that_spark_asks_from(self, root):
         read = reader(root, **{"group.id": "g"})
         end = asked(read, json.dumps(read.initialOffset()))
-        assert committed(root) == {}, "nothing has been processed"
+        assert committed(root) == {}, "no batch has been processed"
         asked(read, end)
         assert committed(root) == {0: 5, 1: 0}
 

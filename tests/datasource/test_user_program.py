@@ -1,4 +1,4 @@
-"""What a user's program prints: run unactivated, by a Python of its own environment."""
+"""Output of a user's program, run by the Python of an environment that is not activated."""
 
 import os
 import re
@@ -17,13 +17,13 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program's event log is."""
+    """Directory of the program's event log."""
     return tmp_path_factory.mktemp("program") / "events"
 
 
 @pytest.fixture(scope="module")
 def printed(events: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """What ``user_program.py`` printed to stdout and to stderr, by section."""
+    """The output of ``user_program.py`` to stdout and stderr, by section."""
     root = str(events.with_name("root"))
     Admin(root).create_topics([NewTopic("t", topic_configs={"flush.on.append": "false"})])
     keep = {"HOME", "JAVA_HOME", "LANG", "TMPDIR", "PYTHONPATH"}
@@ -60,7 +60,7 @@ def test_a_read_that_spark_ends_early_prints_nothing(printed) -> None:
 
 def test_one_bad_record_is_one_cause_and_told_last(printed) -> None:
     out, errors = printed
-    cause = "column 'partition' holds 7, but topic 't' has 1 partitions"
+    cause = "column 'partition' contains 7, but topic 't' has 1 partitions"
     assert cause in out["bad record"].strip().splitlines()[-1]
     assert out["bad record"].count("Traceback") == 1, "the program's own"
     assert "spark_log/datasource" not in out["bad record"] + errors["bad record"]

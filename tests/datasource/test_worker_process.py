@@ -1,4 +1,4 @@
-"""What is said to the Python processes that Spark runs the source in."""
+"""Errors and warnings in the Python processes in which Spark runs the source."""
 
 import importlib
 import io
@@ -13,11 +13,11 @@ from spark_log.datasource.source import SparkLogDataSource
 from spark_log.datasource.worker_process import (
     REDACTION,
     REDACTION_SETTING,
-    end_quietly,
-    shown_secrets,
+    exposed_secrets,
+    silence_broken_pipe,
 )
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job import job_session
+from spark_log.jobs.session import job_session
 
 NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 SPARKS = "(?i)secret|password|token|access[.]?key"
@@ -25,12 +25,12 @@ SPARKS = "(?i)secret|password|token|access[.]?key"
 
 def test_secrets_are_those_that_the_sessions_pattern_leaves_out():
     shown = ["storage.account_key", "storage.connection_string", "storage.key"]
-    assert shown_secrets(NAMES, SPARKS) == shown
-    assert shown_secrets(NAMES, REDACTION) == []
-    assert shown_secrets(NAMES, "key$") == [
+    assert exposed_secrets(NAMES, SPARKS) == shown
+    assert exposed_secrets(NAMES, REDACTION) == []
+    assert exposed_secrets(NAMES, "key$") == [
         "storage.connection_string", "storage.sas_token", "storage.secret",
     ]  # fmt: skip
-    assert shown_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "only Java understands it"
+    assert exposed_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "valid in Java only"
 
 
 def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeypatch, recwarn):
@@ -40,13 +40,13 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
         monkeypatch.setattr(worker_process.TaskContext, "get", lambda: context)
 
     task(1, None)
-    worker_process.warn_of_shown_secrets(NAMES)
+    worker_process.warn_exposed_secrets(NAMES)
     task(0, REDACTION)
-    worker_process.warn_of_shown_secrets(NAMES)
+    worker_process.warn_exposed_secrets(NAMES)
     assert not recwarn.list
     task(0, None)
     with pytest.warns(worker_process.ShownSecretWarning, match=r"set spark\.redaction\.regex to"):
-        worker_process.warn_of_shown_secrets(NAMES)
+        worker_process.warn_exposed_secrets(NAMES)
 
 
 @pytest.mark.spark
@@ -64,7 +64,7 @@ def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what
 @pytest.mark.parametrize(("runtime", "hidden"), [("PYTHON_WORKER", "1"), ("", None)])
 def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, runtime, hidden):
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", runtime)
-    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # put back in the end
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # restored at the end
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
     with pytest.raises(InvalidOptionError):
         SparkLogDataSource({"path": "/r", "startingOffset": "earliest"}).schema()
@@ -73,7 +73,7 @@ def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, run
 
 def test_any_other_error_keeps_its_traceback(monkeypatch):
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
-    with pytest.raises(ZeroDivisionError), worker_process.errors_in_one_line():
+    with pytest.raises(ZeroDivisionError), worker_process.hide_traceback():
         raise ZeroDivisionError
     assert "SPARK_HIDE_TRACEBACK" not in worker_process.os.environ
 
@@ -93,8 +93,8 @@ def test_the_daemon_prints_no_closed_pipe_and_everything_else(monkeypatch):
     daemon.traceback = traceback
     monkeypatch.setitem(sys.modules, "__main__", daemon)
     assert "BrokenPipeError" in printed(daemon, BrokenPipeError(32, "Broken pipe"))
-    end_quietly()
-    end_quietly()
+    silence_broken_pipe()
+    silence_broken_pipe()
     assert printed(daemon, BrokenPipeError(32, "Broken pipe")) == ""
     assert printed(daemon, ConnectionResetError(104, "reset")) == ""
     assert "ValueError: another" in printed(daemon, ValueError("another"))
@@ -112,5 +112,5 @@ def test_another_program_is_left_alone(monkeypatch):
     program = ModuleType("__main__")
     program.traceback = traceback
     monkeypatch.setitem(sys.modules, "__main__", program)
-    end_quietly()
+    silence_broken_pipe()
     assert program.traceback is traceback

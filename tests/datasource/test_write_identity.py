@@ -1,4 +1,4 @@
-"""Producer ids that are derived, not handed out: the same in every process, for ever."""
+"""Derived producer ids are the same in every process and every version."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ STREAM = WriteIdentity("0f5d2d3e-6f2b-4f0e-9d3c-6b1f2a3c4d5e", 7, 3, is_stream=T
 
 
 def test_ids_do_not_change_from_version_to_version():
-    """A query may crash under one version and be started again under the next."""
+    """A query may crash with one version, and be started again with the next one."""
     assert STREAM.producer_id("AAAAAAAAAAAAAAAAAAAAAA", 2) == GOLDEN[0]
     batch = replace(STREAM, is_stream=False, batch_id=0)
     assert batch.producer_id("AAAAAAAAAAAAAAAAAAAAAA", 2) == GOLDEN[1]

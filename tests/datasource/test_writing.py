@@ -26,7 +26,7 @@ def logs(root: str, topic: str = "t") -> list[PartitionLog]:
 
 
 def values(root: str, topic: str = "t") -> list[list[bytes]]:
-    """The values of every partition, in offset order."""
+    """Return the values of every partition, in offset order."""
     return [
         [value for batch in log.scan(0) for value in batch.records.column("value").to_pylist()]
         for log in logs(root, topic)
@@ -82,7 +82,7 @@ def test_strings_are_written_as_utf8(spark: SparkSession, root: str) -> None:
 
 
 def test_keys_go_where_kafkas_clients_send_them(spark: SparkSession, root: str) -> None:
-    # partition = toPositive(murmur2(key)) % 4, the hashes from Kafka's own UtilsTest
+    # partition = toPositive(murmur2(key)) % 4, with the hashes of Kafka's UtilsTest
     hashes = {"21": -973932308, "foobar": -790332482, "abc": 479470107}
     df = spark.createDataFrame([(key, key) for key in hashes], ["key", "value"])
 
@@ -126,13 +126,13 @@ def test_a_partition_out_of_range_leaves_nothing_of_its_task(
         F.when(F.col("id") == 49_999, 4).otherwise(F.col("id") % 4).cast("int").alias("partition"),
     )
 
-    assert "column 'partition' holds 4, but topic 't' has 4 partitions" in error_of(
+    assert "column 'partition' contains 4, but topic 't' has 4 partitions" in error_of(
         df, root, topic="t"
     )
 
     assert values(root) == [[], [], [], []]
     left = [path for path in Path(root).glob("t.*/*/*") if path.is_file()]
-    assert left == [], "staged files are gone as well"
+    assert left == [], "staged files are removed"
 
 
 def test_topics_may_come_from_a_column(spark: SparkSession, root: str) -> None:
@@ -197,7 +197,7 @@ def test_compression_is_the_writers_choice_unless_the_topic_has_one(
         ("'a' AS key", {"topic": "t"}, "the DataFrame has no column 'value'; its columns are key"),
         ("1 AS value", {"topic": "t"}, "column 'value' is of type int, expected string or binary"),
         ("'a' AS value, 'x' AS partition", {"topic": "t"}, "column 'partition' is of type string"),
-        ("'a' AS value", {}, "no topic: give the option 'topic', or a column 'topic'"),
+        ("'a' AS value", {}, "no topic: set the option 'topic', or add a column 'topic'"),
         ("'a' AS value, cast(null AS string) AS topic", {}, "1 rows have a null topic"),
         ("'a' AS value", {"topic": "tt"}, "there is no topic 'tt'; did you mean t?"),
         (
@@ -232,7 +232,7 @@ def test_records_without_partition_go_where_the_key_says_also_when_the_column_is
 
 
 def test_timestamps_may_be_doubles(spark: SparkSession, root: str) -> None:
-    """Seconds since the epoch, cut to microseconds as Spark casts them; no number is no time."""
+    """Seconds since the epoch, truncated to microseconds like Spark's cast; NaN is null."""
     df = spark.sql(
         "SELECT * FROM VALUES ('a', 1372941000.1234567D), ('b', -0.5D), ('c', double('NaN')), "
         "('d', cast(null AS double)) AS (value, timestamp)"
@@ -280,9 +280,9 @@ def test_options_of_a_program_for_kafka_do_not_fail_a_write(spark: SparkSession,
             parse_write_options({"path": root, "topic": "t", **options}),
         )
     assert [str(each.message) for each in caught] == [
-        "format spark_log has no use for includeHeaders, kafka.acks; ignored",
-        "Arrow's files have no gzip, which option kafka.compression.type asks for; zstd is used "
-        "instead (there are none, lz4 and zstd)",
+        "format spark_log ignores includeHeaders, kafka.acks",
+        "option kafka.compression.type is gzip, which Arrow files do not support; zstd is used "
+        "instead (supported: none, lz4, zstd)",
     ]
 
 
@@ -337,7 +337,7 @@ def test_spark_refuses_other_save_modes_and_names_those_that_go(
 
 def test_overwrite_is_refused(spark: SparkSession, root: str) -> None:
     df = spark.createDataFrame([("a",)], ["value"])
-    with pytest.raises(PySparkException, match="save mode overwrite is not allowed"):
+    with pytest.raises(PySparkException, match="save mode overwrite is not supported"):
         df.write.format("spark_log").mode("overwrite").option("topic", "t").save(root)
 
 

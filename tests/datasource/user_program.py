@@ -1,4 +1,4 @@
-"""A user's program, run by ``test_user_program.py`` with nothing but ``SPARK_CONF_DIR=conf``."""
+"""A user's program, which ``test_user_program.py`` runs with only ``SPARK_CONF_DIR=conf`` set."""
 
 import sys
 import traceback
@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 root, events = sys.argv[1:]
-# Spark hides values, too, that look like a secret to it: these do not.
+# Spark also hides values that look like secrets. These values do not.
 secrets = {
     "storage.account_key": "unseen-1",
     "storage.connection_string": "unseen-2",
@@ -33,14 +33,14 @@ def say(*words: object) -> None:
 
 
 def section(name: str) -> None:
-    """Say in both streams where they are; what Spark's processes write comes a moment later."""
+    """Print a title to both streams; output of Spark's processes arrives a moment later."""
     for stream in (sys.stdout, sys.stderr):
         stream.write(f"--- {name}\n")
         stream.flush()
 
 
 def failing(action: Callable[[], object]) -> None:
-    """Print the error that a program ends with."""
+    """Print the error with which a program ends."""
     try:
         action()
     except PySparkException:

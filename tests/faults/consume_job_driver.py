@@ -17,24 +17,24 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_log.jobs import delta_sink
-from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.job_member import JobMember
 
 JOB = Path(__file__).parents[2] / "jobs" / "consume.py"
 
 
 def die_at_commit(number):
     """Die after this number of batches is written, before the last one is committed."""
-    commit = GroupShare.commit
+    commit = JobMember.commit
     done = 0
 
     def dying(share, batch, reached):
         nonlocal done
-        done += any(offset > batch.starts[named] for named, offset in reached.items())
+        done += any(offset > batch.starts[tp] for tp, offset in reached.items())
         if done == number:
             os.killpg(0, signal.SIGKILL)
         return commit(share, batch, reached)
 
-    GroupShare.commit = dying
+    JobMember.commit = dying
 
 
 class WithoutPositions(delta_sink.DeltaSink):

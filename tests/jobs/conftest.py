@@ -1,4 +1,4 @@
-"""Running the jobs as a user does: real ``spark-submit`` processes."""
+"""Runs the jobs like a user: real ``spark-submit`` processes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ Submit = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def submit() -> Submit:
-    """Run ``spark-submit jobs/<script> …`` and return what it printed and its exit status."""
+    """Return a function that runs ``spark-submit jobs/<script> …``: its output and exit status."""
 
     def run(
         script: str, *arguments: object, master: str = "local[2]"
@@ -33,7 +33,7 @@ def submit() -> Submit:
 
 
 def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON report of a job that succeeded."""
+    """Return the JSON report of a job that succeeded."""
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return document

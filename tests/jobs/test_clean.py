@@ -1,4 +1,4 @@
-"""clean through Spark: what there is to do in each partition, once, and told."""
+"""Cleaning by Spark: each partition is cleaned once, and reported."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
-from spark_log.jobs.cluster_cleaning import CleanWork
+from spark_log.jobs.cluster_cleaning import CleaningTask
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from tests.datasource.reading import fill, log_of, records
@@ -22,7 +22,7 @@ NOW_US = time.time_ns() // 1000
 
 @pytest.fixture
 def root(tmp_path):
-    """A topic with many small segments, one of old records, a compacted one, and a deleted one."""
+    """A topic with many small segments, one with old records, a compacted and a deleted one."""
     url = str(tmp_path / "root")
     admin = Admin(url)
     none = {"merge.tail.segments": "0", "file.delete.delay.ms": "0"}
@@ -40,7 +40,7 @@ def root(tmp_path):
     fill(url, "old", 0, range(10), segments=2)  # of 2013
     late = log_of(url, "gone")
     admin.delete_topics(["gone"])
-    late.append(records([0]))  # by a writer that has not heard of it
+    late.append(records([0]))  # by a writer that does not know of the deletion
     return url
 
 
@@ -56,7 +56,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
     planned = report(submit("clean.py", "--root", root, "--dry-run", "--json"))
     assert (planned["partitions"], planned["dirty"]) == (4, 3)
     assert planned["deleted_topics"] == 1
-    assert segments(root, "small") == 20, "a dry run does nothing"
+    assert segments(root, "small") == 20, "a dry run changes nothing"
 
     done = report(submit("clean.py", "--root", root, "--json"))
     assert (done["expired_segments"], done["merged_segments"] >= 20) == (2, True)
@@ -65,7 +65,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
     assert [row["value"] for row in rows(root, "small")] == [b"%d" % each for each in range(20)]
     assert log_of(root, "old").log_start_offset() == 10
     assert [row["value"] for row in rows(root, "table")] == [b"18", b"19"], (
-        "the newest is kept as it is"
+        "the active segment is not compacted"
     )
     assert done["deleted_topics"] == 1
     assert not any("error" in each for each in done["by_partition"])
@@ -87,7 +87,7 @@ def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tm
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
 def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, arguments):
-    """No two clocks are as near as nothing: so this machine's is too far by that setting."""
+    """With max.clock.skew.ms=0 the clock of this machine is always too far off."""
     Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
     command = [sys.executable, HOME / "jobs/clean.py", "--root", root, "--json", *arguments]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
@@ -101,7 +101,7 @@ def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, argumen
 
 def test_the_clock_of_a_machine_that_runs_tasks_counts_as_well(root):
     Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
-    work = CleanWork(root, {}, 2**20)
+    work = CleaningTask(root, {}, 2**20)
     for answer in (work.plan(TopicPartition("old", 0)), work.clean(TopicPartition("old", 0))):
         assert socket.gethostname() in answer["error"]
         assert "max.clock.skew.ms (0 ms)" in answer["error"]

@@ -1,4 +1,4 @@
-"""``jobs/consume.py`` as somebody uses it who makes mistakes, or who stops it."""
+"""``jobs/consume.py`` used by somebody who makes mistakes, or stops it."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.errors import run
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
@@ -29,7 +29,7 @@ POSITION = {TopicPartition("t", 0): OffsetAndMetadata(3)}
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with a topic of two partitions of ten records, and a group that stands in it."""
+    """A root with a topic of two partitions of ten records, and a group with committed offsets."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=2)])
     cluster = Cluster(url)
@@ -41,7 +41,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def consume(root, capsys):
-    """Run the job in this process: its exit status, and what it said."""
+    """Return a function that runs the job in this process: its exit status and its output."""
     spec = importlib.util.spec_from_file_location("consume_job", HOME / "jobs" / "consume.py")
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
@@ -56,7 +56,7 @@ def consume(root, capsys):
 
 
 def state(root):
-    """What a mistake must leave as it is."""
+    """Return everything that a mistake must not change."""
     cluster = Cluster(root)
     members = GroupCoordinator(cluster, "g").describe().members
     return OffsetsTable(cluster).fetch("g"), set(members)
@@ -70,7 +70,7 @@ class TestMistakesAreOneLineAndLoseNothing:
             (["--consumer-props", "session.timeout.ms=1"], "session.timeout.ms"),
             (["--consumer-props", "sesion.timeout.ms=9000"], "did you mean 'session.timeout.ms'"),
             (["--consumer-props", "group.id=h"], "group.id"),
-            (["--consumer-props", "max.poll.records=9"], "means nothing to this job"),
+            (["--consumer-props", "max.poll.records=9"], "does not apply to this job"),
             (["--consumer-props", "session"], "--consumer-props takes KEY=VALUE"),
             (["--members", "0"], "--members"),
             (["--to", "delta"], "--to delta needs --path"),
@@ -147,8 +147,8 @@ def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
 
     def await_rows(count):
         while not table.exists() or DeltaTable(str(table)).to_pyarrow_table().num_rows < count:
-            assert running.poll() is None, "it ended by itself"
-            assert time.monotonic() < deadline, "it does not get on"
+            assert running.poll() is None, "the job has ended"
+            assert time.monotonic() < deadline, "the job makes no progress"
             time.sleep(0.1)
 
     try:
@@ -164,7 +164,7 @@ def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
 
     assert running.returncode == 128 + signal.SIGINT
     assert json.loads(said.splitlines()[-1])["records_written"] in (17, 22), (
-        "the last may be given up"
+        "the last may be cancelled"
     )
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     times = Counter((row["partition"], row["offset"]) for row in rows)

@@ -1,4 +1,4 @@
-"""``make demo`` and the commands of the README, on what the demo left."""
+"""``make demo``, and the commands of the README with the demo's root."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the demo ran, and what it printed."""
+    """The directory of the demo, and its output."""
     directory = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
         [sys.executable, HOME / "jobs" / "demo.py"],
@@ -115,7 +115,7 @@ def flights_of_summer(directory: Path) -> int:
 
 
 def counts(read: object, written: object) -> str:
-    """The report of a job that read and wrote so many records."""
+    """Return the expected report of a job, by number of records."""
     numbers = [f"{each:,}" if isinstance(each, int) else str(each) for each in (read, written)]
     rows = r".*records read +│ {} +│\n.*records written +│ {} +│\n".format(*numbers)
     return rf"(.*\n)*{rows}(.*\n)*"

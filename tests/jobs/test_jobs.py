@@ -102,7 +102,10 @@ def test_delta_tables_and_single_columns_are_produced(submit: Submit, tmp_path: 
         (("produce.py", "{in}", "--topic", "a b", "--partitions", "1"), "illegal topic name 'a b'"),
         (("consume.py", "t", "--group", "g", "--to", "parquet"), "--to parquet needs --path"),
         (("consume.py", "tt", "--group", "g"), "there is no topic 'tt'; did you mean t?"),
-        (("replay.py", "t", "--from-offset", "1"), "starts at offset 1 and ends before it"),
+        (
+            ("replay.py", "t", "--from-offset", "1"),
+            "starts at offset 1 and ends at",
+        ),
         (("replay.py", "t", "--from-time", "noon"), "--from-time is 'noon', expected ISO 8601"),
         (("replay.py", "t", "--partition", "9"), "topic 't' has no partition 9; it has 1"),
     ],
@@ -120,7 +123,7 @@ def test_mistakes_are_one_line_and_status_2(
     done = submit(*filled, "--root", root)
 
     assert done.returncode == 2
-    # spark-submit joins its Python's stdout and stderr: all of it is that one line.
+    # spark-submit combines stdout and stderr of its Python: the output is this one line.
     assert done.stdout.startswith(f"{arguments[0]}: error: ")
     assert message in done.stdout
     assert done.stdout.count("\n") == 1

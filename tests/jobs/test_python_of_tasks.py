@@ -1,4 +1,4 @@
-"""``.venv/bin/python jobs/…`` in an environment that is not activated."""
+"""``.venv/bin/python jobs/…`` with an environment that is not activated."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def test_tasks_run_by_the_python_of_their_job(tmp_path):
     root = str(tmp_path / "root")
     create(root, "t", 1)
     fill(root, "t", 0, range(3))
-    other = tmp_path / "bin/python3"  # the first on the PATH, and without this package
+    other = tmp_path / "bin/python3"  # first on the PATH, without spark-log
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho this is another Python >&2\nexit 1\n")
     other.chmod(0o755)
@@ -32,4 +32,4 @@ def test_tasks_run_by_the_python_of_their_job(tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert [line[:1] for line in done.stdout.splitlines()[:3]] == ["{", "{", "r"]
-    assert "BrokenPipe" not in done.stderr, "--show reads on where it has shown enough"
+    assert "BrokenPipe" not in done.stderr, "--show reads all records"

@@ -1,4 +1,4 @@
-"""``spark-submit jobs/… >> log 2>&1``: a job adds to the file, and takes nothing out of it."""
+"""``spark-submit jobs/… >> log 2>&1``: a job appends to the file, and does not truncate it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.jobs.job import _open_terminal
+from spark_log.jobs.progress_bar import _open_terminal
 from tests.datasource.reading import create, fill
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 
@@ -41,7 +41,7 @@ for sys.argv in json.load(open("jobs.json")):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with a root, a file to read and a function to reprocess with."""
+    """A working directory with a root, a file to read and a function for reprocessing."""
     monkeypatch.chdir(tmp_path)
     create("root", "t", 1)
     fill("root", "t", 0, range(10))
@@ -59,7 +59,7 @@ def test_every_job_is_tried_here():
 
 @pytest.mark.spark
 def test_a_job_adds_to_the_log_file_of_its_user(folder):
-    """All of them, one after the other, in one Java process: it takes 10 s to start."""
+    """All jobs run one after the other in one Java process, because it takes 10 s to start."""
     log = folder / "log"
     log.write_text(BEFORE)
     (folder / "jobs.json").write_text(

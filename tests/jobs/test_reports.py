@@ -1,6 +1,6 @@
-"""What jobs say they did: records read and written apart, and words where nothing was written.
+"""Reports of jobs: records read and written, and a warning if nothing was written.
 
-The jobs run in this process, with one session for all.
+The jobs run in this process, in one session.
 """
 
 import importlib.util
@@ -29,7 +29,7 @@ def by_quoted_number(records):
 
 
 def some_rows_twice(records):
-    assert records.limit(1).count() == 1  # a query of its own, which reads less
+    assert records.limit(1).count() == 1  # a separate query, which reads less
     few = records.where("offset % 10 = 0").select("offset", "value")
     return few.unionByName(few)
 """
@@ -37,7 +37,7 @@ def some_rows_twice(records):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A topic of two partitions with 100 and 40 records of one second each."""
+    """A topic of two partitions with 100 and 40 records, one second apart."""
     (tmp_path / "reported_transforms.py").write_text(TRANSFORMS)
     monkeypatch.chdir(tmp_path)
     root = str(tmp_path / "root")
@@ -49,7 +49,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(root, capfd):
-    """Runs a job and returns its exit status, stdout and stderr."""
+    """Return a function that runs a job, and returns its exit status, stdout and stderr."""
 
     def job(script, *arguments):
         spec = importlib.util.spec_from_file_location(script, HOME / f"jobs/{script}.py")
@@ -94,14 +94,14 @@ def test_reprocess_says_in_words_that_no_row_was_written(job, root, tmp_path):
     assert status == 0
     words = " ".join(out.replace("│", " ").split())
     assert "2 records were read, and no row was written" in words
-    assert "from_json gives null for a value that is not of the type" in words
+    assert "from_json returns null for a value of another type" in words
 
     report = reported(job("reprocess", *argv, "--name", "json", "--json"))
     assert (report["records_read"], report["records_written"]) == (2, 0)
     assert report["warning"].startswith("2 records were read, and no row was written")
 
     again = reported(job("reprocess", *argv, "--name", "json", "--json"))
-    assert again["warning"] == "nothing was left to do: the run had reached its end before"
+    assert again["warning"] == "nothing was done: the run was already complete"
 
 
 def test_replay_counts_all_records_and_those_that_it_shows(job, tmp_path):
@@ -119,7 +119,7 @@ def test_replay_counts_all_records_and_those_that_it_shows(job, tmp_path):
 def test_replay_says_in_words_that_a_range_holds_nothing(job):
     report = reported(job("replay", "t", "--from-time", "2014-01-01", "--json"))
     assert (report["records_read"], report["records_written"]) == (0, 0)
-    assert "t holds none with a timestamp from 2014-01-01 on" in report["warning"]
+    assert "t has no records with a timestamp at or after 2014-01-01" in report["warning"]
 
 
 def test_consume_counts_what_it_shows(job):
@@ -142,7 +142,7 @@ class TestProduce:
     def test_says_in_words_that_the_source_is_empty(self, job, tmp_path):
         (tmp_path / "in.csv").write_text("n\n")
         report = reported(job("produce", tmp_path / "in.csv", "--topic", "t", "--json"))
-        assert report["warning"] == f"no record was written: {tmp_path}/in.csv has no rows"
+        assert report["warning"] == f"no record was written, because {tmp_path}/in.csv has no rows"
 
     @pytest.mark.parametrize(
         ("arguments", "status", "said"),
@@ -177,7 +177,7 @@ class TestProduce:
         argv = (tmp_path / "in.csv", "--timestamp", "at", "--source-option", "inferSchema=false")
         status, _, err = job("produce", *argv, "--topic", "new", "--partitions", "2")
         assert status == 1
-        assert f"spark-log topics delete new --root {root} removes it" in err
+        assert f"To delete it: spark-log topics delete new --root {root}" in err
         assert Admin(root).list_topics() == ["new", "t"]
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName, StartMarker

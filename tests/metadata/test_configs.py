@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BeforeValidator, Field
 
-from spark_log.config.config import ClusterConfig, TopicConfig, split_list
+from spark_log.config import ClusterConfig, TopicConfig, split_list
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
 from spark_log.metadata.configs import (
     CLUSTER_CONFIGS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.records import (

@@ -10,7 +10,7 @@ from spark_log import (
     InvalidTimestampError,
     RecordTooLargeError,
 )
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
 from spark_log.producer.partition_appender import DeleteDelayLoweredError

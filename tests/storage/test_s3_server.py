@@ -46,14 +46,14 @@ class TestBuilding:
     def test_without_go_the_script_says_so_in_one_line_and_succeeds(self, path, tmp_path):
         status, lines = build("s3", path=path, cache=tmp_path)
         assert status == 0
-        assert lines == ["versitygw 1.8.0 is not built: there is no go on the PATH"]
+        assert lines == ["versitygw 1.8.0 was not built: go is not on the PATH"]
 
     def test_without_go_or_npm_building_the_other_stores_fails(self, path, tmp_path):
         status, lines = build("gcs", "azure", path=path, cache=tmp_path)
         assert status == 1
         assert [line.partition(": ")[2] for line in lines] == [
-            "there is no go on the PATH",
-            "there is no npm on the PATH",
+            "go is not on the PATH",
+            "npm is not on the PATH",
         ]
 
     def test_the_server_is_built_once_where_tests_look_for_it(self, path, tmp_path, monkeypatch):
@@ -67,7 +67,7 @@ class TestBuilding:
         go.unlink()
         assert build("s3", path=path, cache=tmp_path) == (
             0,
-            [f"versitygw {module.VERSITYGW_VERSION} is built: {built.parent}"],
+            [f"versitygw {module.VERSITYGW_VERSION} is already built: {built.parent}"],
         )
 
     def test_a_failed_build_leaves_no_binary(self, path, tmp_path):

@@ -1,4 +1,4 @@
-"""``spark-log clean``: retention, merging, compaction and deleting files, without Spark."""
+"""``spark-log clean``: retention, merging, compaction and deletion of files, without Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
     Output,
     counted,
@@ -18,6 +19,7 @@ from spark_log.cli.format.output import (
 from spark_log.cli.format.progress import count_progress
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topics
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log.clean.cleaner import CleanReport
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
@@ -26,7 +28,7 @@ from spark_log.metadata.cluster_cleaner import CleanedPartition, ClusterCleaner
 from spark_log.metadata.topics.deletion import DeletedTopic
 
 _FAILED = 1
-"""Exit status: a partition could not be cleaned, or nothing by the clock of this machine."""
+"""Exit status: a partition could not be cleaned."""
 
 _COLUMNS = {
     "expired_segments": "Expired",
@@ -44,28 +46,32 @@ _COLUMNS = {
 }
 
 
+@with_examples("spark-log clean flights --dry-run", "spark-log clean --all-topics")
 @with_option_groups
 def clean(
+    topics: Topics,
     root: Root,
     output: Output,
-    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which.")] = None,
     all_topics: Annotated[
         bool,
-        typer.Option("--all-topics", help="All of the root, and what is left of deleted ones."),
+        typer.Option("--all-topics", help="All topics of the root, and files of deleted topics."),
     ] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", help="Only this one. Repeatable. [default: all]"),
+        typer.Option(
+            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what there is to do, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,
     max_bytes_per_second: Annotated[
         float | None,
         typer.Option(
             "--max-bytes-per-second",
             metavar="N",
-            help="Read and written together (cleaner.io.max.bytes.per.second). [default: no limit]",
+            help="Maximum rate of reads and writes together; Kafka's "
+            "cleaner.io.max.bytes.per.second. [default: no limit]",
         ),
     ] = None,
     dedupe_buffer_size: Annotated[
@@ -73,29 +79,33 @@ def clean(
         typer.Option(
             "--dedupe-buffer-size",
             metavar="BYTES",
-            help="Memory of a compaction for keys (log.cleaner.dedupe.buffer.size).",
+            help="Memory that a compaction uses for keys; Kafka's log.cleaner.dedupe.buffer.size.",
         ),
     ] = DEDUPE_BUFFER_BYTES,
 ) -> None:
-    """Keep topics small: retention, merging, compaction.
+    """Apply retention, merge segments and compact topics.
 
-    Files that nobody needs any more are deleted. May run while others write and read, twice at
-    once, and be stopped at any time. Where this machine's clock is further than max.clock.skew.ms
-    from the storage's, nothing is done. Exit status: 0 done, 1 a partition could not be cleaned.
+    Files that are no longer needed are deleted. Other processes may write, read and clean at the
+    same time, and cleaning may be stopped at any time. If this machine's clock differs from the
+    storage's clock by more than max.clock.skew.ms, nothing is done. Exit status: 0 done, 1 a
+    partition could not be cleaned.
     """
-    if bool(topic) == all_topics:
-        raise InvalidConfigurationError("which topics? Give their names, or --all-topics")
+    if bool(topics.given) == all_topics:
+        raise InvalidConfigurationError("which topics? Give TOPIC, --topic or --all-topics")
     if partition and min(partition) < 0:
         raise InvalidPartitionsError("partitions are numbered from 0")
     if max_bytes_per_second is not None and max_bytes_per_second <= 0:
-        raise InvalidConfigurationError("--max-bytes-per-second is above 0")
+        raise InvalidConfigurationError(
+            f"--max-bytes-per-second is {max_bytes_per_second}, expected more than 0"
+        )
     if dedupe_buffer_size < MIN_DEDUPE_BUFFER_BYTES:
         raise InvalidConfigurationError(
-            f"--dedupe-buffer-size is {MIN_DEDUPE_BUFFER_BYTES} at least, one MiB"
+            f"--dedupe-buffer-size is {dedupe_buffer_size}, expected at least "
+            f"{MIN_DEDUPE_BUFFER_BYTES} (1 MiB)"
         )
     cleaner = ClusterCleaner(
         root.cluster(),
-        None if all_topics else list(dict.fromkeys(topic or ())),
+        None if all_topics else topics.names,
         sorted(set(partition)) if partition else None,
         dry_run=dry_run,
         on_progress=Throttle(max_bytes_per_second or math.inf),
@@ -135,7 +145,7 @@ def clean(
 def _clean(
     cleaner: ClusterCleaner,
 ) -> tuple[list[CleanedPartition], list[DeletedTopic], ClockSkewError | None]:
-    """Clean until all is done, or until this machine's clock turns out to be wrong."""
+    """Clean until all is done, or until the clock of this machine is found to be wrong."""
     cleaned: list[CleanedPartition] = []
     with count_progress("Cleaning", len(cleaner)) as show:
         try:
@@ -174,6 +184,6 @@ def _future(report: CleanReport) -> str:
     assert report.future_us is not None
     time = datetime.fromtimestamp(report.future_us / 1e6, UTC)
     return (
-        f"its oldest segment has a timestamp in the future, {time:%Y-%m-%d %H:%M:%S} UTC: "
-        f"until then retention.ms deletes nothing"
+        f"its oldest segment has a timestamp in the future, {time:%Y-%m-%d %H:%M:%S} UTC; "
+        f"retention.ms deletes nothing before that time"
     )

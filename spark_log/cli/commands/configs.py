@@ -1,8 +1,9 @@
-"""``spark-log configs``: what settings topics, clients and the cluster have, and changing them."""
+"""``spark-log configs``: describe and change settings of topics, clients and the cluster."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,12 @@ from typing import Annotated
 import typer
 
 from spark_log.admin import Admin
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topics
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata.image import DEFAULT_CLIENT
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
@@ -21,13 +24,13 @@ from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigRe
 app = typer.Typer(rich_markup_mode=None)
 
 _DEFAULT = "<default>"
-"""What Kafka calls the settings that count for all brokers, or for all clients."""
+"""Kafka's name of the settings for all brokers, or for all clients."""
 
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
 
 
 class EntityType(StrEnum):
-    """What ``--entity-type`` takes: of kafka-configs' kinds, those that have settings here."""
+    """Values of ``--entity-type``: the types of kafka-configs that have settings here."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
@@ -38,46 +41,46 @@ EntityTypeOption = Annotated[
     EntityType,
     typer.Option(
         "--entity-type",
-        help="As kafka-configs; brokers: limits of consumer groups; clients: quotas.",
+        help="topics; brokers: settings of the whole cluster; clients: quotas.",
     ),
 ]
 EntityNameOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--entity-name", metavar="NAME", help="A topic or client id, as kafka-configs names it."
-    ),
+    typer.Option("--entity-name", metavar="NAME", help="A topic or a client id. Repeatable."),
 ]
 EntityDefaultOption = Annotated[
     bool,
     typer.Option(
         "--entity-default",
-        help="With brokers: of the whole cluster. With clients: of all that have no quota.",
+        help="With brokers: the whole cluster. With clients: clients without a quota.",
     ),
 ]
 
 
 @app.command("describe")
+@with_examples(
+    "spark-log configs describe flights --all",
+    "spark-log configs describe --entity-type clients",
+)
 @with_option_groups
 def describe_configs(
+    topics: Topics,
     root: Root,
     output: Output,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which. [default: all]")
-    ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also settings that are as they are by default.")
+        bool, typer.Option("--all", help="Show settings with their default value, too.")
     ] = False,
     entity_type: EntityTypeOption = EntityType.TOPICS,
     entity_name: EntityNameOption = None,
     entity_default: EntityDefaultOption = False,
 ) -> None:
-    """Describe settings, and where they come from.
+    """Describe settings and their sources.
 
-    Of topics, of clients, or of the whole cluster. Without --all only what somebody has set. --json
-    tells also what each setting means.
+    Shows settings of topics, of clients or of the whole cluster. Without --all only settings that
+    somebody has set. With --json each setting has its description, too.
     """
     admin = root.admin()
-    kind, names = _resources(entity_type, entity_default, topics, entity_name)
+    kind, names = _resources(entity_type, entity_default, topics.given, entity_name)
     names = names or _all_names(kind, admin)
     resources = [ConfigResource(kind, name) for name in names]
     described = admin.describe_configs(resources, config_filter="all" if every else "modified")
@@ -92,24 +95,28 @@ def describe_configs(
         print_json({"configs": [_document(key, name, entry) for name, entry in entries]})
         return
     if not entries:
-        print_note("All settings are as they are by default; --all shows them.")
+        print_note("All settings have their default values; --all shows them.")
         return
     columns = [kind.name.capitalize(), "Key", "Value", "Source", "Default", "Type"]
     print_table(columns, [_row(name, entry) for name, entry in entries])
 
 
 @app.command("alter")
+@with_examples(
+    "spark-log configs alter flights --add-config retention.ms=86400000",
+    "spark-log configs alter flights --delete-config retention.ms",
+)
 @with_option_groups
 def alter_configs(
+    topics: Topics,
     root: Root,
     output: Output,
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which.")] = None,
     add_config: Annotated[
         list[str] | None,
         typer.Option(
             "--add-config",
             metavar="KEY=VALUE,...",
-            help="What to set; a value with commas in brackets: KEY=[A,B]. Repeatable.",
+            help="Settings. Write a value with commas in brackets: KEY=[A,B]. Repeatable.",
         ),
     ] = None,
     add_config_file: Annotated[
@@ -119,13 +126,15 @@ def alter_configs(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="A file with a KEY=VALUE on each line.",
+            help="File with one KEY=VALUE on each line.",
         ),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete-config", metavar="KEY,...", help="What goes back to its default. Repeatable."
+            "--delete-config",
+            metavar="KEY,...",
+            help="Settings that get their default value again. Repeatable.",
         ),
     ] = None,
     entity_type: EntityTypeOption = EntityType.TOPICS,
@@ -137,24 +146,24 @@ def alter_configs(
 ) -> None:
     """Change settings.
 
-    Of topics, of clients, or of the whole cluster. All that is asked for, or nothing; settings that
-    are not named stay as they are.
+    Changes settings of topics, of clients or of the whole cluster. Either all changes are made, or
+    none. Settings that are not named stay unchanged.
     """
-    kind, names = _resources(entity_type, entity_default, topics, entity_name)
+    kind, names = _resources(entity_type, entity_default, topics.given, entity_name)
     if not names:
         if kind is ConfigResourceType.CLIENT:
             raise InvalidConfigurationError(
-                "whose quota? Give --entity-name with a client id, or --entity-default"
+                "which client? Give --entity-name with a client id, or --entity-default"
             )
-        raise InvalidConfigurationError("which topic? Name it behind `configs alter`")
+        raise InvalidConfigurationError("which topics? Give TOPIC or --topic")
     pairs = [*_file_pairs(add_config_file), *_pairs(add_config or [])]
     added = parse_pairs("--add-config", pairs)
     deleted = [key.strip() for keys in delete_config or [] for key in keys.split(",")]
     if not added and not deleted:
-        raise InvalidConfigurationError("what to alter? Give --add-config or --delete-config")
+        raise InvalidConfigurationError("which settings? Give --add-config or --delete-config")
     if both := sorted(added.keys() & set(deleted)):
         raise InvalidConfigurationError(
-            f"{', '.join(both)}: to be set and to be deleted at once; take one of the two",
+            f"{', '.join(both)}: given to both --add-config and --delete-config",
             key=both[0],
         )
     changes: dict[str, object] = {key: _without_brackets(value) for key, value in added.items()}
@@ -170,28 +179,28 @@ def alter_configs(
 def _resources(
     entity_type: EntityType,
     entity_default: bool,
-    topics: list[str] | None,
+    topics: Sequence[str],
     entity_names: list[str] | None,
 ) -> tuple[ConfigResourceType, list[str]]:
-    """Return whose settings are meant: the kind, and names; none where none is given."""
-    names = list(dict.fromkeys([*(topics or []), *(entity_names or [])]))
+    """Return the type and the names of the resources; no names if none were given."""
+    names = list(dict.fromkeys([*topics, *(entity_names or [])]))
     if entity_type is EntityType.BROKERS:
         return ConfigResourceType.BROKER, names or [""]
     if entity_type is EntityType.CLIENTS:
         if "" in names:
             raise InvalidConfigurationError(
-                "--entity-name: the client id is empty; give a name, or --entity-default for all "
-                "clients that have no quota of their own"
+                "--entity-name: the client id is empty; give a client id, or --entity-default for "
+                "all clients without a quota"
             )
         if names and entity_default:
             raise InvalidConfigurationError(
-                "--entity-name and --entity-default: take one of the two"
+                "--entity-name or --entity-default: give one of the two"
             )
         return ConfigResourceType.CLIENT, [DEFAULT_CLIENT] if entity_default else names
     if entity_default:
         raise InvalidConfigurationError(
-            "--entity-default: topics have no settings in common here; give it with --entity-type "
-            "brokers or clients, or name topics"
+            "--entity-default: topics have no common settings; give it with --entity-type brokers "
+            "or clients, or name topics"
         )
     return ConfigResourceType.TOPIC, names
 

@@ -1,24 +1,30 @@
-"""``spark-log console-consumer``: records of a topic on stdout."""
+"""``spark-log console-consumer``: print the records of topics."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format.output import Output, print_bytes, print_json_lines, print_note
 from spark_log.cli.format.record_format import TextFormat, format_text, record_documents
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.partition_reader import OffsetRange, read_partitions
-from spark_log.cli.properties import with_properties
+from spark_log.cli.properties import parse_pairs, with_properties
 from spark_log.cli.root import Root
+from spark_log.cli.subscription_reader import read_subscription
 from spark_log.cli.time_window import TimeWindow
+from spark_log.cli.topic_options import Topic
+from spark_log.config import ConsumerConfig
+from spark_log.consumer import Consumer
 from spark_log.errors import (
     CorruptRecordError,
+    InvalidConfigurationError,
     NotFoundError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
@@ -29,52 +35,92 @@ from spark_log.metadata.image import TopicImage
 
 _EARLIEST, _LATEST = "earliest", "latest"
 
-_ROWS_AT_ONCE = 4096
-"""So many records become Python objects at once."""
+_ROWS_AT_ONCE: Final = 4096
+"""Number of records that are converted to Python objects at a time."""
+
+_Records = Iterator[tuple[str, FetchedRecords]]
 
 
+@with_examples(
+    "spark-log console-consumer flights --from-beginning --max-messages 3",
+    "spark-log console-consumer flights --tail 1 --print-key --timeout-ms 100",
+    "spark-log console-consumer flights --group reports --max-messages 1",
+)
 @with_option_groups
 def console_consumer(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Topic,
     root: Root,
     output: Output,
+    include: Annotated[
+        str | None,
+        typer.Option(
+            "--include",
+            "--regex",
+            metavar="REGEX",
+            help="Read all topics whose name matches, instead of one topic.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Read as a member of this group: continue at its committed offsets, and commit.",
+        ),
+    ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start at the earliest record.")
+        bool,
+        typer.Option(
+            "--from-beginning",
+            help="Start at the earliest record (with --group only without a committed offset).",
+        ),
     ] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", help="Only this one. [default: all]")
+        int | None,
+        typer.Option("--partition", help="Number of the partition to read. [default: all]"),
     ] = None,
     offset: Annotated[
         str | None,
         typer.Option(
             "--offset",
-            metavar="N|earliest|latest",
-            help="Where to start; a number goes with --partition. [default: latest]",
+            metavar="N|-N|earliest|latest",
+            help="Where to start. N is an offset, and requires --partition if there are several. "
+            "-N is N offsets before the end of each partition. [default: latest]",
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail", metavar="N", min=1, help="Start N offsets before the end of each partition."
         ),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="End after so many records.")
+        int | None, typer.Option("--max-messages", min=1, help="Number of records to print.")
     ] = None,
     from_time: Annotated[
         str | None,
         typer.Option(
             "--from-time",
             metavar="TIME",
-            help="Only records with this timestamp or a later one. ISO 8601 (UTC unless it says "
-            "otherwise), or milliseconds since the epoch.",
+            help="Print only records with this timestamp or a later one. ISO 8601 (UTC unless it "
+            "has an offset), or milliseconds since the epoch.",
         ),
     ] = None,
     to_time: Annotated[
         str | None,
-        typer.Option("--to-time", metavar="TIME", help="Only records with an earlier timestamp."),
+        typer.Option(
+            "--to-time", metavar="TIME", help="Print only records with an earlier timestamp."
+        ),
     ] = None,
     timeout_ms: Annotated[
         int | None,
-        typer.Option("--timeout-ms", min=0, help="End when no record came for so long."),
+        typer.Option(
+            "--timeout-ms", min=0, help="Milliseconds without a record after which it ends."
+        ),
     ] = None,
     print_key: Annotated[bool, typer.Option("--print-key", help="Print keys.")] = False,
     print_timestamp: Annotated[
-        bool, typer.Option("--print-timestamp", help="Print timestamps, milliseconds.")
+        bool, typer.Option("--print-timestamp", help="Print timestamps, in milliseconds.")
     ] = False,
     print_partition: Annotated[
         bool, typer.Option("--print-partition", help="Print partitions.")
@@ -83,14 +129,30 @@ def console_consumer(
     print_headers: Annotated[bool, typer.Option("--print-headers", help="Print headers.")] = False,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", metavar="TEXT", help="Between columns. [default: a tab]"),
+        typer.Option(
+            "--key-separator", metavar="TEXT", help="Text between columns. [default: a tab]"
+        ),
     ] = None,
+    key_deserializer: Annotated[
+        str,
+        typer.Option(
+            "--key-deserializer", metavar="string|json|hex", help="How to print the bytes of keys."
+        ),
+    ] = "string",
+    value_deserializer: Annotated[
+        str,
+        typer.Option(
+            "--value-deserializer",
+            metavar="string|json|hex",
+            help="How to print the bytes of values.",
+        ),
+    ] = "string",
     raw: Annotated[
         bool,
         typer.Option(
             "--raw",
-            help="Print keys, values and headers byte by byte. [default: what is not UTF-8 is "
-            "replaced, and on a terminal, which would obey them, control characters are escaped]",
+            help="Print keys, values and headers byte by byte. [default: bytes that are not UTF-8 "
+            "are replaced, and on a terminal control characters are escaped]",
         ),
     ] = False,
     properties: Annotated[
@@ -99,20 +161,30 @@ def console_consumer(
             "--property",
             "--formatter-property",
             metavar="KEY=VALUE",
-            help="A property of Kafka's formatter: print.key, print.value, print.timestamp, "
+            help="Property of Kafka's formatter: print.key, print.value, print.timestamp, "
             "print.offset, print.epoch, print.partition, print.headers, key.separator, "
-            "line.separator, headers.separator, null.literal. Repeatable.",
+            "line.separator, headers.separator, null.literal, key.deserializer, "
+            "value.deserializer. Repeatable.",
+        ),
+    ] = None,
+    consumer_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consumer-property",
+            "--command-property",
+            metavar="KEY=VALUE",
+            help="Consumer config for --group or --include, such as client.id=a. Repeatable.",
         ),
     ] = None,
 ) -> None:
     """Print the records of a topic.
 
-    By default those that come from now on, until Ctrl-C.
+    Without further options it prints new records, until Ctrl-C.
 
-    With --from-time or --to-time, a window of event time is replayed: exactly the records whose
-    timestamps lie in it, of all that the log holds when the command starts; then it ends.
+    With --from-time or --to-time it prints exactly the records whose timestamps are in this window
+    of event time, of all records that the log has when the command starts. Then it ends.
 
-    With --output json each record is one JSON object on a line of its own.
+    With --output json each record is one JSON object on a line.
     """
     text_format = TextFormat(
         print_key=print_key,
@@ -121,44 +193,151 @@ def console_consumer(
         print_offset=print_offset,
         print_headers=print_headers,
         key_separator=TextFormat().key_separator if key_separator is None else key_separator,
+        key_deserializer=key_deserializer,
+        value_deserializer=value_deserializer,
     )
     text_format = with_properties(text_format, properties or [])
+    text_format.check()
+    printer = _RecordPrinter(output, text_format, raw)
+    if group is not None or include is not None:
+        refused = {
+            "--partition": partition,
+            "--offset": offset,
+            "--tail": tail,
+            "--from-time": from_time,
+            "--to-time": to_time,
+        }
+        _refuse_with_subscription(refused, "--group" if include is None else "--include")
+        config = _consumer_config(from_beginning, consumer_property or [])
+        _print_subscription(
+            root, topic, include, group, config, printer, timeout_ms=timeout_ms, limit=max_messages
+        )
+        return
+    if consumer_property:
+        raise InvalidConfigurationError("--consumer-property requires --group or --include")
     window = TimeWindow.parse(from_time, to_time)
-    start = _parse_start(from_beginning, offset, window)
+    start = _parse_start(from_beginning, offset, tail, window)
     cluster = root.cluster()
-    image = cluster.topic(topic)
+    image = cluster.topic(topic.name)
     numbers = sorted(image.partitions) if partition is None else [partition]
-    if isinstance(start, int) and len(numbers) > 1:
+    if isinstance(start, int) and start >= 0 and len(numbers) > 1:
         raise typer.BadParameter(
-            f"{start} needs --partition too: topic {topic!r} has {len(numbers)}",
+            f"{start} needs --partition too: topic {image.name!r} has {len(numbers)}",
             param_hint="'--offset'",
         )
     logs = {number: cluster.partition_log(image, number) for number in numbers}
     ranges = {number: _range(log, start, window) for number, log in logs.items()}
     fetched = read_partitions(logs, ranges, cluster.clock, timeout_ms)
-    for_terminal = sys.stdout.isatty()
-    count = 0
     try:
-        for records in _limited(_inside(fetched, window), max_messages):
-            for piece in records.pieces(_ROWS_AT_ONCE):
-                count += len(piece)  # before printing, as Kafka: Ctrl-C may come right after it
-                if output.is_json:
-                    print_json_lines({"topic": topic, **each} for each in record_documents(piece))
-                else:
-                    print_bytes(
-                        format_text(piece, text_format, is_raw=raw, for_terminal=for_terminal)
-                    )
-    except KeyboardInterrupt:
-        _report(count)
-        raise
+        found = _limited(_inside(fetched, window), max_messages)
+        printer.print_all((image.name, records) for records in found)
     except (OffsetOutOfRangeError, CorruptRecordError, NotFoundError):
-        _check_is_there(cluster, image)
+        _check_not_deleted(cluster, image)
         raise
-    _report(count)
 
 
-def _parse_start(from_beginning: bool, offset: str | None, window: TimeWindow) -> int | str:
-    """Return the offset to start at, or which end of the log."""
+class _RecordPrinter:
+    """Prints records in the requested form, and reports their number at the end."""
+
+    def __init__(self, output: Output, text_format: TextFormat, is_raw: bool) -> None:
+        self._output = output
+        self._text_format = text_format
+        self._is_raw = is_raw
+        self._for_terminal = sys.stdout.isatty()
+
+    def print_all(self, found: _Records) -> None:
+        """Print records until they end; report their number then, and on Ctrl-C."""
+        count = 0
+        try:
+            for topic, records in found:
+                for piece in records.pieces(_ROWS_AT_ONCE):
+                    count += len(piece)  # before printing, as Kafka: Ctrl-C may come right after it
+                    self._print(topic, piece)
+        except KeyboardInterrupt:
+            _report(count)
+            raise
+        _report(count)
+
+    def _print(self, topic: str, records: FetchedRecords) -> None:
+        text_format = self._text_format
+        if self._output.is_json:
+            documents = record_documents(
+                records, text_format.key_deserializer, text_format.value_deserializer
+            )
+            print_json_lines({"topic": topic, **each} for each in documents)
+        else:
+            print_bytes(
+                format_text(
+                    records, text_format, is_raw=self._is_raw, for_terminal=self._for_terminal
+                )
+            )
+
+
+def _refuse_with_subscription(given: Mapping[str, object], option: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise typer.BadParameter(f"{name} and {option} exclude each other")
+
+
+def _consumer_config(from_beginning: bool, properties: list[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "client.id": "console-consumer",
+        "auto.offset.reset": _EARLIEST if from_beginning else _LATEST,
+    }
+    for key, value in parse_pairs("--consumer-property", properties).items():
+        config[ConsumerConfig.key_name(key)] = value
+    ConsumerConfig.parse(config)  # the other arguments of `Consumer` are not for users of a shell
+    return config
+
+
+def _print_subscription(
+    root: Root,
+    topic: Topic,
+    include: str | None,
+    group: str | None,
+    config: dict[str, Any],
+    printer: _RecordPrinter,
+    *,
+    timeout_ms: int | None,
+    limit: int | None,
+) -> None:
+    """Print the records that a consumer gets; with a group, commit its offsets at the end."""
+    cluster = root.cluster()
+    if include is None:
+        cluster.topic(topic.name)  # a consumer would wait for a topic that does not exist
+    elif topic.given is not None:
+        raise typer.BadParameter("TOPIC and --include exclude each other")
+    else:
+        _check_regex(include)
+    with Consumer(
+        root=root.url, group_id=group, storage_options=root.storage_options, **config
+    ) as consumer:
+        if include is None:
+            consumer.subscribe([topic.name])
+        else:
+            consumer.subscribe(pattern=rf"(?:{include})\Z")
+        printer.print_all(
+            read_subscription(consumer, cluster.clock, timeout_ms=timeout_ms, max_records=limit)
+        )
+
+
+def _check_regex(include: str) -> None:
+    try:
+        re.compile(include)
+    except re.error as error:
+        raise typer.BadParameter(
+            f"{include!r} is not a regular expression: {error}", param_hint="'--include'"
+        ) from None
+
+
+def _parse_start(
+    from_beginning: bool, offset: str | None, tail: int | None, window: TimeWindow
+) -> int | str:
+    """Return the offset to start at (negative: before the end), or which end of the log."""
+    if tail is not None:
+        if offset is not None:
+            raise typer.BadParameter("--tail and --offset exclude each other")
+        offset = f"-{tail}"
     if from_beginning and offset is not None:
         raise typer.BadParameter("--from-beginning and --offset exclude each other")
     if window.from_us is not None and (from_beginning or offset is not None):
@@ -168,43 +347,45 @@ def _parse_start(from_beginning: bool, offset: str | None, window: TimeWindow) -
         return _LATEST if window.is_open and not from_beginning else _EARLIEST
     if offset in (_EARLIEST, _LATEST):
         return offset
-    if not re.fullmatch(r"[0-9]{1,18}", offset):
+    if not re.fullmatch(r"[0-9]{1,18}|-[1-9][0-9]{0,17}", offset):
         raise typer.BadParameter(
-            f"{offset!r} is not an offset; give a number from 0, {_EARLIEST} or {_LATEST}",
+            f"{offset!r} is not an offset; give a number, {_EARLIEST} or {_LATEST}",
             param_hint="'--offset'",
         )
     return int(offset)
 
 
 def _range(log: PartitionLog, start: int | str, window: TimeWindow) -> OffsetRange:
-    """Return what to read of a partition; a window of time ends where the log ends now."""
+    """Return the offsets to read from a partition; a window of time ends at the log end of now."""
     view = log.observe()
     end = None if window.is_open else view.log_end_offset
     if window.from_us is not None:
         found = log.offset_for_time(window.from_us)
-        # Not found: nothing of the log is in the window, so begin at its end.
+        # Not found: no record of the log is in the window, so start at its end.
         return OffsetRange(view.log_end_offset if found is None else found[0], end)
+    if isinstance(start, int) and start < 0:
+        return OffsetRange(max(view.log_start_offset, view.log_end_offset + start), end)
     if isinstance(start, int):
         return OffsetRange(start, end)
     return OffsetRange(view.log_start_offset if start == _EARLIEST else view.log_end_offset, end)
 
 
-def _check_is_there(cluster: Cluster, topic: TopicImage) -> None:
-    """Check that a topic was not deleted: its log would look empty, and any offset wrong.
+def _check_not_deleted(cluster: Cluster, topic: TopicImage) -> None:
+    """Check that a topic was not deleted, which makes its log look empty or damaged.
 
     Raises:
-        UnknownTopicOrPartitionError: it was.
+        UnknownTopicOrPartitionError: it was deleted.
     """
     found = cluster.image().find(topic.name)
     if found is None or found.topic_id != topic.topic_id:
-        again = "" if found is None else " and created again: start again to read the new one"
+        again = "" if found is None else " and created again: restart to read the new topic"
         raise UnknownTopicOrPartitionError(
             f"topic {topic.name!r} was deleted while it was read{again}", topic=topic.name
         )
 
 
 def _inside(fetched: Iterator[FetchedRecords], window: TimeWindow) -> Iterator[FetchedRecords]:
-    """Leave out what is outside of a window of time."""
+    """Leave out records outside of a window of time."""
     if window.is_open:
         yield from fetched
         return

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
+import pyarrow as pa
 import typer
 
-from spark_log.cli.format.line_format import LineFormat, parse_lines
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format.line_format import BadLine, LineFormat, parse_lines
 from spark_log.cli.format.line_source import line_blocks
 from spark_log.cli.format.output import Output, counted, print_json, print_note
+from spark_log.cli.line_sender import TABLE_BYTES, AppendedRecords, LineSender
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import with_properties
+from spark_log.cli.properties import parse_pairs, with_properties
 from spark_log.cli.root import Root
-from spark_log.cli.topic_appender import TopicAppender
+from spark_log.cli.topic_options import Topic
 from spark_log.clock import Clock
-from spark_log.config.config import ProducerConfig
-from spark_log.errors import InvalidRecordError
+from spark_log.config import ProducerConfig, TopicConfig
+from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
+from spark_log.log.append.validator import record_sizes
+from spark_log.metadata import TopicImage
+from spark_log.producer import Producer
 
 
+@with_examples(
+    "printf 'rain\\nsun\\n' | spark-log console-producer weather",
+    "printf 'JFK:18\\n' | spark-log console-producer weather --key-separator :",
+)
 @with_option_groups
 def console_producer(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
+    topic: Topic,
     root: Root,
     output: Output,
     key_separator: Annotated[
@@ -31,14 +41,14 @@ def console_producer(
         typer.Option(
             "--key-separator",
             metavar="TEXT",
-            help="Lines are KEY, this text, VALUE. The same as --property parse.key=true "
+            help="A line is a key, this text and a value. The same as --property parse.key=true "
             "--property key.separator=TEXT. [default: no keys]",
         ),
     ] = None,
     null_marker: Annotated[
         str | None,
         typer.Option(
-            "--null-marker", metavar="TEXT", help="Keys and values of this text are null."
+            "--null-marker", metavar="TEXT", help="A key or value equal to this text is null."
         ),
     ] = None,
     properties: Annotated[
@@ -47,14 +57,16 @@ def console_producer(
             "--property",
             "--reader-property",
             metavar="KEY=VALUE",
-            help="A property of Kafka's line reader: parse.key, key.separator, parse.headers, "
+            help="Property of Kafka's line reader: parse.key, key.separator, parse.headers, "
             "headers.delimiter, headers.separator, headers.key.separator, null.marker, "
             "ignore.error. Repeatable.",
         ),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", help="Where all records go. [default: by key, as in Kafka]"),
+        typer.Option(
+            "--partition", help="Partition of all records. [default: by key, as in Kafka]"
+        ),
     ] = None,
     compression: Annotated[
         str,
@@ -62,14 +74,23 @@ def console_producer(
             "--compression",
             "--compression-codec",
             metavar="none|lz4|zstd",
-            help="Compression of segments, where the topic's compression.type is producer.",
+            help="Compression for topics whose compression.type is producer.",
         ),
     ] = "none",
+    producer_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--producer-property",
+            "--command-property",
+            metavar="KEY=VALUE",
+            help="Producer config, such as client.id=loader (quotas apply to it). Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Append lines from stdin to a topic.
 
-    Lines that come one by one are appended one by one; a stream of lines becomes segments of up to
-    64 MiB, one every second at least. At the end, stderr says how many records went where.
+    A line that arrives alone is appended at once. Lines that arrive faster are appended together,
+    at least once a second. At the end, stderr reports the number of records in each partition.
     """
     line_format = with_properties(
         LineFormat(
@@ -80,55 +101,104 @@ def console_producer(
         properties or [],
     )
     line_format.check()
-    config = ProducerConfig.parse({"compression.type": compression})
+    config = _producer_config(compression, producer_property or [])
     cluster = root.cluster()
-    appender = TopicAppender(
-        cluster,
-        cluster.topic(topic),
-        partition=partition,
-        compression=config.compression_type,
-        first_sticky=random.randrange(2**31),
-    )
-    blocks = line_blocks(sys.stdin.fileno(), cluster.clock, _prompt)
+    image = cluster.topic(topic.name)
+    _check_partition(image, partition)
+    sender: LineSender | None = None
     is_done = False
     try:
-        with appender:
-            append_lines(blocks, line_format, appender, cluster.clock)
+        with Producer(root.url, storage_options=root.storage_options, **config) as producer:
+            sender = LineSender(producer, topic.name, partition, cluster.clock)
+            blocks = line_blocks(sys.stdin.fileno(), cluster.clock, _prompt)
+            send_lines(blocks, line_format, sender, image.config(), cluster.clock)
         is_done = True
     finally:
-        if is_done or appender.records:
-            _report(topic, appender, output)
+        if sender is not None:
+            sender.count_late()
+            if is_done or sender.records:
+                _report(topic.name, sender, output)
 
 
-def append_lines(
-    blocks: Iterator[bytes], line_format: LineFormat, appender: TopicAppender, clock: Clock
+def send_lines(
+    blocks: Iterator[bytes],
+    line_format: LineFormat,
+    sender: LineSender,
+    config: TopicConfig,
+    clock: Clock,
 ) -> None:
-    """Append lines until they end.
+    """Send the records of lines until the lines end, and wait until they are acknowledged.
 
     Args:
-        blocks: see `line_blocks`.
-        line_format: what a line holds.
-        appender: where they go.
-        clock: tells the records' timestamps.
+        blocks: whole lines, and an empty block when no more lines are ready, as `line_blocks`
+            yields them.
+        line_format: form of a line.
+        sender: sends the records.
+        config: the topic's; a line that makes a record that the topic refuses is a bad line.
+        clock: gives the records their timestamps.
 
     Raises:
-        InvalidRecordError: a line is not of the format; the lines before it were appended.
+        InvalidRecordError: a line is bad. The lines before it were appended.
+        SparkLogError: records could not be appended.
     """
     lines = 0
     try:
         for block in blocks:
-            if block:
-                parsed = parse_lines(block, line_format, clock.time_us())
-                appender.add(parsed.records)
-                lines += parsed.records.num_rows
-                if parsed.bad is not None:
-                    raise InvalidRecordError(f"line {lines + 1}: {parsed.bad.reason}")
-            if not block or appender.is_due:
-                appender.commit()
+            if not block:
+                sender.flush()
+                continue
+            parsed = parse_lines(block, line_format, clock.time_us())
+            refused = _first_refused(parsed.records, config)
+            bad = refused or parsed.bad
+            records = parsed.records if refused is None else parsed.records.slice(0, refused.index)
+            sender.add(records)
+            lines += records.num_rows
+            if bad is not None:
+                raise InvalidRecordError(f"line {lines + 1}: {bad.reason}")
     except InvalidRecordError:
-        appender.commit()
+        sender.flush()
         raise
-    appender.commit()
+    sender.flush()
+
+
+def _producer_config(compression: str, properties: list[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "client.id": "console-producer",
+        "compression.type": compression,
+        "linger.ms": 0,  # `LineSender` gathers lines
+        "buffer.memory": 2 * TABLE_BYTES,
+        "max.request.size": 2**31 - 1,  # the topic's max.message.bytes is the limit
+    }
+    for key, value in parse_pairs("--producer-property", properties).items():
+        config[ProducerConfig.key_name(key)] = value
+    ProducerConfig.parse(config)  # the other arguments of `Producer` are not for users of a shell
+    return config
+
+
+def _check_partition(topic: TopicImage, partition: int | None) -> None:
+    if partition is not None and partition not in topic.partitions:
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} has no partition {partition}; it has {topic.num_partitions}, "
+            f"numbered from 0",
+            topic=topic.name,
+        )
+
+
+def _first_refused(records: pa.RecordBatch, config: TopicConfig) -> BadLine | None:
+    """Return the first record that the topic would refuse, None if it would take all of them."""
+    found = []
+    keys = records.column("key")
+    if keys.null_count and "compact" in config.cleanup_policy:
+        row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        reason = "the record has no key, but the topic is compacted; give keys (--key-separator)"
+        found.append(BadLine(row, reason))
+    limit = config.max_message_bytes
+    if records.nbytes > limit:
+        sizes = record_sizes(records)
+        for row in np.flatnonzero(sizes > limit)[:1].tolist():
+            reason = f"the record has {sizes[row]} bytes, but max.message.bytes is {limit}"
+            found.append(BadLine(row, reason))
+    return min(found, key=lambda bad: bad.index, default=None)
 
 
 def _prompt() -> None:
@@ -140,7 +210,7 @@ def _has_prompt() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _report(topic: str, appender: TopicAppender, output: Output) -> None:
+def _report(topic: str, sender: LineSender, output: Output) -> None:
     if output.is_json:
         partitions = [
             {
@@ -149,17 +219,23 @@ def _report(topic: str, appender: TopicAppender, output: Output) -> None:
                 "base_offset": appended.base_offset,
                 "last_offset": appended.last_offset,
             }
-            for partition, appended in sorted(appender.appended.items())
+            for partition, appended in sorted(sender.appended.items())
         ]
-        print_json({"topic": topic, "records": appender.records, "partitions": partitions})
+        print_json({"topic": topic, "records": sender.records, "partitions": partitions})
         return
     if _has_prompt():
         print_note("")  # the cursor stands behind the prompt
     where = "".join(
-        f"\n  {topic}-{partition}: {counted(appended.records, 'record')}, "
-        f"offsets {appended.base_offset} to {appended.last_offset}"
-        for partition, appended in sorted(appender.appended.items())
+        f"\n  {topic}-{partition}: {_range(appended)}"
+        for partition, appended in sorted(sender.appended.items())
     )
     print_note(
-        f"Appended {counted(appender.records, 'record')} to {topic}{':' if where else '.'}{where}"
+        f"Appended {counted(sender.records, 'record')} to {topic}{':' if where else '.'}{where}"
     )
+
+
+def _range(appended: AppendedRecords) -> str:
+    records = counted(appended.records, "record")
+    if appended.base_offset < 0:  # acks=0
+        return records
+    return f"{records}, offsets {appended.base_offset} to {appended.last_offset}"

@@ -1,4 +1,4 @@
-"""``spark-log consumer-perf``: how fast records are read, with Kafka's flags and lines."""
+"""``spark-log consumer-perf``: measure a consumer, with the options and output of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topic
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer import Consumer, ConsumerRebalanceListener
 from spark_log.types import ConsumerRecord, TopicPartition
@@ -36,50 +38,52 @@ _JAVA_DATE: Final = {
 }  # fmt: skip
 
 
+@with_examples("spark-log consumer-perf flights --messages 3 --timeout 1000")
 @with_option_groups
 def consumer_perf(
+    topic: Topic,
     root: Root,
     output: Output,
-    topic: Annotated[str, typer.Option("--topic", help="The topic to read.")],
     messages: Annotated[
         int,
-        typer.Option("--messages", "--num-records", min=1, help="End after so many records."),
+        typer.Option("--messages", "--num-records", min=1, help="Number of records to read."),
     ],
     group: Annotated[
         str | None,
-        typer.Option("--group", help="The group to read as. [default: perf-consumer-NUMBER]"),
+        typer.Option("--group", help="Id of the group. [default: perf-consumer-NUMBER]"),
     ] = None,
     fetch_size: Annotated[
         int,
-        typer.Option("--fetch-size", min=0, help="Bytes to fetch ahead of a partition."),
+        typer.Option("--fetch-size", min=0, help="Bytes to fetch ahead for each partition."),
     ] = _MIB,
     from_latest: Annotated[
         bool,
-        typer.Option("--from-latest", help="Begin at the end where the group has no offset."),
+        typer.Option("--from-latest", help="Start at the log end if the group has no offset."),
     ] = False,
     timeout_ms: Annotated[
         int,
-        typer.Option("--timeout", min=0, help="End when no record came for so many milliseconds."),
+        typer.Option("--timeout", min=0, help="Milliseconds without a record after which it ends."),
     ] = 10_000,
     reporting_interval_ms: Annotated[
         int,
         typer.Option("--reporting-interval", min=1, help="Milliseconds between detailed lines."),
     ] = 5_000,
     show_detailed_stats: Annotated[
-        bool, typer.Option("--show-detailed-stats", help="A line for each reporting interval.")
+        bool,
+        typer.Option("--show-detailed-stats", help="Print a line for each reporting interval."),
     ] = False,
     date_format: Annotated[
         str,
-        typer.Option("--date-format", help="How to show times; Java's letters yyyy MM dd HH …"),
+        typer.Option("--date-format", help="Form of times, in Java's letters yyyy MM dd HH …"),
     ] = "yyyy-MM-dd HH:mm:ss:SSS",
     hide_header: Annotated[
-        bool, typer.Option("--hide-header", help="Leave out the line of headings.")
+        bool, typer.Option("--hide-header", help="Do not print the line of headings.")
     ] = False,
     print_metrics: Annotated[
         bool, typer.Option("--print-metrics", help="Print the consumer's metrics at the end.")
     ] = False,
     table: Annotated[
-        bool, typer.Option("--table", help="Read Arrow tables instead of one object a record.")
+        bool, typer.Option("--table", help="Read Arrow tables instead of single records.")
     ] = False,
     consumer_props: Annotated[
         list[str] | None,
@@ -91,11 +95,11 @@ def consumer_perf(
         ),
     ] = None,
 ) -> None:
-    """Read records as fast as it goes.
+    """Measure how fast records are read.
 
-    Says how many a second were read. As in Kafka, checksums are not checked, unless
-    --consumer-props check.crcs=true. MB are 2^20 bytes of keys and values. --json answers with one
-    object, and with --show-detailed-stats with one more for each interval before it.
+    As in Kafka's tool, checksums are not verified, unless --consumer-props check.crcs=true. MB are
+    2^20 bytes of keys and values. --json answers with one object; with --show-detailed-stats, one
+    object for each interval precedes it.
     """
     given: dict[str, Any] = {
         "check.crcs": "false",
@@ -105,7 +109,7 @@ def consumer_perf(
         "auto.offset.reset": "latest" if from_latest else "earliest",
     }
     times = _Times(date_format)
-    root.cluster().topic(topic)  # else it would be waited for
+    root.cluster().topic(topic.name)  # a consumer waits for a topic that does not exist
     report = _Report(output, times, show_detailed_stats)
     if not hide_header and not output.is_json:
         print_text(_DETAILED_HEADER if show_detailed_stats else _HEADER)
@@ -116,7 +120,7 @@ def consumer_perf(
         **given,
     ) as consumer:
         metrics = _consume(
-            consumer, topic, messages, timeout_ms, reporting_interval_ms, report, table
+            consumer, topic.name, messages, timeout_ms, reporting_interval_ms, report, table
         )
     if report.total.count < messages:
         print_note(
@@ -136,7 +140,7 @@ def _consume(
     reads_tables: bool,
 ) -> dict[str, dict[str, float]]:
     clock = SYSTEM_CLOCK
-    consumer.subscribe([topic], listener=_Joined(clock, report))
+    consumer.subscribe([topic], listener=_JoinTimer(clock, report))
     report.begin(clock)
     last_ms = clock.monotonic_ms()
     total = report.total
@@ -157,7 +161,7 @@ def _consume(
 
 @dataclass(slots=True)
 class _Total:
-    """What was read."""
+    """Number and size of the records that were read."""
 
     count: int = 0
     size_bytes: int = 0
@@ -177,21 +181,21 @@ class _Total:
 
 
 class _Times:
-    """Shows times as Java's SimpleDateFormat, of which it knows the letters of dates and times."""
+    """Formats times as Java's SimpleDateFormat; it knows the letters of dates and times."""
 
     def __init__(self, pattern: str) -> None:
-        """Args: pattern: letters that it does not know are refused."""
+        """Take a pattern of Java's letters; refuse unknown letters."""
         parts = re.findall(r"([A-Za-z])(\1*)|([^A-Za-z]+)", pattern)
         self._parts = [other or first + more for first, more, other in parts]
         wrong = [each for each in self._parts if each[0].isalpha() and not self._knows(each)]
         if wrong:
             raise typer.BadParameter(
-                f"{wrong[0]!r} is not known; take some of {', '.join(_JAVA_DATE)}, SSS",
+                f"{wrong[0]!r} is unknown; use {', '.join(_JAVA_DATE)}, SSS",
                 param_hint="'--date-format'",
             )
 
     def text(self, time_us: int) -> str:
-        """Return a time, microseconds since the epoch, in the local zone."""
+        """Return a time, given in microseconds since the epoch, as text in the local time zone."""
         moment = datetime.fromtimestamp(time_us / 1e6)
         milliseconds = f"{time_us // 1000 % 1000:03d}"
         return "".join(
@@ -205,7 +209,7 @@ class _Times:
 
 
 class _Report:
-    """Kafka's lines: one for each interval, or one at the end."""
+    """Prints the lines of Kafka's tool: one for each interval, or one at the end."""
 
     def __init__(self, output: Output, times: _Times, is_detailed: bool) -> None:
         self.total = _Total()
@@ -220,16 +224,16 @@ class _Report:
         self._last_join_ms = 0.0
 
     def begin(self, clock: Clock) -> None:
-        """Start the time."""
+        """Start the clock."""
         self._began_us, self._began_ms = clock.time_us(), clock.monotonic_ms()
         self.reported_ms = self._began_ms
 
     def stop(self, clock: Clock) -> None:
-        """Stop the time."""
+        """Stop the clock."""
         self._ended_us, self._ended_ms = clock.time_us(), clock.monotonic_ms()
 
     def interval(self, clock: Clock) -> None:
-        """End an interval, and tell of it if that is wanted."""
+        """End an interval, and print its line with ``--show-detailed-stats``."""
         now_ms = clock.monotonic_ms()
         if self._is_detailed:
             figures = _figures(
@@ -252,7 +256,7 @@ class _Report:
         self._last_join_ms = self.join_ms
 
     def end(self, metrics: dict[str, dict[str, float]] | None) -> None:
-        """Tell of all of it."""
+        """Print the figures of the whole run."""
         figures = _figures(
             self.total.size_bytes,
             self.total.count,
@@ -296,8 +300,8 @@ def _line(figures: dict[str, object], total_mb: float, total_count: int) -> str:
     )
 
 
-class _Joined(ConsumerRebalanceListener):
-    """Measures how long it takes until partitions are assigned."""
+class _JoinTimer(ConsumerRebalanceListener):
+    """Measures the time until partitions are assigned."""
 
     def __init__(self, clock: Clock, report: _Report) -> None:
         self._clock = clock

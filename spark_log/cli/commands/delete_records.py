@@ -1,4 +1,4 @@
-"""``spark-log delete-records``: the records before an offset (kafka-delete-records)."""
+"""``spark-log delete-records``: delete records before an offset, as kafka-delete-records."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, counted, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topic
 from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
 
 _FORM = '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}'
 
 
+@with_examples("spark-log delete-records flights --before-offset 2 --partition 0 --yes")
 @with_option_groups
 def delete_records(
+    topic: Topic,
     root: Root,
     output: Output,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="In which.")] = None,
     before_offset: Annotated[
         int | None,
-        typer.Option("--before-offset", metavar="N", help="What is kept begins here; -1: nothing."),
+        typer.Option(
+            "--before-offset", metavar="N", help="First offset to keep. -1: delete all records."
+        ),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", help="Only this one. Repeatable. [default: all]"),
+        typer.Option(
+            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
+        ),
     ] = None,
     offset_json_file: Annotated[
         Path | None,
@@ -39,29 +46,29 @@ def delete_records(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help=f"Offsets of several partitions instead: {_FORM}",
+            help=f"Offsets by partition, instead of the above: {_FORM}",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete the records before an offset.
 
-    Asks first, on a terminal; elsewhere it takes --yes. They cannot be read any more; the space
-    that they take is freed later, by a cleaner.
+    Asks first, on a terminal. Without a terminal, --yes is required. The records cannot be read any
+    more. A later cleaning frees their space.
     """
     if offset_json_file is not None:
-        if topic is not None or before_offset is not None or partition:
+        if topic.given is not None or before_offset is not None or partition:
             raise InvalidConfigurationError(
-                "--offset-json-file says which topics, partitions and offsets: give nothing beside"
+                "--offset-json-file names topics, partitions and offsets: give no others beside it"
             )
         wanted = _read_offsets(offset_json_file)
-    elif topic is None or before_offset is None:
+    elif topic.given is None or before_offset is None:
         raise InvalidConfigurationError(
             "which records? Give TOPIC and --before-offset, or --offset-json-file"
         )
     else:
-        numbers = partition or sorted(root.cluster().topic(topic).partitions)
-        wanted = {TopicPartition(topic, number): before_offset for number in numbers}
+        numbers = partition or sorted(root.cluster().topic(topic.name).partitions)
+        wanted = {TopicPartition(topic.name, number): before_offset for number in numbers}
     question = f"Delete records of {counted(len(wanted), 'partition')}?"
     if wanted and not yes and not is_confirmed(question):
         print_note("Nothing was deleted.")
@@ -76,10 +83,10 @@ def delete_records(
 
 
 def _read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets that a file of kafka-delete-records' form names.
+    """Return the offsets in a file of the form that kafka-delete-records reads.
 
     Raises:
-        InvalidConfigurationError: it has another form, or names a partition twice.
+        InvalidConfigurationError: the file has another form, or names a partition twice.
     """
     try:
         document = json.loads(path.read_bytes())

@@ -1,4 +1,4 @@
-"""``spark-log dump-log``: what a segment or index file holds, and whether it is sound."""
+"""``spark-log dump-log``: print and check the content of a segment or index file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.index_dump import IndexEntry, read_index
 from spark_log.cli.format.output import Output, print_json_stream, print_note, print_text
 from spark_log.cli.format.progress import byte_progress
@@ -25,9 +26,10 @@ from spark_log.printable import printable
 from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
 
 _ROWS_AT_ONCE = 4096
-"""So many records become Python objects at once."""
+"""Number of records that are converted to Python objects at a time."""
 
 
+@with_examples("spark-log dump-log /data/log/flights.*/flights-0/*.log --print-data-log")
 @with_option_groups
 def dump_log(
     file: Annotated[
@@ -47,8 +49,8 @@ def dump_log(
 ) -> None:
     """Dump a segment or index file and check it.
 
-    Shows every batch header and checks every checksum. A damaged file is dumped as far as it can
-    be read; then what is wrong is said, with the position, and the exit status is 1.
+    Shows every batch header and verifies every checksum. A damaged file is dumped as far as it can
+    be read. Then the problem is reported with its position, and the exit status is 1.
     """
     name = SegmentName.parse(file.stem + LOG_SUFFIX)
     if name is None or file.suffix not in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -116,19 +118,20 @@ def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
             fields = _entry_document(entry)
             print_text(" ".join(f"{key}: {_text(value)}" for key, value in fields.items()))
     if any(entry.is_valid is None for entry in entries):
-        print_note(f"{name.log} is not there: the entries could not be checked.")
+        print_note(f"{name.log} does not exist: the entries could not be checked.")
     wrong = next((entry for entry in entries if entry.is_valid is False), None)
     problem = dump.problem
     if wrong is not None:
         problem = f"the entry for offset {wrong.offset} does not fit {name.log}"
     if problem is not None:
         raise CorruptRecordError(
-            f"{file}: {problem}. Delete it: indexes are derived", path=str(file)
+            f"{file}: {problem}. Delete the file: an index is rebuilt from its segment",
+            path=str(file),
         )
 
 
 def _header_fields(segment: SegmentDump, header: BatchHeader) -> dict[str, object]:
-    """Return a header in Kafka's terms and order (``DumpLogSegments``)."""
+    """Return a header with the names and in the order of Kafka's ``DumpLogSegments``."""
     has_sequence = header.base_sequence != NO_SEQUENCE
     last_sequence = header.base_sequence + header.record_count - 1 if has_sequence else NO_SEQUENCE
     return {

@@ -1,4 +1,4 @@
-"""``spark-log groups``: consumer groups (kafka-consumer-groups)."""
+"""``spark-log groups``: consumer groups, as kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from spark_log.admin.group_descriptions import (
 from spark_log.cli.commands.groups_repair import repair_groups
 from spark_log.cli.commands.groups_reset import reset_offsets
 from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
     Output,
     counted,
@@ -28,7 +29,7 @@ from spark_log.cli.group_options import (
     AllGroupsOption,
     GroupOption,
     GroupsArgument,
-    TopicOption,
+    TopicPartitionsOption,
     chosen_groups,
 )
 from spark_log.cli.group_partitions import parse_partitions
@@ -44,6 +45,7 @@ _NONE = "-"
 
 
 @app.command("list")
+@with_examples("spark-log groups list", "spark-log groups list --state Empty")
 @with_option_groups
 def list_groups(
     root: Root,
@@ -53,11 +55,11 @@ def list_groups(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only in this state: Empty, Stable or Reconciling. Repeatable.",
+            help="Only groups in this state: Empty, Stable or Reconciling. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """List the groups that have members or positions."""
+    """List the groups that have members or committed offsets."""
     groups = _admin(root).list_groups(states_filter=state)
     if output.is_json:
         names = ("group_id", "protocol_type", "group_state")
@@ -68,6 +70,10 @@ def list_groups(
 
 
 @app.command("describe")
+@with_examples(
+    "spark-log groups describe reports",
+    "spark-log groups describe reports --members --verbose",
+)
 @with_option_groups
 def describe_groups(
     root: Root,
@@ -75,18 +81,18 @@ def describe_groups(
     groups: GroupsArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
-    members: Annotated[bool, typer.Option("--members", help="Who is in it.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="How it is.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show the state.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --members: which partitions each has.")
+        bool, typer.Option("--verbose", help="With --members: show the partitions of each member.")
     ] = False,
 ) -> None:
-    """Describe groups: lag and members.
+    """Describe groups: lag, members or state.
 
-    Lag is told in records and in seconds: the age of the first unread record.
+    Lag is shown in records, and in seconds as the age of the first unread record.
     """
     if members and state:
-        raise InvalidConfigurationError("--members or --state: take one of the two")
+        raise InvalidConfigurationError("--members or --state: give one of the two")
     admin = _admin(root)
     described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
     if members:
@@ -98,6 +104,7 @@ def describe_groups(
 
 
 @app.command("members")
+@with_examples("spark-log groups members reports --verbose")
 @with_option_groups
 def group_members(
     root: Root,
@@ -105,18 +112,16 @@ def group_members(
     groups: GroupsArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Also which partitions.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show partitions, too.")] = False,
 ) -> None:
-    """Tell who is in groups.
-
-    The same as describe --members.
-    """
+    """Show the members of groups, as describe --members."""
     admin = _admin(root)
     described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
     _print_members(output, described, verbose)
 
 
 @app.command("delete")
+@with_examples("spark-log groups delete reports --yes")
 @with_option_groups
 def delete_groups(
     root: Root,
@@ -124,11 +129,13 @@ def delete_groups(
     groups: GroupsArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete groups without members.
 
-    Their positions are gone. Asks first, on a terminal; elsewhere it takes --yes.
+    Their committed offsets are deleted, too.
+
+    Asks first, on a terminal. Without a terminal, --yes is required.
     """
     admin = _admin(root)
     names = chosen_groups(admin, groups, group, all_groups)
@@ -142,20 +149,23 @@ def delete_groups(
 
 
 @app.command("delete-offsets")
+@with_examples("spark-log groups delete-offsets reports --topic flights:0")
 @with_option_groups
 def delete_offsets(
     root: Root,
     output: Output,
-    group_id: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Which.")] = None,
+    group_id: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="Id of the group.")
+    ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="GROUP", help="The same, as kafka-consumer-groups."),
+        typer.Option("--group", metavar="GROUP", help="Id of the group, as an option."),
     ] = None,
-    topic: TopicOption = None,
+    topic: TopicPartitionsOption = None,
 ) -> None:
-    """Forget where a group is in some topics.
+    """Delete the committed offsets of a group in some topics.
 
-    No member may subscribe to them.
+    No member of the group may be subscribed to these topics.
     """
     name = group_id or group
     if not name or not topic:
@@ -164,7 +174,7 @@ def delete_offsets(
     wanted = parse_partitions(root.cluster().image(), topic)
     deleted = admin.delete_group_offsets(name, wanted)
     rows = [
-        [each.topic, each.partition, "deleted" if each in deleted else "had no position"]
+        [each.topic, each.partition, "deleted" if each in deleted else "had no offset"]
         for each in wanted
     ]
     if output.is_json:

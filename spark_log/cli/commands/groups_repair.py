@@ -1,4 +1,4 @@
-"""``spark-log groups repair``: a damaged or lost offsets table, a log that lost a part."""
+"""``spark-log groups repair``: repair the table of committed offsets, or the logs of groups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, counted, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
@@ -16,26 +17,27 @@ from spark_log.printable import printable
 _SHOWN = 20
 
 
+@with_examples("spark-log groups repair")
 @with_option_groups
 def repair_groups(
     root: Root,
     output: Output,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it. All consumers have to be stopped.")
+        bool, typer.Option("--execute", help="Repair. All consumers must be stopped.")
     ] = False,
     with_unnamed: Annotated[
         bool,
         typer.Option(
             "--with-unnamed",
-            help="Save also files that no readable version names: one "
-            "may be of a commit that was refused.",
+            help="Also use files that no readable version names. Such a file may belong to a "
+            "commit that was refused.",
         ),
     ] = False,
 ) -> None:
     """Repair committed offsets.
 
-    Looks for damage, and tells what can be saved and what is lost. With --execute what can be
-    saved becomes the table. Nothing is deleted.
+    Looks for damage, and shows which offsets can be saved and which are lost. With --execute the
+    saved offsets become the new table. No file is deleted.
     """
     from spark_log.coordinator.offsets.repair import OffsetsRepair
 
@@ -45,7 +47,7 @@ def repair_groups(
     else:
         _print(report, with_unnamed)
     if not report.is_sound and not report.is_repaired:
-        print_note("Nothing was changed: stop all consumers, and give --execute to repair it.")
+        print_note("Nothing was changed. To repair, stop all consumers and give --execute.")
         raise typer.Exit(1)
 
 
@@ -62,14 +64,16 @@ def _print(report: RepairReport, with_unnamed: bool) -> None:
         print_text(f"Saved: {saved}{f': {some}' if some else ''}")
         for first, last in _runs(report.lost_versions):
             which = f"version {first}" if first == last else f"versions {first} to {last}"
-            print_text(f"Lost: what {which} committed, unless it is in a later file")
+            print_text(f"Lost: offsets committed in {which}, unless a later file has them")
         for file in report.lost_files:
             print_text(f"Lost: {printable(_file(file))}")
         if report.unnamed_files and not with_unnamed:
             count = counted(len(report.unnamed_files), "file")
             print_text(f"Left out: {count} that no readable version names (--with-unnamed)")
     for group, fence in report.lagging_groups.items():
-        print_text(f"Group {group!r} has lost a part of its log: its generation becomes {fence}")
+        print_text(
+            f"Group {group!r} has lost a part of its log; its generation is raised to {fence}"
+        )
     if report.is_repaired:
         print_text("Repaired.")
 

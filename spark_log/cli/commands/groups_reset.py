@@ -1,4 +1,4 @@
-"""``spark-log groups reset-offsets``: where a group is to go on reading."""
+"""``spark-log groups reset-offsets``: change the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from spark_log.admin.admin import Admin
 from spark_log.admin.offset_reset import OffsetResetPlanner, ResetPlan
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
     Output,
     print_bytes,
@@ -28,19 +28,23 @@ from spark_log.cli.group_options import (
     AllGroupsOption,
     GroupOption,
     GroupsArgument,
-    TopicOption,
+    TopicPartitionsOption,
     chosen_groups,
 )
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.cli.time_window import parse_time_us
+from spark_log.config import parse_duration, parse_time_ms, parse_time_us
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
 from spark_log.metadata import Cluster
 from spark_log.printable import printable
 from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 
 
+@with_examples(
+    "spark-log groups reset-offsets reports --all-topics --to-earliest --execute",
+    "spark-log groups reset-offsets reports --topic flights:0 --shift-by -1",
+)
 @with_option_groups
 def reset_offsets(
     root: Root,
@@ -48,32 +52,39 @@ def reset_offsets(
     groups: GroupsArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
-    topic: TopicOption = None,
+    topic: TopicPartitionsOption = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Wherever the group has a position.")
+        bool, typer.Option("--all-topics", help="All partitions with a committed offset.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log's start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log's end.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To where it is; else to the log's end.")
+        bool, typer.Option("--to-current", help="To the committed offset, or else the log end.")
     ] = False,
     to_datetime: Annotated[
         str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after it."),
+        typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after TIME."),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="PnDTnHnMnS", help="The same, so long before now."),
+        typer.Option(
+            "--by-duration",
+            metavar="PnDTnHnMnS",
+            help="To the first record that is not older than this.",
+        ),
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="So many records on, or back.")
+        int | None,
+        typer.Option("--shift-by", metavar="N", help="By N offsets, back if N is negative."),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="N", help="There.")
+        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")
     ] = None,
     to_committed_at: Annotated[
         str | None,
-        typer.Option("--to-committed-at", metavar="TIME", help="To what it had committed by then."),
+        typer.Option(
+            "--to-committed-at", metavar="TIME", help="To the offset that was committed at TIME."
+        ),
     ] = None,
     from_file: Annotated[
         Path | None,
@@ -82,18 +93,22 @@ def reset_offsets(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="To what a file says: lines of topic,partition,offset; of "
-            "group,topic,partition,offset for several groups. As --export prints them.",
+            help="To the offsets in a file with lines topic,partition,offset; for several groups "
+            "group,topic,partition,offset. --export prints this form.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show. The default.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print what --from-file reads.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the new offsets (default).")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print in the form of --from-file.")
+    ] = False,
 ) -> None:
-    """Set where a group goes on reading.
+    """Change the committed offsets of groups.
 
-    Only shown, unless --execute is given. The group may have no members. One way to say where
-    to, and --topic or --all-topics to say where.
+    Give --topic or --all-topics, and one option that names the new offsets. They are only shown,
+    unless --execute is given. The groups must not have members.
     """
     way = _only_one(
         {
@@ -109,7 +124,7 @@ def reset_offsets(
         }
     )
     if dry_run and execute:
-        raise InvalidConfigurationError("--dry-run or --execute: take one of the two")
+        raise InvalidConfigurationError("--dry-run or --execute: give one of the two")
     _check_scope(bool(topic), all_topics, from_file is not None)
     cluster = root.cluster()
     admin = Admin(root.url, storage_options=root.storage_options)
@@ -123,7 +138,7 @@ def reset_offsets(
         resets = OffsetResetPlanner(cluster, admin, name)
         some = parse_partitions(cluster.image(), topic) if topic else sorted(resets.committed())
         if all_topics and not some and to_committed_at is None:
-            admin.describe_groups([name])  # which says so where there is no such group
+            admin.describe_groups([name])  # raises an error if the group does not exist
         ways: dict[str, Callable[[], ResetPlan]] = {
             "--to-earliest": partial(resets.to_spec, some, OffsetSpec.EARLIEST),
             "--to-latest": partial(resets.to_spec, some, OffsetSpec.LATEST),
@@ -138,7 +153,7 @@ def reset_offsets(
         found[name] = ways[way]()
     if execute:
         for name, reset in found.items():
-            offsets = {named: OffsetAndMetadata(at) for named, at in reset.offsets.items()}
+            offsets = {tp: OffsetAndMetadata(at) for tp, at in reset.offsets.items()}
             admin.alter_group_offsets(name, offsets)
     _print(output, found, execute, export)
 
@@ -147,23 +162,25 @@ def _only_one(ways: dict[str, bool]) -> str:
     given = [name for name, is_given in ways.items() if is_given]
     if len(given) != 1:
         got = f"; got {' and '.join(given)}" if given else ""
-        raise InvalidConfigurationError(f"where to? Give one of {', '.join(ways)}{got}")
+        raise InvalidConfigurationError(f"to which offsets? Give one of {', '.join(ways)}{got}")
     return given[0]
 
 
 def _check_scope(has_topic: bool, all_topics: bool, has_file: bool) -> None:
     if has_file and (has_topic or all_topics):
-        raise InvalidConfigurationError("--from-file says where: give no --topic beside it")
+        raise InvalidConfigurationError(
+            "--from-file names the partitions: give no --topic and no --all-topics beside it"
+        )
     if has_topic == all_topics and not has_file:
-        raise InvalidConfigurationError("where? Give --topic, or --all-topics")
+        raise InvalidConfigurationError("which topics? Give --topic or --all-topics")
 
 
 def _check_empty(admin: Admin, group_id: str) -> None:
-    """Refuse before anything is shown that could not be done."""
+    """Refuse a group with members, before new offsets are shown."""
     members = admin.group_members(group_id)
     if members:
         raise GroupNotEmptyError(
-            f"positions of group {group_id!r} can only be reset while it has no members: stop "
+            f"offsets of group {group_id!r} can only be reset while it has no members: stop "
             f"{', '.join(members[:3])} first",
             group_id=group_id,
             members=members,
@@ -171,27 +188,20 @@ def _check_empty(admin: Admin, group_id: str) -> None:
 
 
 def _time_ms(cluster: Cluster, to_datetime: str | None, by_duration: str | None) -> int:
-    """Return the first whole millisecond that is not before what is asked for."""
+    """Return the requested point in time, in whole milliseconds since the epoch; 0 if none."""
     if to_datetime is not None:
-        return max(0, -(-parse_time_us("--to-datetime", to_datetime) // 1000))
+        return max(0, parse_time_ms("--to-datetime", to_datetime))
     if by_duration is None:
         return 0
-    try:
-        if not by_duration.lstrip("-").startswith("P"):
-            raise ValueError(by_duration)
-        duration = TypeAdapter(timedelta).validate_python(by_duration)
-    except (ValidationError, ValueError):
-        raise typer.BadParameter(
-            f"{by_duration!r} is not a duration like P1DT2H30M", param_hint="'--by-duration'"
-        ) from None
+    duration = parse_duration("--by-duration", by_duration)
     return max(0, cluster.clock.time_us() // 1000 - duration // timedelta(milliseconds=1))
 
 
 def _read_plan(path: Path, names: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Return group → partition → offset.
+    """Return the new offsets in a file, by group and partition.
 
     Raises:
-        InvalidConfigurationError: the file has another form, or says nothing about a group.
+        InvalidConfigurationError: the file has another form, or has no line for a group.
     """
     planned: dict[str, dict[TopicPartition, int]] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
@@ -203,24 +213,24 @@ def _read_plan(path: Path, names: list[str]) -> dict[str, dict[TopicPartition, i
                 cells = [names[0], *cells]
             try:
                 name, topic, partition, offset = cells
-                named, at = TopicPartition(topic, int(partition)), int(offset)
+                tp, at = TopicPartition(topic, int(partition)), int(offset)
             except ValueError:
                 raise InvalidConfigurationError(
                     f"{path}, line {number}: expected "
                     f"{'' if len(names) == 1 else 'group,'}topic,partition,offset, got "
                     f"{','.join(row)!r}"
                 ) from None
-            if named in planned.setdefault(name, {}):
-                raise InvalidConfigurationError(f"{path}, line {number}: {named} is there twice")
-            planned[name][named] = at
+            if tp in planned.setdefault(name, {}):
+                raise InvalidConfigurationError(f"{path}, line {number}: {tp} is given twice")
+            planned[name][tp] = at
     missing = [name for name in names if name not in planned]
     if missing:
-        raise InvalidConfigurationError(f"{path} says nothing about group {missing[0]!r}")
+        raise InvalidConfigurationError(f"{path} has no line for group {missing[0]!r}")
     return planned
 
 
 def _print_exported(lines: str) -> None:
-    """Print what --from-file reads: exactly, unless a person looks at it."""
+    """Print the form of --from-file: exact bytes, but safe text on a terminal."""
     if sys.stdout.isatty():
         print_text(lines.rstrip("\n"))
     else:
@@ -232,9 +242,9 @@ def _print(output: Output, found: dict[str, ResetPlan], execute: bool, export: b
         for note in reset.notes:
             print_note(printable(note))
     rows: list[list[object]] = [
-        [name, named.topic, named.partition, offset]
+        [name, tp.topic, tp.partition, offset]
         for name, reset in found.items()
-        for named, offset in sorted(reset.offsets.items())
+        for tp, offset in sorted(reset.offsets.items())
     ]
     if export:
         text = io.StringIO()
@@ -249,4 +259,4 @@ def _print(output: Output, found: dict[str, ResetPlan], execute: bool, export: b
     else:
         print_table(["Group", "Topic", "Partition", "New-offset"], rows)
     if not execute and not export:
-        print_note("Nothing was changed: give --execute to do it.")
+        print_note("Nothing was changed. Give --execute to commit these offsets.")

@@ -1,28 +1,23 @@
-"""``spark-log log-dirs``: what lies where, and how much."""
+"""``spark-log log-dirs``: directories and sizes of partitions."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_table, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topics
 from spark_log.types import LogDirDescription, ReplicaInfo
 
 
+@with_examples("spark-log log-dirs flights")
 @with_option_groups
-def log_dirs(
-    root: Root,
-    output: Output,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="NAME", help="Only this one. Repeatable. [default: all]"),
-    ] = None,
-) -> None:
-    """Show where partitions lie, and how large they are."""
-    described = root.admin().describe_log_dirs(list(dict.fromkeys(topic)) if topic else None)
+def log_dirs(topics: Topics, root: Root, output: Output) -> None:
+    """Show directories and sizes of partitions.
+
+    Without names the partitions of all topics are shown.
+    """
+    described = root.admin().describe_log_dirs(topics.names_or_none)
     if output.is_json:
         print_json({"log_dirs": [_document(log_dir) for log_dir in described]})
         return

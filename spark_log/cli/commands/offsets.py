@@ -1,4 +1,4 @@
-"""``spark-log offsets``: looking offsets up (kafka-get-offsets)."""
+"""``spark-log offsets``: look up offsets, as kafka-get-offsets."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.cli.time_window import parse_time_us
+from spark_log.cli.topic_options import Topics
+from spark_log.config import parse_time_ms
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
 
@@ -26,36 +28,37 @@ _NONE: Final = "-"
 
 
 @app.command("list")
+@with_examples(
+    "spark-log offsets list flights",
+    "spark-log offsets list flights --time 2013-07-04T12:00:00Z",
+)
 @with_option_groups
 def list_offsets(
+    topics: Topics,
     root: Root,
     output: Output,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Which. [default: all]")
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="NAME", help="The same, as kafka-get-offsets."),
-    ] = None,
     partitions: Annotated[
         str | None,
-        typer.Option("--partitions", metavar="N,...", help="Only these. [default: all]"),
+        typer.Option("--partitions", metavar="N,...", help="Partitions. [default: all]"),
     ] = None,
     time: Annotated[
         str,
         typer.Option(
             "--time",
             metavar="TIME",
-            help="latest or -1, earliest or -2, max-timestamp or -3: the record with the largest "
-            "timestamp; or a time, ISO 8601 or milliseconds: the first record at or after it.",
+            help="latest or -1; earliest or -2; max-timestamp or -3: the record with the largest "
+            "timestamp; a time (ISO 8601 or milliseconds): the first record at or after it.",
         ),
     ] = "latest",
 ) -> None:
-    """Look up where partitions end or begin, or by time."""
+    """Look up the end or start of partitions, or offsets by time.
+
+    Without names the offsets of all topics are listed.
+    """
     spec = _parse_spec(time)
     numbers = None if partitions is None else _parse_numbers(partitions)
     image = root.cluster().image()
-    names = dict.fromkeys([*(topics or []), *(topic or [])]) or [t.name for t in image.topics()]
+    names = topics.given or [topic.name for topic in image.topics()]
     wanted = [
         TopicPartition(name, number)
         for name in names
@@ -64,7 +67,7 @@ def list_offsets(
     ]
     if numbers and (missing := numbers - {each.partition for each in wanted}):
         raise UnknownTopicOrPartitionError(
-            f"no topic has a partition {min(missing)}: {', '.join(names)}", topic=next(iter(names))
+            f"none of {', '.join(names)} has a partition {min(missing)}", topic=names[0]
         )
     found = root.admin().list_offsets(dict.fromkeys(wanted, spec))
     if output.is_json:
@@ -76,8 +79,7 @@ def list_offsets(
 
 def _parse_spec(text: str) -> int:
     spec = _SPECS.get(text.strip().lower())
-    # The first whole millisecond that is not before the time.
-    return -(-parse_time_us("--time", text) // 1000) if spec is None else spec
+    return parse_time_ms("--time", text) if spec is None else spec
 
 
 def _parse_numbers(text: str) -> set[int]:
@@ -85,7 +87,7 @@ def _parse_numbers(text: str) -> set[int]:
         return {int(part) for part in text.split(",")}
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a list of partitions like 0,1,2", param_hint="'--partitions'"
+            f"{text!r} is not a list of partitions such as 0,1,2", param_hint="'--partitions'"
         ) from None
 
 
@@ -108,6 +110,6 @@ def _time(timestamp_ms: int) -> str:
         return _NONE
     try:
         time = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:  # further away than the calendar reaches
+    except OverflowError:  # outside of the calendar of `datetime`
         return f"{timestamp_ms} ms"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""``spark-log producer-perf``: how fast records are sent, with Kafka's flags and lines."""
+"""``spark-log producer-perf``: measure a producer, with the options and output of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
-from spark_log.config.config import ProducerConfig
+from spark_log.cli.topic_options import Topic
+from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidConfigurationError
 from spark_log.producer import Producer, RecordFuture
 
@@ -25,23 +27,24 @@ _REPORTING_MS: Final = 5_000
 _MAX_SAMPLES: Final = 500_000
 _MIB: Final = 1_048_576
 _MADE_PAYLOADS: Final = 1_024
-"""Payloads of --record-size are made before the clock starts, and taken one after the other."""
+"""Payloads of --record-size are made before the clock starts, and used in turns."""
 _MAX_MADE_BYTES: Final = 16_777_216
 
 
+@with_examples("spark-log producer-perf weather --num-records 1000 --record-size 100")
 @with_option_groups
 def producer_perf(
+    topic: Topic,
     root: Root,
     output: Output,
-    topic: Annotated[str, typer.Option("--topic", help="Send records to this topic.")],
     num_records: Annotated[
-        int, typer.Option("--num-records", min=1, help="How many records to send.")
+        int, typer.Option("--num-records", min=1, help="Number of records to send.")
     ],
     throughput: Annotated[
         float,
         typer.Option(
             "--throughput",
-            help="At most about so many records a second; -1: as fast as it goes.",
+            help="Maximum records per second, about. -1: no limit.",
         ),
     ] = -1,
     record_size: Annotated[
@@ -49,13 +52,15 @@ def producer_perf(
     ] = None,
     payload_file: Annotated[
         Path | None,
-        typer.Option("--payload-file", help="A text file; values are drawn from its parts."),
+        typer.Option(
+            "--payload-file", help="Text file; values are drawn at random from its parts."
+        ),
     ] = None,
     payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Values are the numbers from 0 on.")
+        bool, typer.Option("--payload-monotonic", help="Values are the numbers 0, 1, 2, …")
     ] = False,
     payload_delimiter: Annotated[
-        str, typer.Option("--payload-delimiter", help="What separates the parts of the file.")
+        str, typer.Option("--payload-delimiter", help="Text between the parts of the file.")
     ] = "\\n",
     producer_props: Annotated[
         list[str] | None,
@@ -73,25 +78,27 @@ def producer_perf(
 ) -> None:
     """Measure how fast records are sent and acknowledged.
 
-    Give exactly one of --record-size, --payload-file and --payload-monotonic. Every five seconds a
-    line tells of the time since the last one; the latency of a record is from send to
-    acknowledgement.
+    Give exactly one of --record-size, --payload-file and --payload-monotonic. A line every five
+    seconds reports on the time since the line before. The latency of a record is the time from send
+    to acknowledgement.
     """
     payloads = _payloads(record_size, payload_file, payload_monotonic, payload_delimiter)
     config = parse_pairs("--producer-props", producer_props or [])
     stats = PerfStats(num_records, prints=not output.is_json)
     partitioner = config.pop("partitioner", "default")
-    ProducerConfig.parse(config)  # what else a producer takes is not for the command line
+    ProducerConfig.parse(config)  # the other arguments of `Producer` are not for users of a shell
     settings: dict[str, Any] = {**config, "partitioner": partitioner}
     with Producer(root.url, storage_options=root.storage_options, **settings) as producer:
-        producer.partitions_for(topic)  # an unknown topic is told before the clock starts
+        producer.partitions_for(topic.name)  # an unknown topic is refused before the clock starts
         stats.begin(_now_ms())
-        _send(producer, topic, payloads, num_records, throughput, stats)
+        _send(producer, topic.name, payloads, num_records, throughput, stats)
         producer.flush()
         total = stats.total(_now_ms())
         metrics = producer.metrics()["producer-metrics"]
     if output.is_json:
-        print_json({"topic": topic, **total, **({"metrics": metrics} if print_metrics else {})})
+        print_json(
+            {"topic": topic.name, **total, **({"metrics": metrics} if print_metrics else {})}
+        )
         return
     print_text(stats.total_line(total))
     if print_metrics:
@@ -104,7 +111,7 @@ class PerfStats:
     """Latencies and sizes of acknowledged records (``ProducerPerformance.Stats``)."""
 
     def __init__(self, num_records: int, *, prints: bool) -> None:
-        """Args: num_records: how many there will be; prints: a line every five seconds."""
+        """Expect ``num_records`` records; with ``prints`` print a line every five seconds."""
         self._sampling = max(1, num_records // min(num_records, _MAX_SAMPLES))
         self._prints = prints
         self._latencies_ms: list[float] = []
@@ -139,7 +146,7 @@ class PerfStats:
             self._window = _Window(began_ms=now_ms)
 
     def total(self, now_ms: float) -> dict[str, float]:
-        """Return what all records amount to, by name."""
+        """Return the figures of all records by name."""
         seconds = max(now_ms - self._began_ms, 1e-3) / 1000
         samples = sorted(self._latencies_ms) or [0.0]
         total = {
@@ -156,7 +163,7 @@ class PerfStats:
 
     @staticmethod
     def total_line(total: dict[str, float]) -> str:
-        """Return Kafka's last line. Its percentiles are whole milliseconds; ours are finer."""
+        """Return Kafka's last line, with finer percentiles: Kafka shows whole milliseconds."""
         failed = f" ({total['failed']:.0f} failed)" if total["failed"] else ""
         return (
             f"{total['records']:.0f} records sent{failed}, "
@@ -218,7 +225,7 @@ def _payloads(
     """Yield values without end.
 
     Raises:
-        InvalidConfigurationError: not exactly one kind is asked for; the file holds nothing.
+        InvalidConfigurationError: not exactly one kind of values was chosen, or the file is empty.
     """
     if (size is not None) + (file is not None) + is_monotonic != 1:
         raise InvalidConfigurationError(
@@ -248,7 +255,7 @@ def _parts(file: Path, delimiter: str) -> list[bytes]:
         raise InvalidConfigurationError(f"--payload-file {file}: {error.strerror}") from error
     parts = [part.encode() for part in text.split(delimiter) if part]
     if not parts:
-        raise InvalidConfigurationError(f"--payload-file {file} holds nothing to send")
+        raise InvalidConfigurationError(f"--payload-file {file} has no parts to send")
     return parts
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.confirmation import is_confirmed
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
     Output,
     counted,
@@ -19,6 +20,7 @@ from spark_log.cli.format.progress import spinner
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic
+from spark_log.cli.topic_options import Topic, Topics
 from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from spark_log.metadata import MetadataImage
 from spark_log.types import NewTopic, TopicDescription
@@ -27,30 +29,36 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command("create")
+@with_examples(
+    "spark-log topics create orders --partitions 4",
+    "spark-log topics create latest --config cleanup.policy=compact",
+)
 @with_option_groups
 def create_topic(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new topic's name.")],
+    topic: Topic,
     root: RootOfNewTopic,
     output: Output,
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", help="How many. [default: num.partitions in the properties file, or 1]"
+            "--partitions",
+            help="Number of partitions. [default: num.partitions in the properties file, or 1]",
         ),
     ] = None,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", help="On how many storage roots each lies.")
+        int, typer.Option("--replication-factor", help="Number of replicas; only 1 is supported.")
     ] = 1,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic. Repeatable."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists is left as it is.")
+        bool, typer.Option("--if-not-exists", help="Leave a topic that exists unchanged.")
     ] = False,
 ) -> None:
-    """Create a topic, and the root if there is none yet."""
-    topic = NewTopic(
+    """Create a topic, and the root if it does not exist yet."""
+    name = topic.name
+    new_topic = NewTopic(
         name,
         root.settings.num_partitions if partitions is None else partitions,
         replication_factor,
@@ -58,21 +66,22 @@ def create_topic(
     )
     document: dict[str, object] = {"topic": name, "root": root.url}
     try:
-        topic_id = root.admin().create_topics([topic])[name]
+        topic_id = root.admin().create_topics([new_topic])[name]
     except TopicAlreadyExistsError:
         if not if_not_exists:
             raise
         existing = root.cluster().topic(name)
         document |= {"created": False, "topic_id": existing.topic_id}
         document |= {"partition_count": existing.num_partitions}
-        output.answer(f"Topic {name} exists: left as it is.", document)
+        output.answer(f"Topic {name} exists: left unchanged.", document)
         return
-    document |= {"created": True, "topic_id": topic_id, "partition_count": topic.num_partitions}
-    count = counted(topic.num_partitions, "partition")
+    document |= {"created": True, "topic_id": topic_id, "partition_count": new_topic.num_partitions}
+    count = counted(new_topic.num_partitions, "partition")
     output.answer(f"Created topic {name} with {count} in {root.url}.", document)
 
 
 @app.command("list")
+@with_examples("spark-log topics list")
 @with_option_groups
 def list_topics(root: Root, output: Output) -> None:
     """List the names of all topics."""
@@ -84,70 +93,73 @@ def list_topics(root: Root, output: Output) -> None:
 
 
 @app.command("describe")
+@with_examples("spark-log topics describe flights")
 @with_option_groups
-def describe_topics(
-    root: Root,
-    output: Output,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which. [default: all]")
-    ] = None,
-) -> None:
-    """Describe topics: id, settings, and what each partition holds."""
-    topics = root.admin().describe_topics(list(dict.fromkeys(names)) if names else None)
+def describe_topics(topics: Topics, root: Root, output: Output) -> None:
+    """Describe topics: id, settings, partitions.
+
+    Without names all topics are described.
+    """
+    described = root.admin().describe_topics(topics.names_or_none)
     if output.is_json:
-        print_json({"topics": [_document(topic) for topic in topics]})
+        print_json({"topics": [_document(topic) for topic in described]})
         return
-    if not topics:
+    if not described:
         print_note(f"There are no topics in {root.url}.")
-    for number, topic in enumerate(topics):
+    for number, topic in enumerate(described):
         if number:
             print_text("")
         _print_description(topic)
 
 
 @app.command("alter")
+@with_examples("spark-log topics alter flights --partitions 6")
 @with_option_groups
 def alter_topics(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    topics: Topics,
     root: Root,
     output: Output,
     partitions: Annotated[
-        int, typer.Option("--partitions", help="How many each shall have, more than it has.")
+        int,
+        typer.Option("--partitions", help="New number of partitions, more than the topics have."),
     ],
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything and change nothing.")
     ] = False,
 ) -> None:
-    """Give topics more partitions. Settings: spark-log configs alter.
+    """Give topics more partitions. For settings use spark-log configs alter.
 
-    Records stay where they are; from now on, a key may go to another partition than before.
+    Existing records stay in their partitions. New records of a key can go to another partition than
+    the existing ones.
     """
     totals = root.admin().create_partitions(
-        dict.fromkeys(names, partitions), validate_only=validate_only
+        dict.fromkeys(topics.names, partitions), validate_only=validate_only
     )
     would = "would have" if validate_only else "has"
     text = "\n".join(
         f"Topic {name} {would} {counted(total, 'partition')}." for name, total in totals.items()
     )
-    topics = [{"topic": name, "partition_count": total} for name, total in totals.items()]
-    output.answer(text, {"topics": topics, "validate_only": validate_only})
+    documents = [{"topic": name, "partition_count": total} for name, total in totals.items()]
+    output.answer(text, {"topics": documents, "validate_only": validate_only})
 
 
 @app.command("delete")
+@with_examples("spark-log topics delete weather --yes")
 @with_option_groups
 def delete_topics(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    topics: Topics,
     root: Root,
     output: Output,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Topics that do not exist are passed over.")
+        bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete topics and all their records.
 
-    Asks first, on a terminal; elsewhere it takes --yes.
+    Asks first, on a terminal. Without a terminal, --yes is required.
     """
+    names = topics.names
     image = root.cluster().image()
     doomed = _existing(image, names, if_exists)
     question = f"Delete {', '.join(doomed)} and all records in it?"
@@ -156,12 +168,12 @@ def delete_topics(
         raise typer.Exit(1)
     with spinner(f"Deleting {', '.join(doomed)}"):
         deleted = _delete(root, doomed, if_exists)
-    text = f"Deleted {', '.join(deleted)}." if deleted else "There was nothing to delete."
+    text = f"Deleted {', '.join(deleted)}." if deleted else "No topic to delete."
     output.answer(text, {"deleted": deleted})
 
 
 def _existing(image: MetadataImage, names: list[str], if_exists: bool) -> list[str]:
-    """Return the names that exist; raises for others, unless they may be missing."""
+    """Return the names of existing topics; raise for a missing one, unless ``if_exists``."""
     found = list(dict.fromkeys(names))
     if if_exists:
         return [name for name in found if image.find(name)]
@@ -177,7 +189,7 @@ def _delete(root: Root, names: list[str], if_exists: bool) -> list[str]:
         except UnknownTopicOrPartitionError:
             if not if_exists:
                 raise
-            # Another process deleted one since we looked.
+            # Another process has deleted one of them since the metadata was read.
             names = _existing(root.cluster().image(), names, if_exists)
     return names
 

@@ -1,4 +1,4 @@
-"""``spark-log verify``: whether logs are sound, and setting right what can be."""
+"""``spark-log verify``: check logs, and repair derived files."""
 
 from __future__ import annotations
 
@@ -6,57 +6,61 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, counted, print_json_stream, print_note, print_text
 from spark_log.cli.format.progress import byte_progress
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topics
 from spark_log.errors import InvalidPartitionsError
 from spark_log.log.verify.finding import Finding, Severity
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.printable import printable
 
 _PROBLEMS = 1
-"""Exit status: errors were found; with ``--strict``, errors or warnings, and not set right."""
+"""Exit status: errors were found (with ``--strict`` also warnings) that were not repaired."""
 
 
+@with_examples("spark-log verify", "spark-log verify flights --partition 0 --repair")
 @with_option_groups
 def verify(
+    topics: Topics,
     root: Root,
     output: Output,
-    topic: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Which. [default: the whole root]"),
-    ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", help="Only this one. Repeatable. [default: all]"),
+        typer.Option(
+            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
+        ),
     ] = None,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Make indexes and snapshots anew; remove files that are no part of the log.",
+            help="Rebuild indexes and snapshots; remove files that are not part of the log.",
         ),
     ] = False,
-    notes: Annotated[bool, typer.Option("--notes", help="Tell also what is no problem.")] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Report findings that are not problems, too.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 for warnings, too.")
     ] = False,
 ) -> None:
-    """Check logs, and repair what is derived.
+    """Check logs, and repair derived files.
 
-    Names, the chain of segments, every checksum, indexes, snapshots, and what is left over. May
-    run while others write. An error means that records are damaged or missing; a warning, that a
-    derived file is damaged or that something can be cleaned up. Exit status: 0 no errors, 1
-    errors; with --strict, 1 for warnings that were not repaired, too. Damaged or missing records
-    cannot be repaired; nothing that holds a record of the log is ever changed or removed.
+    Checks names of files, the chain of segments, every checksum, indexes, snapshots and leftover
+    files. Without names it checks the whole root. It may run while others write. An error means
+    that records are damaged or missing. A warning means that a derived file is damaged, or that a
+    file can be removed. Damaged or missing records cannot be repaired; a file with records of the
+    log is never changed or removed. Exit status: 0 no errors, 1 errors; with --strict, 1 also for
+    warnings that were not repaired.
     """
     if partition and min(partition) < 0:
         raise InvalidPartitionsError("partitions are numbered from 0")
-    topics = list(dict.fromkeys(topic)) if topic else None
     partitions = sorted(set(partition)) if partition else None
-    verifier = ClusterVerifier(root.cluster(), topics, partitions, repair=repair)
-    tally = _Tally(is_strict=strict)
+    verifier = ClusterVerifier(root.cluster(), topics.names_or_none, partitions, repair=repair)
+    counts = _FindingCounts(is_strict=strict)
     done_bytes = 0
     with byte_progress("Verifying", verifier.total_bytes()) as show:
 
@@ -66,46 +70,45 @@ def verify(
             show(done_bytes)
 
         findings = (
-            finding for finding in verifier.findings(progress) if tally.count(finding) or notes
+            finding for finding in verifier.findings(progress) if counts.add(finding) or notes
         )
         if output.is_json:
             documents = map(_document, findings)
             head = {"root": root.url}
-            print_json_stream(head, "findings", documents, lambda: _totals(verifier, tally))
+            print_json_stream(head, "findings", documents, lambda: _totals(verifier, counts))
         else:
             for finding in findings:
                 print_text(printable(_line(finding)))
     if not output.is_json:
-        print_text(_summary(verifier, tally))
-    if tally.repairable and not repair:
-        count = counted(tally.repairable, "file")
-        print_note(f"spark-log verify --repair sets {count} right.")
-    if tally.failures:
+        print_text(_summary(verifier, counts))
+    if counts.repairable and not repair:
+        count = counted(counts.repairable, "file")
+        print_note(f"spark-log verify --repair can repair {count}.")
+    if counts.failures:
         raise typer.Exit(_PROBLEMS)
 
 
-class _Tally:
-    """Counts findings.
-
-    Args to the constructor:
-        is_strict: warnings are failures.
+class _FindingCounts:
+    """Counts findings by severity.
 
     Attributes:
-        errors, warnings, notes, repaired: how many of each; what is repaired counts only as that.
-        repairable: of the errors and warnings.
+        errors, warnings, notes: number of findings of each severity that were not repaired.
+        repaired: number of findings that were repaired.
+        repairable: number of errors and warnings that can be repaired.
     """
 
     def __init__(self, *, is_strict: bool) -> None:
+        """Start with no findings; with ``is_strict`` warnings are failures."""
         self._is_strict = is_strict
         self.errors = self.warnings = self.notes = self.repaired = self.repairable = 0
 
     @property
     def failures(self) -> int:
-        """How many findings make the command fail."""
+        """Number of findings that make the command fail."""
         return self.errors + (self.warnings if self._is_strict else 0)
 
-    def count(self, finding: Finding) -> bool:
-        """Count it in, and return whether it is worth telling."""
+    def add(self, finding: Finding) -> bool:
+        """Count a finding, and return whether to print it without ``--notes``."""
         self.repairable += finding.is_problem and finding.remedy is not None
         if finding.repaired:
             self.repaired += 1
@@ -128,13 +131,13 @@ def _document(finding: Finding) -> dict[str, object]:
     }
 
 
-def _totals(verifier: ClusterVerifier, tally: _Tally) -> dict[str, object]:
+def _totals(verifier: ClusterVerifier, counts: _FindingCounts) -> dict[str, object]:
     return {
-        "is_sound": not tally.failures,
-        "errors": tally.errors,
-        "warnings": tally.warnings,
-        "notes": tally.notes,
-        "repaired": tally.repaired,
+        "is_sound": not counts.failures,
+        "errors": counts.errors,
+        "warnings": counts.warnings,
+        "notes": counts.notes,
+        "repaired": counts.repaired,
         "partitions": verifier.partitions,
         "segments": verifier.segments,
         "records": verifier.records,
@@ -148,14 +151,14 @@ def _line(finding: Finding) -> str:
     return f"{finding.severity}: {finding.path}: {finding.message}"
 
 
-def _summary(verifier: ClusterVerifier, tally: _Tally) -> str:
+def _summary(verifier: ClusterVerifier, counts: _FindingCounts) -> str:
     found = [
         counted(count, noun)
-        for count, noun in ((tally.errors, "error"), (tally.warnings, "warning"))
+        for count, noun in ((counts.errors, "error"), (counts.warnings, "warning"))
         if count
     ]
-    if tally.repaired:
-        found.append(f"{tally.repaired:,} repaired")
+    if counts.repaired:
+        found.append(f"{counts.repaired:,} repaired")
     return (
         f"Verified {counted(verifier.partitions, 'partition')}: "
         f"{counted(verifier.segments, 'segment')}, {counted(verifier.records, 'record')}, "

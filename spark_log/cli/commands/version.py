@@ -1,4 +1,4 @@
-"""``spark-log version``."""
+"""``spark-log version``: versions of the program and of its format."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import platform
 import pyarrow as pa
 
 from spark_log import __version__
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.record.schema import FORMAT_VERSION
 
 
+@with_examples("spark-log version --json")
 @with_option_groups
 def version(output: Output) -> None:
-    """Show versions: program, format, Python, Arrow."""
+    """Show versions: program, format, Python and Arrow."""
     versions = {
         "spark_log": __version__,
         "format": FORMAT_VERSION,

@@ -1,1 +1,1 @@
-"""How commands print: tables, JSON, records, dumps of segments and indexes, progress."""
+"""How commands print: tables, JSON, records, dumps of segments and indexes, progress bars."""

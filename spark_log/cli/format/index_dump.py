@@ -1,4 +1,4 @@
-"""An index file, entry by entry, checked against the segment that it belongs to."""
+"""The entries of an index file, each checked against the segment of the index."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class IndexEntry:
     """An entry of an offset index (``position``) or of a time index (``timestamp_us``).
 
     Attributes:
-        offset: absolute.
-        position: of a block in the segment file; None in a time index.
-        timestamp_us: the largest up to the offset; None in an offset index.
-        is_valid: whether the segment agrees; None without a segment.
+        offset: absolute offset.
+        position: position of a block in the segment file; None in a time index.
+        timestamp_us: largest timestamp up to the offset; None in an offset index.
+        is_valid: whether the entry agrees with the segment; None without a segment file.
     """
 
     offset: int
@@ -35,11 +35,11 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexDump:
-    """What an index file holds.
+    """Content of an index file.
 
     Attributes:
-        entries: in order.
-        problem: what its checksum or the order of its entries says against it; None: nothing.
+        entries: all entries, in order.
+        problem: why its checksum or the order of its entries is wrong; None if both are right.
     """
 
     entries: list[IndexEntry]
@@ -51,11 +51,11 @@ def read_index(path: Path, name: SegmentName) -> IndexDump:
 
     Args:
         path: the ``.index`` or ``.timeindex`` file.
-        name: of the segment it belongs to; the segment file, and the offset index that a time
-            index was made with, are looked for beside it.
+        name: name of its segment. The segment file, and the offset index that a time index was
+            made with, are expected in the same directory; both may be missing.
 
     Raises:
-        CorruptRecordError: its size is not an index's.
+        CorruptRecordError: the size of the file is not that of an index.
     """
     segment = path.with_name(name.log)
     dump = SegmentDump(segment, name) if segment.exists() else None
@@ -66,7 +66,8 @@ def read_index(path: Path, name: SegmentName) -> IndexDump:
             return IndexDump(_entries(path, name, dump, is_checked=False), str(error))
     except ValueError as error:
         raise CorruptRecordError(
-            f"{path}: {error}. Delete it: indexes are derived", path=str(path)
+            f"{path}: {error}. Delete the file: an index is rebuilt from its segment",
+            path=str(path),
         ) from None
 
 

@@ -1,8 +1,7 @@
 """How a line of text becomes a record: the properties and rules of Kafka's ``LineMessageReader``.
 
-Whole blocks of lines are taken apart at once, as Arrow arrays. Lines are bytes: keys and values
-need not be UTF-8. Where Kafka's reader stops at a bad line, so does this one: what comes before it
-is handed out.
+Whole blocks of lines are parsed at once, as Arrow arrays. Lines are bytes: keys and values need not
+be UTF-8. Like Kafka's reader, this one stops at a bad line and returns the records before it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ class LineFormat:
     """Kafka's properties of the console producer, with Kafka's defaults.
 
     Attributes:
-        parse_key: a line begins with the record's key.
-        key_separator: what ends the key.
-        parse_headers: a line begins with the record's headers (before the key).
-        headers_delimiter: what ends the headers.
-        headers_separator: what stands between two headers.
-        headers_key_separator: what stands between a header's key and its value.
-        null_marker: a key, value or header value that is this text is null; empty: none is.
-        ignore_error: a line without a separator is a value as it is, not an error.
+        parse_key: whether a line begins with the record's key.
+        key_separator: text that ends the key.
+        parse_headers: whether a line begins with the record's headers (before the key).
+        headers_delimiter: text that ends the headers.
+        headers_separator: text between two headers.
+        headers_key_separator: text between a header's key and its value.
+        null_marker: a key, value or header value equal to this text is null; empty: no text is.
+        ignore_error: whether a line without a separator is a value, instead of an error.
     """
 
     parse_key: bool = False
@@ -46,10 +45,10 @@ class LineFormat:
     ignore_error: bool = False
 
     def check(self) -> None:
-        """Refuse separators that cannot be told from each other.
+        """Refuse separators that cannot be distinguished.
 
         Raises:
-            InvalidConfigurationError: one is empty, or two are equal that must not be.
+            InvalidConfigurationError: a separator is empty, or equal to another one.
         """
         texts = {
             field.name.replace("_", "."): getattr(self, field.name)
@@ -59,7 +58,7 @@ class LineFormat:
         for name, text in texts.items():
             if not text and name != "null.marker":
                 raise InvalidConfigurationError(f"property {name!r} is empty", key=name)
-        # The key may end like the headers do: they never stand side by side.
+        # The headers are cut off first, so key.separator may be equal to one of theirs.
         together = [name for name in texts if name != "key.separator"]
         pairs = [*combinations(together, 2), ("key.separator", "null.marker")]
         for one, other in pairs:
@@ -69,11 +68,11 @@ class LineFormat:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is not of the format.
+    """A line that cannot be a record.
 
     Attributes:
-        index: which of the lines that were parsed, from 0.
-        reason: what is wrong with it.
+        index: number of the line among the parsed lines, from 0.
+        reason: why it cannot be a record.
     """
 
     index: int
@@ -82,7 +81,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class ParsedLines:
-    """Records of `RECORD_SCHEMA`, and the line before which they end, if it is a bad one."""
+    """Records of `RECORD_SCHEMA`, and the bad line after them, if one was found."""
 
     records: pa.RecordBatch
     bad: BadLine | None
@@ -92,9 +91,9 @@ def parse_lines(block: bytes, line_format: LineFormat, timestamp_us: int) -> Par
     """Return the records in a block of whole lines.
 
     Args:
-        block: lines that end with LF or CR LF; the last one need not.
-        line_format: what a line holds.
-        timestamp_us: of all records.
+        block: lines that end with LF or CR LF; the last line may lack it.
+        line_format: form of a line.
+        timestamp_us: timestamp of all records.
     """
     lines = _split(block)
     problems: list[BadLine] = []
@@ -121,7 +120,7 @@ def parse_lines(block: bytes, line_format: LineFormat, timestamp_us: int) -> Par
 
 
 class _Cut:
-    """Every text cut at the first place where a separator stands."""
+    """Texts, each split at the first occurrence of a separator."""
 
     def __init__(self, texts: pa.Array, separator: str) -> None:
         pieces = pc.split_pattern(texts, pattern=os.fsencode(separator), max_splits=1)
@@ -131,11 +130,11 @@ class _Cut:
         self.is_found: np.ndarray = self._last > self._first
 
     def before(self) -> pa.Array:
-        """What stands before the separator; null where there is none."""
+        """Return the text before the separator; null for a text without one."""
         return self._pieces.take(pa.array(self._first, mask=~self.is_found))
 
     def after(self) -> pa.Array:
-        """What stands behind it; the whole text where there is none."""
+        """Return the text after the separator; the whole text if it has none."""
         return self._pieces.take(pa.array(self._last))
 
 
@@ -148,7 +147,7 @@ def _split(block: bytes) -> pa.Array:
 
 
 def _headers(texts: pa.Array, line_format: LineFormat) -> tuple[pa.Array, list[BadLine]]:
-    """Return the headers in each text (null: none), and what is wrong with them."""
+    """Return the headers in each text (null: no headers), and the bad lines."""
     pairs = pc.split_pattern(texts, pattern=os.fsencode(line_format.headers_separator))
     cut = _Cut(pairs.values, line_format.headers_key_separator)
     names = pc.if_else(pa.array(cut.is_found), cut.before(), pairs.values)
@@ -175,7 +174,7 @@ def _headers(texts: pa.Array, line_format: LineFormat) -> tuple[pa.Array, list[B
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Return bytes as text; what is not UTF-8 is replaced, as in Kafka."""
+    """Return bytes as text; bytes that are not UTF-8 are replaced, as in Kafka."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

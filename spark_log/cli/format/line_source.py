@@ -1,4 +1,4 @@
-"""Lines of a file descriptor, in blocks, as they come."""
+"""Reads the lines of a file descriptor in blocks, as they arrive."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from spark_log.clock import Clock
 from spark_log.errors import InvalidRecordError
 
 BLOCK_BYTES: Final = 1_048_576
-"""So much is handed out at once: some ten thousand lines."""
+"""Size of a block: about ten thousand lines."""
 MAX_LINE_BYTES: Final = 64 * 1_048_576
-"""A longer line is refused: it would have to be held in memory."""
+"""Maximum size of a line, because a line is held in memory."""
 
 _IDLE_MS = 5
-"""When nothing came for so long, what is there is handed out: someone may be waiting for it."""
+"""Lines are yielded when no more arrive for this time: somebody may wait for them."""
 _LINGER_MS = 100
-"""So old a line may get while more keep coming, one by one."""
+"""Lines are yielded at this age, even if more keep arriving."""
 
 
 def line_blocks(
     descriptor: int, clock: Clock, before_wait: Callable[[], None] = lambda: None
 ) -> Iterator[bytes]:
-    """Yield blocks of whole lines, and an empty block whenever no more is there for the moment.
+    """Yield blocks of whole lines, and an empty block when no more lines are ready.
 
-    Only the very last line may lack its line feed. Memory is bounded by a block and a longest line.
+    Only the last line may lack its line feed. Memory is limited to a block and a line of maximum
+    size.
 
     Args:
-        descriptor: what to read: a file, a pipe or a terminal.
-        clock: tells how old a line is.
-        before_wait: called before waiting for as long as it takes.
+        descriptor: a file, a pipe or a terminal.
+        clock: measures the age of lines.
+        before_wait: called before each wait without a time limit.
 
     Raises:
         InvalidRecordError: a line is longer than `MAX_LINE_BYTES`.

@@ -1,7 +1,7 @@
 """How a command answers: text for people, JSON for programs, both on stdout.
 
-Names and ids come from others, who may have put control characters into them: what is printed here
-has them escaped, so that none reaches a terminal. Records are printed by `print_bytes`.
+Names and ids are chosen by other people and may contain control characters. They are escaped here,
+so that none reaches a terminal. Records are printed by `print_bytes`, as they are.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import typer
 from spark_log.printable import escape_as_json, printable, printable_lines
 
 before_printing: Callable[[], None] | None = None
-"""Called before anything goes to stdout: clears a progress bar on the same terminal."""
+"""Called before each write to stdout: clears a progress bar on the same terminal."""
 
 
 class Format(StrEnum):
-    """What ``--output`` takes."""
+    """Values of ``--output``."""
 
     TEXT = "text"
     JSON = "json"
@@ -31,26 +31,28 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The form in which a command was asked to answer."""
+    """The form of a command's answer."""
 
     format: Format
 
     @classmethod
     def from_options(
         cls,
-        output: Annotated[Format, typer.Option("--output", help="How to answer.")] = Format.TEXT,
-        json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+        output: Annotated[
+            Format, typer.Option("--output", help="Form of the answer.")
+        ] = Format.TEXT,
+        json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
     ) -> Output:
-        """Return the form; ``--json`` wins."""
+        """Return the form; ``--json`` overrides ``--output``."""
         return cls(Format.JSON if json else output)
 
     @property
     def is_json(self) -> bool:
-        """Whether a program reads the answer."""
+        """Whether the answer is JSON."""
         return self.format is Format.JSON
 
     def answer(self, text: str, document: Mapping[str, object]) -> None:
-        """Print a line of text, or the document that says the same."""
+        """Print a line of text, or the JSON document with the same content."""
         if self.is_json:
             print_json(document)
         else:
@@ -60,14 +62,14 @@ class Output:
 def print_text(text: str) -> None:
     """Print a line (or several) of text to stdout, control characters escaped.
 
-    A name within the text that may hold line breaks goes through `printable` first.
+    The caller passes names that may contain line breaks through `printable` first.
     """
     shown = _encodable(printable_lines(text))
     print_bytes(f"{shown}\n".encode("utf-8", "surrogateescape"))
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document to stdout, in UTF-8 whatever the locale is."""
+    """Print one JSON document to stdout, in UTF-8 with any locale."""
     print_bytes(f"{to_json(document, indent=2)}\n".encode())
 
 
@@ -82,13 +84,13 @@ def print_json_stream(
     items: Iterable[object],
     tail: Callable[[], Mapping[str, object]],
 ) -> None:
-    """Print one JSON document whose longest member is never held in memory.
+    """Print one JSON document with a long list, without holding the list in memory.
 
     Args:
-        head: the members that come first.
-        name: the member that is a list.
-        items: what is in it.
-        tail: called when all items are printed; the members that come last.
+        head: members before the list.
+        name: name of the list.
+        items: items of the list.
+        tail: returns the members after the list; called when all items are printed.
     """
     print_text(f"{to_json(head)[:-1]}, {to_json(name)}: [")
     between = ""
@@ -102,7 +104,7 @@ def print_json_stream(
 def to_json(document: object, indent: int | None = None) -> str:
     """Return a document as JSON text that can be encoded as UTF-8."""
     text = json_module.dumps(document, ensure_ascii=False, indent=indent)
-    # JSON escapes less than a terminal obeys: not DEL, nor C1.
+    # JSON does not escape DEL and C1, which terminals interpret.
     text = escape_as_json(text)
     # A path that is not UTF-8 has lone surrogates: \udcff is also how JSON escapes them.
     return _escaped(text)
@@ -118,18 +120,26 @@ def print_bytes(data: bytes) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headings: a table on a terminal, else plain aligned columns.
+    """Print rows under headings: a table on a terminal, otherwise plain aligned columns.
+
+    On a terminal that is too narrow, headings are broken at their hyphens. If the table is still
+    too wide, each row is printed as a block of lines with a heading and a value.
 
     Args:
-        columns: the headings.
-        rows: whole numbers are set to the right, all else to the left, control characters escaped.
+        columns: headings.
+        rows: whole numbers are aligned to the right, other values to the left; control characters
+            are escaped.
     """
     rows = [[cell if type(cell) is int else printable(str(cell)) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
     ]
-    if not (sys.stdout.isatty() and _print_rich_table(columns, rows, numeric)):
+    if not sys.stdout.isatty():
         _print_plain_table(columns, rows, numeric)
+        return
+    broken = [_broken(heading, [row[at] for row in rows]) for at, heading in enumerate(columns)]
+    if not any(_print_rich_table(headings, rows, numeric) for headings in (columns, broken)):
+        _print_blocks(columns, rows)
 
 
 def counted(count: int, noun: str) -> str:
@@ -138,7 +148,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print a line to stderr, control characters escaped: what is not part of the answer."""
+    """Print a line that is not part of the answer to stderr, control characters escaped."""
     if before_printing is not None:
         before_printing()
     print(printable_lines(text), file=sys.stderr, flush=True)
@@ -147,7 +157,7 @@ def print_note(text: str) -> None:
 def _print_rich_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
 ) -> bool:
-    """Print to a terminal, unless it is too narrow: Rich would cut offsets short."""
+    """Print to a terminal; return False if it is too narrow, where Rich would truncate offsets."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -157,9 +167,7 @@ def _print_rich_table(
     for heading, right in zip(columns, numeric, strict=True):
         table.add_column(heading, justify="right" if right else "left")
     for row in rows:
-        table.add_row(
-            *(Text(f"{cell:,}" if type(cell) is int else _escaped(str(cell))) for cell in row)
-        )
+        table.add_row(*(Text(_shown(cell)) for cell in row))
     console = Console()
     roomy = console.options.update(max_width=100_000)
     if console.measure(table, options=roomy).maximum > console.width:
@@ -168,8 +176,34 @@ def _print_rich_table(
     return True
 
 
+def _broken(heading: str, cells: Sequence[object]) -> str:
+    """Return a heading on several lines, broken at hyphens, not wider than its cells need."""
+    parts = [f"{part}-" for part in heading.split("-")]
+    parts[-1] = parts[-1].removesuffix("-")
+    width = max([*(len(_shown(cell)) for cell in cells), *map(len, parts)])
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _print_blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    width = max(map(len, columns), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            print_text("")
+        for heading, cell in zip(columns, row, strict=True):
+            print_text(f"{heading:<{width}}  {_shown(cell)}".rstrip())
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if type(cell) is int else _escaped(str(cell))
+
+
 def _encodable(text: str) -> str:
-    """Return a text that can be written: bytes of a path stay as they are, others are escaped."""
+    """Return a text that can be encoded: bytes of a path are kept, lone surrogates escaped."""
     return "".join(
         part if "\udc80" <= part <= "\udcff" else _escaped(part)
         for part in re.split("([\udc80-\udcff])", text)

@@ -1,4 +1,4 @@
-"""What a person sees while a command works: on stderr, and only where that is a terminal."""
+"""Progress of a running command: on stderr, and only if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _REFRESH_S: Final = 0.1
 
 @contextmanager
 def byte_progress(title: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs.
+    """Show a progress bar while the block runs.
 
-    Answers that are printed meanwhile stand above the bar, also where both are one terminal.
+    Answers printed in the meantime appear above the bar, even if both go to the same terminal.
 
     Yields:
-        What to call with the number of bytes done so far; does nothing where stderr is no terminal.
+        A function to call with the number of bytes done so far. It does nothing if stderr is not a
+        terminal.
     """
     if not sys.stderr.isatty():
         yield lambda done_bytes: None
@@ -59,7 +60,12 @@ def byte_progress(title: str, total_bytes: int) -> Iterator[Callable[[int], None
 
 @contextmanager
 def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar of things done while the block runs; see `byte_progress`."""
+    """Show a bar of items done while the block runs.
+
+    Yields:
+        A function to call with the number of items done so far. It does nothing if stderr is not a
+        terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -74,7 +80,7 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def spinner(title: str) -> Iterator[None]:
-    """Show that something is going on while the block runs."""
+    """Show a spinner while the block runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -87,10 +93,10 @@ def spinner(title: str) -> Iterator[None]:
 
 @contextmanager
 def _above(bar: Progress) -> Iterator[None]:
-    """Let what is printed take the line of the bar, which is drawn again below it.
+    """Clear the bar's line before answers are printed; the bar is drawn again below them.
 
-    A bar is one line, and the cursor stays at its end: clearing that line is enough. Where stdout
-    is no terminal, nothing that is printed touches the bar.
+    A bar is one line, and the cursor stays at its end, so clearing that line is enough. If stdout
+    is not a terminal, answers cannot touch the bar.
     """
     if not sys.stdout.isatty():
         yield

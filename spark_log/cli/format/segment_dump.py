@@ -1,4 +1,4 @@
-"""A segment file, looked at batch by batch: what each claims to be, and whether it is."""
+"""The record batches of a segment file, each with its header and whether it is valid."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _PARTITION_DIRECTORY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BatchDump:
-    """One record batch, or the place where one should be.
+    """One record batch of a segment file; it may be damaged.
 
     Attributes:
         position: byte position of its Arrow block in the file.
-        size_bytes: of the block, which may hold several batches.
-        compression: of the block: none, lz4 or zstd.
-        header: None where it cannot be read.
-        records: None where the batch is not what its header says.
-        problem: what is wrong; None: nothing.
+        size_bytes: size of the block, which may hold several batches.
+        compression: compression of the block: none, lz4 or zstd.
+        header: None if it cannot be read.
+        records: None if they do not match the header.
+        problem: what is wrong with the batch; None if it is valid.
     """
 
     position: int
@@ -48,27 +48,27 @@ class BatchDump:
 
 
 class SegmentDump:
-    """A segment file by its path, wherever it lies. A damaged batch does not hide the next one.
+    """A segment file in any directory. A damaged batch does not hide the batches after it.
 
     Attributes:
-        name: what the file's name says.
-        topic_id: of the topic it belongs to, as the file says.
-        partition: likewise.
-        size_bytes: length of the file.
+        name: name of the segment.
+        topic_id: id of its topic, by its directory, else as the file says.
+        partition: number of its partition, by its directory, else as the file says.
+        size_bytes: size of the file.
     """
 
     def __init__(self, path: Path, name: SegmentName) -> None:
-        """Open it and read its footer.
+        """Open the file and read its footer.
 
         Raises:
-            CorruptRecordError: it is not a segment at all, or its footer is damaged.
+            CorruptRecordError: the file is not a segment, or its footer is damaged.
         """
         path = path.absolute()
         store = open_store(path.parent.parent)
         self.name = name
         content = store.open_buffer(f"{path.parent.name}/{name.log}")
         self.topic_id, self.partition = _owner(path, content)
-        # Says better than pyarrow why a file is no segment.
+        # Its error says more precisely than pyarrow's why a file is not a segment.
         self._reader = SegmentReader(
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
         )
@@ -77,11 +77,11 @@ class SegmentDump:
 
     @property
     def base_offset(self) -> int:
-        """From the file's name."""
+        """First offset of the segment, by the name of the file."""
         return self.name.base_offset
 
     def headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
-        """Yield the position of each block with its headers, without decoding anything.
+        """Yield the position of each block with its headers, without decoding records.
 
         Raises:
             CorruptRecordError: a header cannot be read.
@@ -89,8 +89,9 @@ class SegmentDump:
         return self._reader.all_headers()
 
     def batches(self) -> Iterator[BatchDump]:
-        """Yield every batch, with its checksum checked, in the order of the file."""
-        # Where the next batch has to begin; unknown behind a damaged one, and in a rewritten file.
+        """Yield every batch in the order of the file, with its checksum verified."""
+        # Offset delta at which the next batch must begin; unknown after a damaged batch, and in a
+        # compacted or merged file.
         is_plain = self.name.last_offset is None
         following = 0 if is_plain else None
         for ordinal in range(self._reader.batch_count):
@@ -138,7 +139,7 @@ class SegmentDump:
 
 
 def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
-    """Return the topic id and partition whose directory a segment lies in, else those it names."""
+    """Return the topic id and partition of a segment, by its directory or else by its metadata."""
     place = _PARTITION_DIRECTORY.fullmatch(str(path.parent))
     if place is not None:
         return place["topic_id"], int(place["partition"])
@@ -151,12 +152,12 @@ def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
 
 
 def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) -> str | None:
-    """Return what is wrong with a batch.
+    """Return what is wrong with a batch; None if it is valid.
 
     Args:
-        header: what it claims to be.
-        rows: what it is.
-        base_delta: where it has to begin; None: anywhere.
+        header: header of the batch.
+        rows: records of the batch.
+        base_delta: offset delta at which the batch must begin; None: any.
     """
     if base_delta is not None and header.base_offset_delta != base_delta:
         return (
@@ -173,6 +174,6 @@ def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) 
 
 
 def _reason(error: CorruptRecordError) -> str:
-    """Return what is wrong without where: a dump has said that already."""
+    """Return the problem without its place in the file, which the dump shows anyway."""
     message = error.message.removeprefix(f"{error.path}, position {error.position}: ")
     return message.partition(". Restore")[0].removeprefix("the record batch ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch, Fetch, FetchedRows
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.types import TopicPartition

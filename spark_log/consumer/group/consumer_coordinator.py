@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group.auto_commit import AutoCommit

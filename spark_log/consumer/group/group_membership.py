@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.latency import seconds_since

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from spark_log.config.config import ClusterConfig
+from spark_log.config import ClusterConfig
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.records import GroupRecord

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from spark_log.clock import Clock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member

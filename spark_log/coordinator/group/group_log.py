@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.names import file_name
 from spark_log.coordinator.group.records import GroupRecord, from_json

@@ -1,1 +1,1 @@
-"""Options of ``format("spark_log")``: parsed and checked; and those written for Kafka."""
+"""Options of ``format("spark_log")``: parsing, checks, and translation of options for Kafka."""

@@ -1,8 +1,9 @@
-"""Options of a program that was written for Kafka: what becomes of them here.
+"""Options that a program sets for Kafka's clients.
 
-Most of them tell a client how to talk to brokers. There are none, so they mean nothing, and are
-passed over with one warning. The few that change what is read or written become options of ours;
-those that the connector refuses are refused, with the advice that helps.
+Most of them configure the connection to brokers. spark-log has no brokers, so these options have no
+effect, and one warning names them. The few options that change the records read or written are
+translated to options of ``format("spark_log")``. Options that Spark's Kafka connector refuses are
+refused here too, with an explanation.
 """
 
 from __future__ import annotations
@@ -18,70 +19,70 @@ _PREFIX: Final = "kafka."
 
 
 class IgnoredOptionWarning(UserWarning):
-    """Something was given that ``format("spark_log")`` ignores, or takes for something else."""
+    """An option or column has no effect in ``format("spark_log")``, or not the effect it names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """What becomes of the options for Kafka's clients.
+class OptionTranslation:
+    """Rules for options of Kafka's clients. All keys and names are lower case.
 
     Attributes:
-        taken_over: an option of ours for each of Kafka's that changes results; lower case.
-        refused: why, for each that the connector refuses too; lower case.
-        names: of the connector's own options that mean nothing here; lower case.
+        renamed: the option of ``format("spark_log")`` for each Kafka option that changes results.
+        unsupported: why an option is refused, for each that the connector refuses as well.
+        ignored: the connector's own options that have no effect here.
     """
 
-    taken_over: Mapping[str, str]
-    refused: Mapping[str, str]
-    names: frozenset[str]
+    renamed: Mapping[str, str]
+    unsupported: Mapping[str, str]
+    ignored: frozenset[str]
 
     def translate(self, options: Mapping[str, str]) -> tuple[dict[str, str], set[str], str | None]:
-        """Sort options.
+        """Sort the options for Kafka.
 
         Returns:
-            Ours, by name; the names, as they were given, of those that mean nothing; and the name
-            under which brokers were given, if any.
+            The translated options by name; the names of ignored options as the user wrote them; and
+            the name of the option that lists brokers, None if there is none.
 
         Raises:
-            InvalidOptionError: one is refused.
+            InvalidOptionError: an option is unsupported.
         """
         translated: dict[str, str] = {}
         foreign: set[str] = set()
         servers = None
         for name, value in options.items():
             lower = name.lower()
-            if lower in self.refused:
+            if lower in self.unsupported:
                 raise InvalidOptionError(
-                    f"option {name!r} is not supported: {self.refused[lower]}", key=name
+                    f"option {name!r} is not supported: {self.unsupported[lower]}", key=name
                 )
-            if lower in self.taken_over:
-                translated[self.taken_over[lower]] = value
-            elif lower.startswith(_PREFIX) or lower in self.names:
+            if lower in self.renamed:
+                translated[self.renamed[lower]] = value
+            elif lower.startswith(_PREFIX) or lower in self.ignored:
                 foreign.add(name)
                 servers = name if lower == "kafka.bootstrap.servers" else servers
         return translated, foreign, servers
 
 
-READ_TRANSLATION: Final = Translation(
-    taken_over={
+READ_TRANSLATION: Final = OptionTranslation(
+    renamed={
         "kafka.group.id": "group.id",
         "kafka.isolation.level": "isolation.level",
         "kafka.check.crcs": "check.crcs",
     },
-    refused={
-        "kafka.auto.offset.reset": "where to start is said by the option startingOffsets "
-        "(earliest, latest, or JSON), which counts when a query starts for the first time; a "
-        "restarted one goes on where it was",
+    unsupported={
+        "kafka.auto.offset.reset": "use the option startingOffsets (earliest, latest, or JSON). It "
+        "applies when a query starts for the first time; a restarted query continues from its "
+        "checkpoint",
         "kafka.key.deserializer": "keys are read as bytes; cast or decode the column key with "
         "DataFrame operations",
         "kafka.value.deserializer": "values are read as bytes; cast or decode the column value "
         "with DataFrame operations",
-        "kafka.enable.auto.commit": "a query commits its offsets to its checkpoint; give group.id "
-        "to report them to a consumer group too",
-        "kafka.interceptor.classes": "interceptors are code of Kafka's clients and could change "
-        "records unseen; use DataFrame operations",
+        "kafka.enable.auto.commit": "a query commits its offsets to its checkpoint; set group.id "
+        "to report them to a consumer group as well",
+        "kafka.interceptor.classes": "interceptors are Java classes of Kafka's clients, which do "
+        "not run here; use DataFrame operations",
     },
-    names=frozenset(
+    ignored=frozenset(
         {
             "kafkaconsumer.polltimeoutms",
             "fetchoffset.numretries",
@@ -90,49 +91,50 @@ READ_TRANSLATION: Final = Translation(
         }
     ),
 )
-WRITE_TRANSLATION: Final = Translation(
-    taken_over={"kafka.compression.type": "compression.type"},
-    refused={
+WRITE_TRANSLATION: Final = OptionTranslation(
+    renamed={"kafka.compression.type": "compression.type"},
+    unsupported={
         "kafka.key.serializer": "keys are written as bytes; cast or encode the column key with "
         "DataFrame operations",
         "kafka.value.serializer": "values are written as bytes; cast or encode the column value "
         "with DataFrame operations",
-        "kafka.partitioner.class": "partitioners are code of Kafka's clients; give the column "
-        "partition",
-        "kafka.interceptor.classes": "interceptors are code of Kafka's clients and could change "
-        "records unseen; use DataFrame operations",
+        "kafka.partitioner.class": "partitioners are Java classes of Kafka's clients, which do not "
+        "run here; choose the partition by the column partition",
+        "kafka.interceptor.classes": "interceptors are Java classes of Kafka's clients, which do "
+        "not run here; use DataFrame operations",
     },
-    names=frozenset({"includeheaders"}),
+    ignored=frozenset({"includeheaders"}),
 )
 
 
-_INSTEAD: Final = {"gzip": "zstd", "snappy": "lz4"}
-"""Of Kafka's codecs that Arrow's files cannot carry, the one that comes nearest."""
+_SUBSTITUTES: Final = {"gzip": "zstd", "snappy": "lz4"}
+"""The nearest codec for each of Kafka's codecs that Arrow files do not support."""
 
 
-def compression_instead(options: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the codec to use instead of one of Kafka's that Arrow lacks, and a warning; else None.
+def substitute_codec(options: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the codec that replaces one that Arrow does not support, and a warning; else None.
 
     Args:
-        options: of a write, as given. ``compression.type``, which is ours, goes first.
+        options: options of a write, as given. ``compression.type`` takes precedence over
+            ``kafka.compression.type``.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    codec = given.get("kafka.compression.type", "").strip().lower()
-    if "compression.type" in given or codec not in _INSTEAD:
+    by_lower = {name.lower(): value for name, value in options.items()}
+    codec = by_lower.get("kafka.compression.type", "").strip().lower()
+    if "compression.type" in by_lower or codec not in _SUBSTITUTES:
         return None
-    return _INSTEAD[codec], (
-        f"Arrow's files have no {codec}, which option kafka.compression.type asks for; "
-        f"{_INSTEAD[codec]} is used instead (there are none, lz4 and zstd)"
+    return _SUBSTITUTES[codec], (
+        f"option kafka.compression.type is {codec}, which Arrow files do not support; "
+        f"{_SUBSTITUTES[codec]} is used instead (supported: none, lz4, zstd)"
     )
 
 
-def warn_of_ignored(names: Sequence[str], others: Sequence[str] = ()) -> None:
-    """Warn once of options that mean nothing, if there are any, and of each other thing.
+def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Warn once about ignored options, if there are any, and once for each other warning.
 
     Args:
-        names: of the options.
-        others: what else there is to say, a sentence each.
+        names: the ignored options.
+        others: other warnings, one sentence each.
     """
-    said = [f"format spark_log has no use for {', '.join(names)}; ignored"] if names else []
-    for sentence in [*said, *others]:
+    ignored = [f"format spark_log ignores {', '.join(names)}"] if names else []
+    for sentence in [*ignored, *others]:
         warnings.warn(sentence, IgnoredOptionWarning, stacklevel=2)

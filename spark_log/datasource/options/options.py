@@ -1,8 +1,8 @@
-"""The options of ``format("spark_log")``: one table, parsed and checked in one place.
+"""The options of ``format("spark_log")``: a table of each, and the parsed result.
 
-Names are those of Spark's Kafka connector, case-insensitive as everywhere in Spark. ``path`` is
-the cluster root; ``storage.<key>`` options go to the file system. What a program sets for Kafka's
-clients (`datasource.options.kafka_options`) does not break it here.
+Names are those of Spark's Kafka connector, in any case, as everywhere in Spark. ``path`` is the
+cluster root; ``storage.<key>`` options go to the file system. Options for Kafka's clients
+(`datasource.options.kafka_options`) are translated or ignored with a warning.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from spark_log.config.config import ConsumerConfig, ProducerConfig
-from spark_log.datasource.options.given_options import STORAGE_PREFIX, GivenOptions
+from spark_log.config import ConsumerConfig, ProducerConfig
 from spark_log.datasource.options.kafka_options import (
     READ_TRANSLATION,
     WRITE_TRANSLATION,
-    compression_instead,
+    substitute_codec,
 )
+from spark_log.datasource.options.option_parser import STORAGE_PREFIX, OptionParser
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
@@ -37,15 +37,17 @@ COMMON_OPTIONS = {"path": "the cluster root: a directory or a URL"}
 SUBSCRIPTION_OPTIONS = {
     "subscribe": "topics to read, separated by commas",
     "assign": 'partitions to read, as JSON: {"topicA": [0, 1], "topicB": [2]}',
-    "subscribePattern": "a regular expression: topics in whose name it is found are read, also "
-    "those created while a query runs",
+    "subscribePattern": "a regular expression; all topics whose name contains a match are read, "
+    "also topics created while a query runs",
 }
 STREAM_OPTIONS = {
-    "maxOffsetsPerTrigger": "most offsets that a micro-batch takes, of all partitions together",
-    "minOffsetsPerTrigger": "a micro-batch waits for so many new offsets",
-    "maxTriggerDelay": "but no longer than this: 30s, 15m, 1h (default 15m)",
-    "checkpointLocation": "the query's checkpoint, given to readStream as well: needed only to go "
-    "on with a first batch that a query on format kafka planned and did not finish",
+    "maxOffsetsPerTrigger": "maximum number of offsets in a micro-batch, over all partitions",
+    "minOffsetsPerTrigger": "minimum number of new offsets before a micro-batch starts, unless "
+    "maxTriggerDelay has passed",
+    "maxTriggerDelay": "maximum time between micro-batches with minOffsetsPerTrigger: 30s, 15m, 1h "
+    "(default 15m)",
+    "checkpointLocation": "the query's checkpoint. readStream needs it only if a query on format "
+    "kafka planned the first batch and did not finish it",
 }
 READ_OPTIONS = (
     COMMON_OPTIONS
@@ -54,40 +56,43 @@ READ_OPTIONS = (
         "startingOffsets": "earliest, latest, or JSON by topic and partition; -2 earliest, "
         "-1 latest (default earliest for a batch, latest for a stream)",
         "endingOffsets": "latest, or JSON by topic and partition; -1 latest (default latest; "
-        "batches only, as the other two that say where to end)",
-        "startingTimestamp": "milliseconds since the epoch: from the first record at or after it; "
-        "goes before startingOffsetsByTimestamp, and that before startingOffsets",
-        "endingTimestamp": "milliseconds since the epoch: to before the first record at or after "
-        "it; goes before endingOffsetsByTimestamp, and that before endingOffsets",
-        "startingOffsetsByTimestamp": "startingTimestamp for each partition, as JSON",
-        "endingOffsetsByTimestamp": "endingTimestamp for each partition, as JSON",
-        "startingOffsetsByTimestampStrategy": "what to do where no record is at or after a "
-        "starting time: error, or latest to begin at the end (default error)",
-        "failOnDataLoss": "whether to fail where offsets are asked for that are not retained (any "
-        "more), instead of reading what there is (default true)",
-        "minPartitions": "at least about so many tasks: large partitions are read by several; with "
+        "batches only)",
+        "startingTimestamp": "milliseconds since the epoch: the read starts at the first record at "
+        "or after it; takes precedence over startingOffsetsByTimestamp and startingOffsets",
+        "endingTimestamp": "milliseconds since the epoch: the read ends before the first record at "
+        "or after it; takes precedence over endingOffsetsByTimestamp and endingOffsets; batches "
+        "only",
+        "startingOffsetsByTimestamp": "milliseconds since the epoch for each partition, as JSON; "
+        "takes precedence over startingOffsets",
+        "endingOffsetsByTimestamp": "milliseconds since the epoch for each partition, as JSON; "
+        "takes precedence over endingOffsets; batches only",
+        "startingOffsetsByTimestampStrategy": "if a partition has no record at or after the "
+        "starting time: error fails, latest starts at the end of the partition (default error)",
+        "failOnDataLoss": "whether to fail if offsets to read are not retained or do not exist; if "
+        "false, the existing records are read (default true)",
+        "minPartitions": "approximate minimum number of tasks: large partitions are split; with "
         "partition.assignment.strategy the number of members",
-        "maxRecordsPerPartition": "most offsets that one task reads",
+        "maxRecordsPerPartition": "maximum number of offsets that one task reads",
         "includeHeaders": "whether to add the column headers (default false)",
-        "group.id": "the consumer group in whose name a streaming query reports its progress",
+        "group.id": "the consumer group to which a streaming query reports its progress",
         "partition.assignment.strategy": "with group.id: range, roundrobin, sticky or "
-        "cooperative-sticky: each task is a member that owns whole partitions; there are "
-        "minPartitions of them, else one for each partition",
+        "cooperative-sticky. Each task is then a member that owns whole partitions; minPartitions "
+        "sets the number of members, by default one for each partition",
         "isolation.level": "read_uncommitted or read_committed (default read_uncommitted)",
-        "check.crcs": "whether to check every batch's checksum (default true)",
+        "check.crcs": "whether to verify the checksum of every record batch (default true)",
     }
     | STREAM_OPTIONS
 )
 WRITE_OPTIONS = COMMON_OPTIONS | {
-    "topic": "the topic to write to; wins over a column of that name",
-    "compression.type": "none, lz4 or zstd, where the topic says producer",
-    "idempotent": "whether a task or micro-batch that runs again appends nothing twice (default "
+    "topic": "the topic to write to; takes precedence over the column topic",
+    "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
+    "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
     "true)",
-    "txnAppId": "with txnVersion: names a batch write, as Delta's options of these names do, so "
-    "that when it runs again, by another program too, nothing is appended twice",
-    "txnVersion": "a number that rises from write to write of one txnAppId",
-    "summaryPath": "a local file of the driver that a batch write leaves a JSON summary in",
-    "checkpointLocation": "Spark's own, of a streaming query",
+    "txnAppId": "with txnVersion: identifies a batch write, like Delta's options of the same "
+    "names. If the write runs again, also by another program, no record is appended twice",
+    "txnVersion": "a number that increases with each write of one txnAppId",
+    "summaryPath": "local file on the driver to which a batch write writes a JSON summary",
+    "checkpointLocation": "the checkpoint of a streaming query; used by Spark",
 }
 
 _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -95,22 +100,32 @@ _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a read was asked for.
+    """Parsed options of a read.
 
     Attributes:
-        topics: all that are subscribed, or that have a partition assigned; empty with a pattern.
-        pattern: topics in whose name it is found are read; None without one.
-        assigned: only these partitions of the topics; None for all.
-        starting: where to begin; None for the default, which a batch and a stream do not share.
+        root: URL of the cluster root.
+        storage_options: options of the file system.
+        topics: subscribed topics, or topics with an assigned partition; empty with a pattern.
+        pattern: regular expression for the names of the topics to read; None without one.
+        assigned: the only partitions to read; None for all partitions of the topics.
+        starting: where to start; None for the default, which is earliest for a batch and latest for
+            a stream.
         ending: where to end.
-        begins_late: begin at the end where no record is at or after a starting time.
-        min_partitions: about how many tasks at least.
-        max_records_per_partition: how many offsets a task reads at most.
-        max_trigger_delay_ms: how long `min_offsets_per_trigger` may hold records back.
-        checkpoint_location: of a stream's query; empty where it was not given.
-        group_id: of the group in whose name progress is reported; None for none.
-        assignor: name of the one by which tasks own whole partitions; None: they read splits.
-        ignored: options given that mean nothing here.
+        latest_if_no_match: start at the end of a partition that has no record at or after the
+            starting time.
+        fail_on_data_loss: fail if offsets to read do not exist.
+        min_partitions: approximate minimum number of tasks.
+        max_records_per_partition: maximum number of offsets that a task reads.
+        max_offsets_per_trigger: maximum number of offsets in a micro-batch.
+        min_offsets_per_trigger: minimum number of new offsets before a micro-batch starts.
+        max_trigger_delay_ms: maximum time that `min_offsets_per_trigger` delays a micro-batch.
+        checkpoint_location: checkpoint of a streaming query; empty if it was not given.
+        group_id: consumer group to which progress is reported; None for none.
+        assignor: name of the assignor if tasks own whole partitions; None if they read splits.
+        isolation_level: whether records of open transactions are read.
+        include_headers: add the column ``headers``.
+        check_crcs: verify the checksum of every record batch.
+        ignored: options that were given and have no effect.
     """
 
     root: str
@@ -120,7 +135,7 @@ class ReadOptions:
     assigned: frozenset[TopicPartition] | None
     starting: OffsetLimit | None
     ending: OffsetLimit
-    begins_late: bool
+    latest_if_no_match: bool
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -138,16 +153,18 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write was asked for.
+    """Parsed options of a write.
 
     Attributes:
-        topic: that all records go to; None where a column tells.
-        compression: where the topic leaves it to the writer.
-        idempotent: whether what is written again is recognised (`write_identity`).
-        transaction: name and number of a batch write that may run again; None: it is drawn.
-        summary_path: of the file that a batch write leaves its summary in; None for none.
-        ignored: options given that mean nothing here.
-        warnings: what else to tell the user, a sentence each.
+        root: URL of the cluster root.
+        storage_options: options of the file system.
+        topic: topic of all records; None if the column ``topic`` contains it.
+        compression: codec for topics whose ``compression.type`` is ``producer``.
+        idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
+        transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
+        summary_path: file for the summary of a batch write; None for none.
+        ignored: options that were given and have no effect.
+        warnings: other warnings for the user, one sentence each.
     """
 
     root: str
@@ -162,130 +179,135 @@ class WriteOptions:
 
 
 def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
-    """Check the options of a read.
+    """Parse the options of a read.
 
     Args:
-        options: as the user gave them.
-        is_stream: whether for a stream or a batch, to refuse what the other alone takes; None
-            where that is not known yet.
+        options: options as the user gave them.
+        is_stream: whether the read is a stream or a batch, to refuse options of the other kind;
+            None if this is not known yet.
 
     Raises:
-        InvalidOptionError: an option is unknown (names the nearest), missing, or has a bad value.
+        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
+            invalid value.
     """
-    given = GivenOptions(options, READ_OPTIONS, READ_TRANSLATION)
-    topics, pattern, assigned = _subscription(given)
-    starting = given.limit("starting")
-    ending = given.limit("ending")
-    ignored = list(given.ignored)
+    parser = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
+    topics, pattern, assigned = _subscription(parser)
+    starting = parser.limit("starting")
+    ending = parser.limit("ending")
+    ignored = list(parser.ignored)
     if is_stream is True:
-        _check_stream(given)
+        _check_stream(parser)
     elif is_stream is False:
         _check_batch(starting, ending)
-        ignored += [name for name in STREAM_OPTIONS if name in given]
-    least, most = given.integer("minOffsetsPerTrigger"), given.integer("maxOffsetsPerTrigger")
-    if least is not None and most is not None and least > most:
+        ignored += [name for name in STREAM_OPTIONS if name in parser]
+    minimum, maximum = (
+        parser.integer("minOffsetsPerTrigger"),
+        parser.integer("maxOffsetsPerTrigger"),
+    )
+    if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidOptionError(
-            f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, {most}: a "
-            f"micro-batch could never be large enough; lower the one or raise the other",
+            f"minOffsetsPerTrigger is {minimum}, more than maxOffsetsPerTrigger, {maximum}; no "
+            f"micro-batch could satisfy both, so lower the first or raise the second",
             key="minOffsetsPerTrigger",
         )
     return ReadOptions(
-        root=given.root(),
-        storage_options=given.storage_options,
+        root=parser.root(),
+        storage_options=parser.storage_options,
         topics=topics,
         pattern=pattern,
         assigned=assigned,
         starting=starting,
         ending=ending or AtOffsets("endingOffsets", LATEST),
-        begins_late=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+        latest_if_no_match=parser.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
         == "latest",
-        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        min_partitions=given.integer("minPartitions", least=1, most=2**31 - 1),
-        max_records_per_partition=given.integer("maxRecordsPerPartition", least=1),
-        max_offsets_per_trigger=most,
-        min_offsets_per_trigger=least,
-        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", "15m"),
-        checkpoint_location=given.get("checkpointLocation"),
-        group_id=given.get("group.id") or None,
-        assignor=_assignor(given),
+        fail_on_data_loss=parser.boolean("failOnDataLoss", default=True),
+        min_partitions=parser.integer("minPartitions", minimum=1, maximum=2**31 - 1),
+        max_records_per_partition=parser.integer("maxRecordsPerPartition", minimum=1),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=parser.duration_ms("maxTriggerDelay", "15m"),
+        checkpoint_location=parser.get("checkpointLocation"),
+        group_id=parser.get("group.id") or None,
+        assignor=_assignor(parser),
         isolation_level="read_committed"
-        if given.choice("isolation.level", ("read_uncommitted", "read_committed"))
+        if parser.choice("isolation.level", ("read_uncommitted", "read_committed"))
         == "read_committed"
         else "read_uncommitted",
-        include_headers=given.boolean("includeHeaders", default=False),
-        check_crcs=ConsumerConfig.parse(given.subset("check.crcs")).check_crcs,
+        include_headers=parser.boolean("includeHeaders", default=False),
+        check_crcs=ConsumerConfig.parse(parser.subset("check.crcs")).check_crcs,
         ignored=tuple(ignored),
     )
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Check the options of a write.
+    """Parse the options of a write.
 
     Raises:
-        InvalidOptionError: an option is unknown (names the nearest), missing, or has a bad value.
+        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
+            invalid value.
     """
-    given = GivenOptions(options, WRITE_OPTIONS, WRITE_TRANSLATION)
-    instead = compression_instead(options)
+    parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
+    instead = substitute_codec(options)
     compression = (
-        ProducerConfig.parse(given.subset("compression.type")).compression_type
+        ProducerConfig.parse(parser.subset("compression.type")).compression_type
         if instead is None
         else instead[0]
     )
     return WriteOptions(
-        root=given.root(),
-        storage_options=given.storage_options,
-        topic=given.get("topic").strip() or None,
+        root=parser.root(),
+        storage_options=parser.storage_options,
+        topic=parser.get("topic").strip() or None,
         compression=compression,
-        idempotent=given.boolean("idempotent", default=True),
-        transaction=_transaction(given),
-        summary_path=given.get("summaryPath") or None,
-        ignored=given.ignored,
+        idempotent=parser.boolean("idempotent", default=True),
+        transaction=_transaction(parser),
+        summary_path=parser.get("summaryPath") or None,
+        ignored=parser.ignored,
         warnings=() if instead is None else (instead[1],),
     )
 
 
-def _transaction(given: GivenOptions) -> tuple[str, int] | None:
-    name, number = given.get("txnAppId"), given.integer("txnVersion")
+def _transaction(parser: OptionParser) -> tuple[str, int] | None:
+    name, number = parser.get("txnAppId"), parser.integer("txnVersion")
     if not name and number is None:
         return None
     if not name or number is None:
         lacking = "txnVersion" if name else "txnAppId"
         raise InvalidOptionError(
-            f"option {lacking!r} is missing: 'txnAppId' and 'txnVersion' together name a write",
+            f"option {lacking!r} is missing: 'txnAppId' and 'txnVersion' together identify a write",
             key=lacking,
         )
     return name, number
 
 
 def _subscription(
-    given: GivenOptions,
+    parser: OptionParser,
 ) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition] | None]:
-    """Return topics, pattern and assigned partitions, of which the user gave exactly one."""
-    chosen = [name for name in SUBSCRIPTION_OPTIONS if name in given]
+    """Return topics, pattern and assigned partitions; exactly one of the three options is set."""
+    chosen = [name for name in SUBSCRIPTION_OPTIONS if name in parser]
     if len(chosen) != 1:
         ways = "; ".join(f"{name!r}: {text}" for name, text in SUBSCRIPTION_OPTIONS.items())
         got = " and ".join(map(repr, chosen)) or "none of them"
         raise InvalidOptionError(
-            f"give exactly one of the options {', '.join(map(repr, SUBSCRIPTION_OPTIONS))}; this "
-            f"read has {got}. {ways}",
+            f"a read needs exactly one of the options "
+            f"{', '.join(map(repr, SUBSCRIPTION_OPTIONS))}; this read has {got}. {ways}",
             key=chosen[-1] if chosen else "subscribe",
         )
-    option, text = chosen[0], given.get(chosen[0]).strip()
+    option, text = chosen[0], parser.get(chosen[0]).strip()
     if option == "assign":
-        assigned = given.assigned()
-        return tuple(sorted({named.topic for named in assigned})), None, assigned
+        assigned = parser.assigned()
+        return tuple(sorted({tp.topic for tp in assigned})), None, assigned
     if option == "subscribe":
         names = [name.strip() for name in text.split(",") if name.strip()]
         if not names:
             raise InvalidOptionError(
-                f"option 'subscribe' is {given.get('subscribe')!r}, which names no topic; expected "
+                f"option 'subscribe' is {parser.get('subscribe')!r}, without a topic; expected "
                 f"{READ_OPTIONS['subscribe']}",
                 key=option,
             )
         return tuple(dict.fromkeys(names)), None, None
     try:
         if not text:
-            raise re.error("it is empty, and would match everything")
+            raise re.error("an empty pattern would match every topic")
         re.compile(text)
     except re.error as error:
         raise InvalidOptionError(
@@ -295,12 +317,13 @@ def _subscription(
     return (), text, None
 
 
-def _check_stream(given: GivenOptions) -> None:
+def _check_stream(parser: OptionParser) -> None:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
-        if name in given:
+        if name in parser:
             raise InvalidOptionError(
-                f"option {name!r} is for batches: a streaming query has no end; read a batch, or "
-                f"leave it out and use trigger(availableNow=True) to end with what is there now",
+                f"option {name!r} is for batches, a streaming query has no end; use spark.read, or "
+                f"leave the option out and use trigger(availableNow=True), which ends after the "
+                f"records that exist now",
                 key=name,
             )
 
@@ -314,12 +337,12 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
             continue
         if limit.offsets == word:
             raise InvalidOptionError(
-                f"a batch read cannot {text} ({limit.option}): there would be nothing to read; "
-                f"give an offset or a time",
+                f"a batch read cannot {text} ({limit.option}), it would read nothing; give an "
+                f"offset or a time",
                 key=limit.option,
             )
         if isinstance(limit.offsets, Mapping):
-            wrong = sorted(named for named, offset in limit.offsets.items() if offset == word)
+            wrong = sorted(tp for tp, offset in limit.offsets.items() if offset == word)
             if wrong:
                 raise InvalidOptionError(
                     f"option {limit.option!r} has {word} for {', '.join(map(str, wrong))}, but a "
@@ -334,12 +357,12 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
     if isinstance(begins, Mapping) and isinstance(ends, Mapping):
         if begins.keys() != ends.keys():
             raise InvalidOptionError(
-                f"options {starting.option!r} and {ending.option!r} do not name the same "
-                f"partitions: only one of them has "
+                f"options {starting.option!r} and {ending.option!r} must name the same "
+                f"partitions; only one of them names "
                 f"{', '.join(map(str, sorted(begins.keys() ^ ends.keys())))}",
                 key=ending.option,
             )
-        pairs = [(f"{named}: ", begins[named], ends[named]) for named in sorted(begins)]
+        pairs = [(f"{tp}: ", begins[tp], ends[tp]) for tp in sorted(begins)]
     elif is_time and not isinstance(begins, Mapping) and not isinstance(ends, Mapping):
         pairs = [("", begins, ends)]
     else:
@@ -347,27 +370,27 @@ def _check_batch(starting: OffsetLimit | None, ending: OffsetLimit | None) -> No
     for where, begin, end in pairs:
         if begin > end and (is_time or end >= 0):
             raise InvalidOptionError(
-                f"{where}{starting.option} is {begin} and {ending.option} before it, {end}; a read "
-                f"cannot end before it starts",
+                f"{where}{starting.option} is {begin}, and {ending.option} is {end}; a read cannot "
+                f"end before it starts",
                 key=ending.option,
             )
 
 
-def _assignor(given: GivenOptions) -> str | None:
+def _assignor(parser: OptionParser) -> str | None:
     name = "partition.assignment.strategy"
-    if name not in given:
+    if name not in parser:
         return None
-    strategy = given.choice(name, _ASSIGNORS)
-    if not given.get("group.id"):
+    strategy = parser.choice(name, _ASSIGNORS)
+    if not parser.get("group.id"):
         raise InvalidOptionError(
-            f"option {name!r} ({strategy}) counts only with 'group.id'; give a group, or leave it "
-            f"out",
+            f"option {name!r} ({strategy}) needs the option 'group.id'; give a group, or leave the "
+            f"strategy out",
             key=name,
         )
-    if "maxRecordsPerPartition" in given:
+    if "maxRecordsPerPartition" in parser:
         raise InvalidOptionError(
-            f"with option {name!r} ({strategy}) a task owns whole partitions, and "
-            f"'maxRecordsPerPartition' would cut them; leave one of both out",
+            f"with option {name!r} ({strategy}) a task owns whole partitions, but "
+            f"'maxRecordsPerPartition' would split them; leave one of the two out",
             key="maxRecordsPerPartition",
         )
     return strategy

@@ -1,4 +1,4 @@
-"""The batch source: plans on the driver, reads in tasks."""
+"""The batch reader: plans input splits on the driver and reads records in tasks."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, by_member, splits_in
+from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member, splits_in
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.read.schema import check_columns
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.datasource.worker_process import (
-    end_quietly,
-    errors_in_one_line,
-    in_one_line,
-    warn_of_shown_secrets,
+    hide_traceback,
+    silence_broken_pipe,
+    warn_exposed_secrets,
+    without_traceback,
 )
 
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class LogBatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks.
+    """Batch reader of ``format("spark_log")``.
 
-    Offsets are fixed when the query is planned, so that tasks that are tried again, and joins of
-    the DataFrame with itself, read the same records.
+    Offsets are resolved when the query is planned. Task retries, and joins of a DataFrame with
+    itself, therefore read the same records.
     """
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        """Args: schema: the columns wanted, any subset in any order; options: checked ones.
+        """Check the columns; reads nothing yet.
+
+        Args:
+            schema: columns to read, any subset in any order.
+            options: parsed options of a batch.
 
         Raises:
             InvalidOptionError: a column does not exist or has another type.
@@ -44,50 +48,59 @@ class LogBatchReader(DataSourceReader):
         self._options = options
         self._where = EVERYTHING
 
-    @in_one_line
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """See `plan_splits`, and with ``partition.assignment.strategy`` `PartitionOwners`."""
+        """Return the input splits, one per task.
+
+        With ``partition.assignment.strategy`` each split is a `MemberSplit` of whole partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist.
+            InvalidOptionError: the offsets do not match the partitions, or end before they start.
+            OffsetOutOfRangeError: offsets to read do not exist, and ``failOnDataLoss`` is true.
+        """
         splits = plan_splits(self._options, self._where)
         strategy = self._options.assignor
         if strategy is None:
             return splits
         owners = PartitionOwners(strategy, self._options.min_partitions)
-        return by_member(splits, owners, OffsetReader(self._options).partitions())
+        return group_by_member(splits, owners, OffsetReader(self._options).partitions())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records."""
-        end_quietly()
-        warn_of_shown_secrets(self._options.storage_options)
-        with errors_in_one_line():
+        """Yield the records of a split; runs in a task."""
+        silence_broken_pipe()
+        warn_exposed_secrets(self._options.storage_options)
+        with hide_traceback():
             for split in splits_in(partition):
                 yield from read_split(split, self._columns, self._options)
 
 
 class FilteringBatchReader(LogBatchReader):
-    """Takes over filters on ``topic``, ``partition``, ``offset`` and ``timestamp``.
+    """Batch reader with pushdown of filters on topic, partition, offset and timestamp.
 
-    Spark refuses a reader that can do so unless ``spark.sql.python.filterPushdown.enabled`` is
-    true, and some versions of it mix up what such readers plan: see `batch_reader_class`.
+    Spark refuses a reader with `pushFilters` unless ``spark.sql.python.filterPushdown.enabled`` is
+    true, and some versions of Spark mix up the plans of such readers. `batch_reader_class` decides
+    whether this class is used.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take over filters; returns those that Spark has to apply to what is read."""
+        """Accept filters, and return the filters that Spark has to apply itself."""
         self._where, left = RecordFilter.from_filters(filters)
         return left
 
 
 def batch_reader_class() -> type[LogBatchReader]:
-    """Return the reader for this query.
+    """Return the reader class for this query.
 
-    Spark 4.2.0 and 4.3.0 keep what a reader planned with filters in the DataFrame's *source*
-    (``PythonDataSourceV2.setReadInfo``), where every other scan of it finds that too: after
-    ``df.where("partition = 1").count()``, ``df.count()`` would count partition 1 alone, and a union
-    of two filtered reads would read one of them twice. So no filter is taken over there, and Spark
-    applies them all. The version that keeps it with the scan is known by ``pushLimit``, which came
-    with that.
+    Spark 4.2.0 and 4.3.0 store the plan of a reader with filters in the DataFrame's *source*
+    (``PythonDataSourceV2.setReadInfo``), where every other scan of the source uses it as well:
+    after ``df.where("partition = 1").count()``, ``df.count()`` would count partition 1 only, and a
+    union of two filtered reads would read one of them twice. With these versions no filter is
+    pushed down, and Spark applies all of them. Versions that store the plan with the scan are
+    detected by ``pushLimit``, which was added in the same version.
 
-    No setting of the session reaches the process that plans a query. Which of Spark's two modules
-    runs in it tells: the one that pushes filters down is started only when that is switched on.
+    The process that plans a query does not see the session's settings. Its main module tells
+    whether pushdown is enabled: Spark starts the worker that pushes filters down only in that case.
     """
     if not hasattr(DataSourceReader, "pushLimit"):
         return LogBatchReader

@@ -1,4 +1,4 @@
-"""Input splits that own whole partitions: ``partition.assignment.strategy``."""
+"""Input splits that own whole partitions (option ``partition.assignment.strategy``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from spark_log.types import TopicPartition
 
 @dataclass
 class MemberSplit(InputPartition):
-    """What one member task reads, partition after partition.
+    """The partitions that one member task reads, one after the other.
 
     Attributes:
-        member: its number; a batch has no split for members without new records.
-        splits: of its partitions, each whole and in offset order.
+        member: number of the member. Members without new records have no split.
+        splits: one split for each of its partitions, or several in offset order.
     """
 
     member: int
@@ -30,46 +30,48 @@ class MemberSplit(InputPartition):
 
 
 class PartitionOwners:
-    """Which member owns which partition: an assignor's answer, from one batch to the next.
+    """Assignment of partitions to members, kept from one batch to the next.
 
-    The sticky assignors are told what each member owned in the batch before; the others answer the
-    same as long as topics and members are the same. There is nothing to be given up in two steps,
-    as ``cooperative-sticky`` does in a group: between two batches no member is at work.
+    The sticky assignors get each member's partitions of the batch before. The other assignors
+    return the same assignment as long as topics and members stay the same. No partition has to be
+    revoked first, as ``cooperative-sticky`` does in a consumer group: no member reads between two
+    batches.
     """
 
     def __init__(self, strategy: str, members: int | None) -> None:
-        """Nobody owns anything yet.
+        """Start without an assignment.
 
         Args:
             strategy: name of the assignor.
-            members: how many there are; None: as many as there are partitions.
+            members: number of members; None for one per partition.
 
         Raises:
-            InvalidConfigurationError: there is no such assignor.
+            InvalidConfigurationError: the assignor does not exist.
         """
         self._assignor = assignor(strategy)
         self._members = members
         self._owners: dict[TopicPartition, int] = {}
         self._generation = 0
 
-    def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the number of each partition's owner, for all that are read.
+    def assign(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the member that owns each partition.
 
         Args:
-            partitions: all of them, also those without new records.
+            partitions: all partitions to read, including partitions without new records.
         """
         if self._owners.keys() != set(partitions):
-            self._assign(partitions)
+            self._reassign(partitions)
         return self._owners
 
-    def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        # Assignors know partitions 0 to n - 1 of a topic; of some topics only a few are read.
-        named: dict[str, list[TopicPartition]] = defaultdict(list)
+    def _reassign(self, partitions: Collection[TopicPartition]) -> None:
+        # Assignors number the partitions of a topic from 0 without gaps, but a query may read
+        # only some of them.
+        by_topic: dict[str, list[TopicPartition]] = defaultdict(list)
         for each in sorted(partitions):
-            named[each.topic].append(each)
+            by_topic[each.topic].append(each)
         dense = {
             partition: TopicPartition(topic, index)
-            for topic, parts in named.items()
+            for topic, parts in by_topic.items()
             for index, partition in enumerate(parts)
         }
         owned: dict[int, set[TopicPartition]] = defaultdict(set)
@@ -77,41 +79,41 @@ class PartitionOwners:
             if partition in dense:
                 owned[member].add(dense[partition])
         count = max(1, len(partitions) if self._members is None else self._members)
-        topics = tuple(named)
+        topics = tuple(by_topic)
         subscriptions = {
             f"{member:010d}": Subscription(topics, frozenset(owned[member]), self._generation)
             for member in range(count)
         }
-        counts = {topic: len(parts) for topic, parts in named.items()}
+        counts = {topic: len(parts) for topic, parts in by_topic.items()}
         answer = self._assignor.assign(counts, subscriptions)
         self._generation += 1
         self._owners = {
-            named[each.topic][each.partition]: int(member)
+            by_topic[each.topic][each.partition]: int(member)
             for member, assigned in answer.items()
             for each in assigned
         }
 
 
-def by_member(
+def group_by_member(
     splits: Sequence[LogSplit], owners: PartitionOwners, partitions: Collection[TopicPartition]
 ) -> list[MemberSplit]:
-    """Return each member's splits as one, for members that have any.
+    """Group splits by the member that owns their partition; members without a split are left out.
 
     Args:
-        splits: what is to be read; several of one partition stand in offset order.
-        owners: who owns what.
-        partitions: all that are owned, also those without a split.
+        splits: splits to read; several splits of one partition are in offset order.
+        owners: the assignment.
+        partitions: all partitions that are assigned, including partitions without a split.
     """
-    named = [TopicPartition(split.topic, split.partition) for split in splits]
-    owner = owners.of({*partitions, *named})
-    shares: dict[int, list[LogSplit]] = defaultdict(list)
-    for partition, split in zip(named, splits, strict=True):
-        shares[owner[partition]].append(split)
-    return [MemberSplit(member, tuple(shares[member])) for member in sorted(shares)]
+    partition_of = [TopicPartition(split.topic, split.partition) for split in splits]
+    owner = owners.assign({*partitions, *partition_of})
+    by_member: dict[int, list[LogSplit]] = defaultdict(list)
+    for partition, split in zip(partition_of, splits, strict=True):
+        by_member[owner[partition]].append(split)
+    return [MemberSplit(member, tuple(by_member[member])) for member in sorted(by_member)]
 
 
 def splits_in(partition: InputPartition | None) -> Iterable[LogSplit]:
-    """Return what a task reads; Spark hands it None where there is no split at all."""
+    """Return the splits that a task reads; Spark passes None if there are no splits at all."""
     if isinstance(partition, MemberSplit):
         return partition.splits
     return (partition,) if isinstance(partition, LogSplit) else ()

@@ -1,8 +1,8 @@
-"""Cutting ranges of offsets into the pieces that tasks read. Pure.
+"""Division of offset ranges into the pieces that tasks read. Pure functions.
 
-What Spark's connector does (``KafkaOffsetRangeCalculator``), with three differences: as many pieces
-as were asked for and not about as many; none more than half as large again as the mean; and cuts
-where segments begin, where that makes no piece too large.
+The rule is that of Spark's connector (``KafkaOffsetRangeCalculator``) with three differences: the
+number of pieces is not approximate; no piece is larger than 1.5 times the mean; and pieces begin
+where segments begin, unless a piece would become too large.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final, NamedTuple
 from spark_log.types import TopicPartition
 
 MAX_SKEW: Final = 1.5
-"""No piece is larger than the mean by more than this factor, where it can be cut."""
+"""No piece is larger than the mean by more than this factor, if it can be split."""
 
 _SNAP: Final = 0.2
-"""A cut moves to the beginning of a segment that is at most this part of a piece away."""
+"""Maximum distance, as a fraction of a piece, by which a cut moves to the start of a segment."""
 
 
 class SegmentMark(NamedTuple):
-    """Where a segment begins, and how large it is."""
+    """Start offset and size of a segment."""
 
     start_offset: int
     size_bytes: int
@@ -32,15 +32,16 @@ class SegmentMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one partition, ``start`` included, ``end`` not.
+    """Offsets of one partition, from ``start`` (inclusive) to ``end`` (exclusive).
 
     Attributes:
-        topic_partition: of which partition.
-        start: the first offset.
-        end: the offset after the last.
-        segments: the segments that the range lies in, in order, the first of them beginning at or
-            before ``start``. Empty where they are not known: then every offset counts alike, and
-            cuts fall anywhere. All ranges that are split together know them, or none.
+        topic_partition: the partition.
+        start: first offset.
+        end: offset after the last.
+        segments: the segments of the range in offset order; the first one starts at or before
+            ``start``. Empty if they are unknown: then every offset has the same weight, and a cut
+            can be at any offset. Of ranges that are split together, either all or none have
+            segments.
     """
 
     topic_partition: TopicPartition
@@ -58,15 +59,15 @@ def split_ranges(
     min_partitions: int | None,
     max_records_per_partition: int | None,
 ) -> list[OffsetRange]:
-    """Cut ranges into pieces, in order; empty ranges are left out.
+    """Split ranges into pieces, in order; empty ranges are left out.
 
     Args:
-        ranges: what is to be read.
-        min_partitions: make at least so many pieces, as long as there are offsets for them, the
-            largest ranges cut first, so that no piece is larger than 1.5 times the mean: of bytes
-            where segments are known, else of offsets. None, or no more than there are ranges:
-            ranges stay whole.
-        max_records_per_partition: no piece has more offsets. Goes first.
+        ranges: the ranges to read.
+        min_partitions: minimum number of pieces, if there are enough offsets. The largest ranges
+            are split first, so that no piece is larger than 1.5 times the mean, measured in bytes
+            if segments are known, else in offsets. Ranges stay whole if this is None or not more
+            than the number of ranges.
+        max_records_per_partition: maximum number of offsets in a piece. It takes precedence.
     """
     pieces = [each for each in ranges if len(each)]
     if max_records_per_partition is not None:
@@ -85,13 +86,16 @@ def split_ranges(
     ]
 
 
-def _apportion(ranges: list[OffsetRange], totals: list[float], least: int) -> list[int]:
-    """Return into how many pieces to cut each range: always the one with the largest pieces."""
+def _apportion(ranges: list[OffsetRange], totals: list[float], min_pieces: int) -> list[int]:
+    """Return the number of pieces of each range.
+
+    The range with the largest pieces is split next.
+    """
     parts = [1] * len(ranges)
     count, total = len(ranges), sum(totals)
     largest = [(-weight, index) for index, weight in enumerate(totals) if len(ranges[index]) > 1]
     heapify(largest)
-    while largest and (count < least or -largest[0][0] > MAX_SKEW * total / count):
+    while largest and (count < min_pieces or -largest[0][0] > MAX_SKEW * total / count):
         _, index = heappop(largest)
         parts[index] += 1
         count += 1
@@ -101,16 +105,16 @@ def _apportion(ranges: list[OffsetRange], totals: list[float], least: int) -> li
 
 
 class _Weights:
-    """How much of a range lies before an offset: in bytes, or in offsets, evenly in a segment."""
+    """The weight of a range before each offset: in bytes, or in offsets if segments are unknown."""
 
     def __init__(self, piece: OffsetRange) -> None:
         self.offsets = [piece.start, piece.end]
         self.before: list[float] = [0.0, float(len(piece))]
         if piece.segments:
-            self._take_in(piece)
+            self._weigh_segments(piece)
         self.total = self.before[-1]
 
-    def _take_in(self, piece: OffsetRange) -> None:
+    def _weigh_segments(self, piece: OffsetRange) -> None:
         starts = [segment.start_offset for segment in piece.segments]
         first = max(0, bisect_right(starts, piece.start) - 1)
         behind = bisect_left(starts, piece.end)
@@ -128,16 +132,16 @@ class _Weights:
             self.offsets, self.before = offsets, before
 
     def offset_at(self, weight: float) -> int:
-        """Return the offset before which about so much lies."""
+        """Return the offset before which approximately ``weight`` lies."""
         index = min(max(1, bisect_left(self.before, weight)), len(self.before) - 1)
         low, high = self.before[index - 1], self.before[index]
-        share = (weight - low) / (high - low) if high > low else 0.0
+        fraction = (weight - low) / (high - low) if high > low else 0.0
         first = self.offsets[index - 1]
-        # Not below a whole number that floating point misses by a hair.
-        return first + int(share * (self.offsets[index] - first) + 1e-6)
+        # Rounding errors must not turn a whole number into the one below it.
+        return first + int(fraction * (self.offsets[index] - first) + 1e-6)
 
     def boundary_near(self, weight: float, tolerance: float) -> int | None:
-        """Return the beginning of the segment nearest to a weight, if it is near enough."""
+        """Return the nearest segment start; None if it is farther away than ``tolerance``."""
         if len(self.offsets) < 3:
             return None
         index = bisect_left(self.before, weight, 1, len(self.before) - 1)
@@ -149,7 +153,7 @@ class _Weights:
 
 
 def _cut(piece: OffsetRange, weights: _Weights, count: int, largest: float) -> list[OffsetRange]:
-    """Cut a range into pieces of about equal weight, none heavier than ``largest``."""
+    """Split a range into pieces of about equal weight, none heavier than ``largest``."""
     size = weights.total / count
     tolerance = max(0.0, min(_SNAP * size, (largest - size) / 2))
     cuts = [piece.start]
@@ -160,12 +164,13 @@ def _cut(piece: OffsetRange, weights: _Weights, count: int, largest: float) -> l
     return _between([*cuts, piece.end], piece)
 
 
-def _cut_by_offsets(whole: OffsetRange, most: int) -> list[OffsetRange]:
-    """Cut a range into even pieces of at most so many offsets."""
-    count = -(-len(whole) // most)
+def _cut_by_offsets(whole: OffsetRange, max_offsets: int) -> list[OffsetRange]:
+    """Split a range into pieces of about equal size, each of at most ``max_offsets`` offsets."""
+    count = -(-len(whole) // max_offsets)
     if count == 1:
         return [whole]
-    slack = most - -(-len(whole) // count)  # so much may a piece grow: half of it at either end
+    # A piece may grow by this many offsets in total, half of them at each end.
+    slack = max_offsets - -(-len(whole) // count)
     starts = [segment.start_offset for segment in whole.segments]
     cuts = [whole.start]
     for number in range(1, count):

@@ -1,7 +1,4 @@
-"""Offsets as the log has them: partitions found, ends looked at, options resolved.
-
-Driver side; needs no Spark session.
-"""
+"""Reads the partitions and offsets of a query's topics; needs no Spark session."""
 
 from __future__ import annotations
 
@@ -19,22 +16,24 @@ from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 
 _THREADS: Final = 32
-"""Partitions looked at at once where each look is a request over the network."""
+"""Number of partitions that are read at the same time if each request goes over the network."""
 
 _Answer = TypeVar("_Answer")
 
 
 class OffsetReader:
-    """Answers every question about offsets that planning a batch or a micro-batch asks.
+    """Reads partitions and offsets for the planning of batches and micro-batches.
 
-    Nothing is remembered that could change an answer: `partitions`, `earliest` and `latest` look
-    anew each time. `latest` costs one look for the next segment's name per partition once the
-    reader has seen it; a caller that asks often sets its own pace (`LogWatch`). One thread at a
-    time.
+    `partitions`, `earliest` and `latest` read the storage on each call; nothing is cached that
+    could change an answer. After the first call, `latest` costs one request for the next segment's
+    name per partition. Callers that poll set their own interval (`LogPoller`). Not thread-safe.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        """Args: options: checked ones.
+        """Open the cluster.
+
+        Args:
+            options: parsed options of a read.
 
         Raises:
             RootNotFoundError: there is no root at ``path``.
@@ -48,17 +47,20 @@ class OffsetReader:
 
     @property
     def is_local(self) -> bool:
-        """Whether a look is a call of the operating system, and no request over the network."""
+        """Whether the root is on a local file system, so that requests need no network."""
         return self._cluster.store.is_mapped
 
-    # --- which partitions ------------------------------------------------------------------------
+    # --- partitions ------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions to be read now, in order, from metadata as it is now.
+        """Return the partitions to read, in order, from the current metadata.
+
+        Returns:
+            An empty list if the option ``subscribePattern`` matches no topic.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic of ``subscribe``, or a partition of ``assign``,
-                does not exist. A pattern that nothing matches gives an empty list.
+            UnknownTopicOrPartitionError: a topic of ``subscribe`` or a partition of ``assign`` does
+                not exist.
         """
         image = self._image = self._cluster.image()
         options = self.options
@@ -73,93 +75,95 @@ class OffsetReader:
         ]
 
     def topic_ids(self) -> dict[str, str]:
-        """Return the ids of the topics that the last `partitions` found, by name."""
-        image = self._known_image()
+        """Return the ids of the topics that the last call of `partitions` found, by name."""
+        image = self._current_image()
         found = {name: image.find(name) for name in self.options.topics}
         if self.options.pattern is not None:
             found = {topic.name: topic for topic in self._topics(image)}
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
-    def log(self, named: TopicPartition) -> PartitionLog:
-        """Return a partition's log: the same handle each time, until its topic is created anew.
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        """Return a partition's log; the same object until the topic is deleted and created again.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnknownTopicOrPartitionError: the partition does not exist.
         """
-        topic = self._known_image().topic(named.topic)
-        topic_id, log = self._logs.get(named, ("", None))
+        topic = self._current_image().topic(tp.topic)
+        topic_id, log = self._logs.get(tp, ("", None))
         if log is None or topic_id != topic.topic_id:
-            log = self._cluster.partition_log(topic, named.partition)
-            self._logs[named] = topic.topic_id, log
-            self._views.pop(named, None)
-            self._tails.pop(named, None)
+            log = self._cluster.partition_log(topic, tp.partition)
+            self._logs[tp] = topic.topic_id, log
+            self._views.pop(tp, None)
+            self._tails.pop(tp, None)
         return log
 
-    # --- offsets now -----------------------------------------------------------------------------
+    # --- offsets ---------------------------------------------------------------------------------
 
-    def earliest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log start offsets as they are now: one listing each.
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the current log start offsets; costs one listing per partition.
 
-        Partitions that do not exist (any more) are left out.
+        Partitions that do not exist are left out.
         """
-        views = self._each(self._observe, self._existing(wanted))
-        return {named: view.log_start_offset for named, view in views.items()}
+        views = self._map(self._observe, self._existing(partitions))
+        return {tp: view.log_start_offset for tp, view in views.items()}
 
-    def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log end offsets as they are now: one look for a name each.
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the current log end offsets; costs one request for a name per partition.
 
-        Partitions that do not exist (any more) are left out.
+        Partitions that do not exist are left out.
         """
-        return self._each(self._end_now, self._existing(wanted))
+        return self._map(self._log_end, self._existing(partitions))
 
     def starting_offsets(self, *, is_batch: bool) -> dict[TopicPartition, int]:
-        """Return where each partition's read begins, as options say; none is -1 or -2.
+        """Return the offset at which the read of each partition starts; never -1 or -2.
 
-        ``startingTimestamp``, else ``startingOffsetsByTimestamp``, else ``startingOffsets``, else
-        the earliest for a batch and the latest for a stream.
+        The first of these options counts: ``startingTimestamp``, ``startingOffsetsByTimestamp``,
+        ``startingOffsets``. The default is earliest for a batch and latest for a stream.
 
         Raises:
-            InvalidOptionError: offsets or times do not name exactly the partitions that are read,
-                or no record is at or after a time (unless
-                ``startingOffsetsByTimestampStrategy=latest``).
-            UnknownTopicOrPartitionError: see `partitions`.
+            InvalidOptionError: offsets or times do not name exactly the partitions to read, or a
+                partition has no record at or after a time and
+                ``startingOffsetsByTimestampStrategy`` is ``error``.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
         limit = self.options.starting
         if limit is None:
             limit = AtOffsets("startingOffsets", EARLIEST if is_batch else LATEST)
-        return self._resolve(limit, none_is_late=self.options.begins_late)
+        return self._resolve(limit, latest_if_no_match=self.options.latest_if_no_match)
 
     def ending_offsets(self) -> dict[TopicPartition, int]:
-        """Return where each partition's read ends, as options say; for batches.
+        """Return the offset at which the read of each partition ends; for batches.
 
-        Partitions are looked at once: `starting_offsets` before it saw the same log.
+        The views that `starting_offsets` has read are used again, so both answers are of the same
+        log.
 
         Raises:
-            InvalidOptionError: offsets or times do not name exactly the partitions that are read.
+            InvalidOptionError: offsets or times do not name exactly the partitions to read.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        return self._resolve(self.options.ending, none_is_late=True)
+        return self._resolve(self.options.ending, latest_if_no_match=True)
 
-    def view(self, named: TopicPartition, end_offset: int | None = None) -> LogView:
-        """Return a view of a partition that reaches to ``end_offset``: the last one where it does.
+    def view(self, tp: TopicPartition, end_offset: int | None = None) -> LogView:
+        """Return a view of a partition that reaches ``end_offset``; the last view if it does.
 
         Args:
-            named: the partition.
-            end_offset: up to where the caller wants to read; None takes any.
+            tp: the partition.
+            end_offset: offset up to which the caller reads; None accepts any view.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnknownTopicOrPartitionError: the partition does not exist.
         """
-        self.log(named)  # a topic created anew has no view
-        view = self._views.get(named)
+        self.log(tp)  # drops the view of a topic that was deleted and created again
+        view = self._views.get(tp)
         if view is None or (end_offset is not None and view.log_end_offset < end_offset):
-            view = self._observe(named)
+            view = self._observe(tp)
         return view
 
-    def views(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
-        """Return `view` of many partitions, each up to an offset."""
-        return self._each(lambda named: self.view(named, wanted[named]), wanted)
+    def views(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
+        """Return a `view` of each partition, up to the given offset."""
+        return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
 
-    # --- how -------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------
 
     def _topics(self, image: MetadataImage) -> Iterable[TopicImage]:
         if self.options.pattern is None:
@@ -167,109 +171,110 @@ class OffsetReader:
         pattern = re.compile(self.options.pattern)
         return (topic for topic in image.topics() if pattern.search(topic.name))
 
-    def _known_image(self) -> MetadataImage:
+    def _current_image(self) -> MetadataImage:
         if self._image is None:
             self._image = self._cluster.image()
         return self._image
 
-    def _existing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
-        image = self._known_image()
-        found = ((named, image.find(named.topic)) for named in wanted)
-        return [named for named, topic in found if topic and named.partition in topic.partitions]
+    def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        image = self._current_image()
+        found = ((tp, image.find(tp.topic)) for tp in partitions)
+        return [tp for tp, topic in found if topic and tp.partition in topic.partitions]
 
-    def _observe(self, named: TopicPartition) -> LogView:
-        view = self._views[named] = self.log(named).observe()
+    def _observe(self, tp: TopicPartition) -> LogView:
+        view = self._views[tp] = self.log(tp).observe()
         return view
 
-    def _end_now(self, named: TopicPartition) -> int:
-        """Return a log's end by trying the next segment's name, or by a listing now and then."""
-        log = self.log(named)
-        tail = self._tails.get(named)
+    def _log_end(self, tp: TopicPartition) -> int:
+        """Return the log end offset from the next segment's name, or at times from a listing."""
+        log = self.log(tp)
+        tail = self._tails.get(tp)
         if tail is not None:
             while tail.is_valid and tail.open_at(tail.log_end_offset) is not None:
                 pass
             if tail.is_valid:
                 return tail.log_end_offset
-        view = self._observe(named)
-        self._tails[named] = TailView(log.files, view)
+        view = self._observe(tp)
+        self._tails[tp] = TailView(log.files, view)
         return view.log_end_offset
 
-    def _resolve(self, limit: OffsetLimit, *, none_is_late: bool) -> dict[TopicPartition, int]:
-        wanted = self.partitions()
+    def _resolve(
+        self, limit: OffsetLimit, *, latest_if_no_match: bool
+    ) -> dict[TopicPartition, int]:
+        partitions = self.partitions()
         asked = limit.offsets if isinstance(limit, AtOffsets) else limit.timestamp_ms
-        by_partition = dict.fromkeys(wanted, asked) if isinstance(asked, int) else asked
-        _check_names_all(by_partition, wanted, limit.option)
+        by_partition = dict.fromkeys(partitions, asked) if isinstance(asked, int) else asked
+        _check_names_all(by_partition, partitions, limit.option)
         if isinstance(limit, AtTime):
-            return self._each(
-                lambda named: self._offset_for_time(
-                    named, by_partition[named], limit.option, none_is_late=none_is_late
+            return self._map(
+                lambda tp: self._offset_for_time(
+                    tp, by_partition[tp], limit.option, latest_if_no_match=latest_if_no_match
                 ),
-                wanted,
+                partitions,
             )
-        open_ends = [named for named in wanted if by_partition[named] < 0]
-        views = self._each(self.view, open_ends)
+        open_ends = [tp for tp in partitions if by_partition[tp] < 0]
+        views = self._map(self.view, open_ends)
         ends = {EARLIEST: "log_start_offset", LATEST: "log_end_offset"}
         return {
-            named: by_partition[named]
-            if named not in views
-            else getattr(views[named], ends[by_partition[named]])
-            for named in wanted
+            tp: by_partition[tp] if tp not in views else getattr(views[tp], ends[by_partition[tp]])
+            for tp in partitions
         }
 
     def _offset_for_time(
-        self, named: TopicPartition, timestamp_ms: int, option: str, *, none_is_late: bool
+        self, tp: TopicPartition, timestamp_ms: int, option: str, *, latest_if_no_match: bool
     ) -> int:
-        view = self.view(named)
-        found = self.log(named).offset_for_time(timestamp_ms * 1000, view)
+        view = self.view(tp)
+        found = self.log(tp).offset_for_time(timestamp_ms * 1000, view)
         if found is not None:
             return min(found[0], view.log_end_offset)
-        if none_is_late:
+        if latest_if_no_match:
             return view.log_end_offset
         raise InvalidOptionError(
-            f"option {option!r}: {named} has no record at or after {timestamp_ms} (milliseconds "
-            f"since the epoch); give an earlier time, or startingOffsetsByTimestampStrategy=latest "
-            f"to begin at the end of such partitions",
+            f"option {option!r}: {tp} has no record at or after {timestamp_ms} (milliseconds "
+            f"since the epoch); give an earlier time, or set "
+            f"startingOffsetsByTimestampStrategy=latest to start at the end of such partitions",
             key=option,
         )
 
-    def _each(
-        self, look: Callable[[TopicPartition], _Answer], wanted: Iterable[TopicPartition]
+    def _map(
+        self, function: Callable[[TopicPartition], _Answer], partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, _Answer]:
-        """Look at many partitions; at some at once where each look waits for an answer.
+        """Call a function for each partition, in several threads if calls go over the network.
 
-        A local root is looked at in one thread: what it costs is Python's own time.
+        On a local root one thread calls it: the cost is Python's own time.
         """
-        wanted = list(wanted)
-        for named in wanted:
-            self.log(named)  # the tables of handles are changed by one thread alone
-        if self.is_local or len(wanted) < 2:
-            return {named: look(named) for named in wanted}
-        with ThreadPoolExecutor(min(_THREADS, len(wanted)), "spark-log-look") as threads:
-            return dict(zip(wanted, threads.map(look, wanted), strict=True))
+        partitions = list(partitions)
+        for tp in partitions:
+            self.log(tp)  # only this thread changes the dictionary of logs
+        if self.is_local or len(partitions) < 2:
+            return {tp: function(tp) for tp in partitions}
+        with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-offsets") as threads:
+            return dict(zip(partitions, threads.map(function, partitions), strict=True))
 
 
 def _check_partition(topic: TopicImage, number: int) -> None:
     if number not in topic.partitions:
         raise UnknownTopicOrPartitionError(
-            f"option 'assign' names partition {number} of topic {topic.name!r}, which has "
-            f"{topic.num_partitions}, numbered from 0",
+            f"option 'assign' names partition {number}, but topic {topic.name!r} has "
+            f"{topic.num_partitions} partitions, numbered from 0",
             topic=topic.name,
         )
 
 
 def _check_names_all(
-    asked: Mapping[TopicPartition, int], wanted: list[TopicPartition], option: str
+    asked: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
 ) -> None:
     what = "time" if "Timestamp" in option else "offset"
-    if missing := sorted(set(wanted) - asked.keys()):
+    if missing := sorted(set(partitions) - asked.keys()):
         hint = " (-2 earliest, -1 latest)" if what == "offset" else ""
         raise InvalidOptionError(
             f"option {option!r} has no {what} for {', '.join(map(str, missing))}; name every "
             f"partition{hint}",
             key=option,
         )
-    if unknown := sorted(asked.keys() - set(wanted)):
+    if unknown := sorted(asked.keys() - set(partitions)):
         raise InvalidOptionError(
-            f"option {option!r} names {', '.join(map(str, unknown))}, which is not read here",
+            f"option {option!r} names {', '.join(map(str, unknown))}, which this query does not "
+            f"read",
             key=option,
         )

@@ -1,7 +1,7 @@
-"""Offsets as Spark's Kafka connector writes them: ``{"topic": {"0": 23, "1": -1}}``.
+"""Offsets and times by partition as JSON, in the format of Spark's Kafka connector.
 
-The one place where they, and times by partition, are parsed and printed; and what a read can begin
-or end at, as it was asked for.
+Example: ``{"topic": {"0": 23, "1": -1}}``. All code that parses or prints this format is in this
+module.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TIMES_EXAMPLE: Final = '{"topicA": {"0": 1735689600000}, "topicB": {"0": 1735689
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """A read begins or ends at offsets; `EARLIEST` and `LATEST` among them.
+    """Start or end of a read as offsets, among them `EARLIEST` and `LATEST`.
 
     Attributes:
-        option: that said so, for messages.
-        offsets: by partition, or one of the two words for all partitions.
+        option: the option that sets it, for messages.
+        offsets: an offset for each partition, or `EARLIEST` or `LATEST` for all partitions.
     """
 
     option: str
@@ -36,11 +36,11 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """A read begins, or ends before, the first record at or after a time.
+    """Start or end of a read at the first record at or after a time.
 
     Attributes:
-        option: that said so, for messages.
-        timestamp_ms: milliseconds since the epoch, by partition or for all.
+        option: the option that sets it, for messages.
+        timestamp_ms: milliseconds since the epoch, by partition or for all partitions.
     """
 
     option: str
@@ -48,60 +48,60 @@ class AtTime:
 
 
 OffsetLimit = AtOffsets | AtTime
-"""Where a read begins or ends, before anybody has looked at the log."""
+"""Start or end of a read as the user gave it, not yet resolved to offsets."""
 
 
 def parse_offsets(text: str, option: str) -> dict[TopicPartition, int] | int:
-    """Read an offsets option.
+    """Parse an option that contains offsets.
 
     Args:
         text: ``earliest``, ``latest``, or JSON.
         option: the option's name, for messages.
 
     Returns:
-        `EARLIEST`, `LATEST`, or an offset (or one of these two) for each partition named.
+        `EARLIEST`, `LATEST`, or for each partition an offset, `EARLIEST` or `LATEST`.
 
     Raises:
-        InvalidOptionError: it is neither.
+        InvalidOptionError: the text has another format.
     """
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
     try:
-        return _by_partition(text, _offset)
+        return _parse_by_partition(text, _offset)
     except (ValueError, AttributeError, TypeError):
         raise InvalidOptionError(
-            f"option {option!r} is {text!r}, expected earliest, latest, or JSON as "
+            f"option {option!r} is {text!r}, expected earliest, latest, or JSON such as "
             f"{OFFSETS_EXAMPLE} (-2 earliest, -1 latest)",
             key=option,
         ) from None
 
 
 def parse_times(text: str, option: str) -> dict[TopicPartition, int]:
-    """Read an option with milliseconds since the epoch for each partition.
+    """Parse an option that contains milliseconds since the epoch for each partition.
 
     Raises:
         InvalidOptionError: it is not such JSON.
     """
     try:
-        return _by_partition(text, _time)
+        return _parse_by_partition(text, _time)
     except (ValueError, AttributeError, TypeError):
         raise InvalidOptionError(
             f"option {option!r} is {text!r}, expected milliseconds since the epoch for every "
-            f"partition, as JSON: {TIMES_EXAMPLE}",
+            f"partition, as JSON such as {TIMES_EXAMPLE}",
             key=option,
         ) from None
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return offsets as the JSON that `parse_offsets` reads, in order of topic and partition."""
+    """Return offsets as JSON for `parse_offsets`, ordered by topic and partition."""
     document: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
     return json.dumps(document, separators=(",", ":"))
 
 
-def _by_partition(text: str, number: Callable[[object], int]) -> dict[TopicPartition, int]:
+def _parse_by_partition(text: str, number: Callable[[object], int]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, int(partition)): number(value)
         for topic, partitions in json.loads(text).items()

@@ -1,8 +1,8 @@
-"""Filters that Spark pushes down: what they say of where a record lies and of its time.
+"""Filters that Spark pushes down, for partitions, offsets and timestamps.
 
-Topic and partition are the same for all records of a partition, so that any filter on them is
-decided there. Offsets and timestamps are kept as bounds, and these hold exactly: what was taken
-over Spark does not check again.
+All records of a partition have the same topic and partition, so any filter on these columns is
+evaluated once per partition. Filters on offsets and timestamps become bounds. Spark does not check
+an accepted filter again, so the bounds have to be exact.
 """
 
 from __future__ import annotations
@@ -38,47 +38,48 @@ _MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Whole numbers from ``low`` to before ``high``."""
+    """Range of integers from ``low`` (inclusive) to ``high`` (exclusive)."""
 
     low: int = _MIN
     high: int = _MAX
 
     @property
     def is_everything(self) -> bool:
-        """Whether they leave nothing out."""
+        """Whether the range excludes nothing."""
         return self.low == _MIN and self.high == _MAX
 
-    def narrowed(self, low: int = _MIN, high: int = _MAX) -> Bounds:
-        """Return what lies within other bounds too."""
+    def intersect(self, low: int = _MIN, high: int = _MAX) -> Bounds:
+        """Return the intersection with another range."""
         return Bounds(max(self.low, low), min(self.high, high))
 
 
 ANY: Final = Bounds()
-"""Leaves no number out."""
+"""Bounds that exclude no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records a query wants, as far as that is known before they are read.
+    """The records that a query needs, as far as pushed-down filters tell.
 
     Attributes:
-        places: filters on ``topic`` and ``partition``.
-        offsets: the offsets wanted.
-        times_us: the timestamps wanted, microseconds since the epoch.
+        partition_filters: filters on ``topic`` and ``partition``.
+        offsets: bounds of the offsets.
+        times_us: bounds of the timestamps, in microseconds since the epoch.
     """
 
-    places: tuple[Filter, ...] = ()
+    partition_filters: tuple[Filter, ...] = ()
     offsets: Bounds = ANY
     times_us: Bounds = ANY
 
     @classmethod
     def from_filters(cls, filters: Iterable[Filter]) -> tuple[Self, list[Filter]]:
-        """Take over what can be.
+        """Accept as many filters as possible.
 
         Returns:
-            The filter, and those of ``filters`` that it does not hold exactly.
+            The record filter, and the filters that Spark has to apply because the record filter
+            does not apply them exactly.
         """
-        places: list[Filter] = []
+        partition_filters: list[Filter] = []
         bounds = {"offset": ANY, "timestamp": ANY}
         left: list[Filter] = []
         for each in filters:
@@ -88,22 +89,22 @@ class RecordFilter:
                 is_exact = column in _NEVER_NULL
             elif column in ("topic", "partition"):
                 is_exact = _decide(each) is not None
-                places += [each] if is_exact else []
+                partition_filters += [each] if is_exact else []
             elif column in bounds:
                 narrowed, is_exact = _narrow(each, bounds[column])
                 bounds[column] = narrowed
             if not is_exact:
                 left.append(each)
-        return cls(tuple(places), bounds["offset"], bounds["timestamp"]), left
+        return cls(tuple(partition_filters), bounds["offset"], bounds["timestamp"]), left
 
-    def wants(self, named: TopicPartition) -> bool:
-        """Return whether records of a partition may be wanted."""
-        values = named._asdict()
-        return all(_decided(each, values[str(_column(each))]) for each in self.places)
+    def may_match(self, tp: TopicPartition) -> bool:
+        """Return whether records of a partition may match."""
+        values = tp._asdict()
+        return all(_decided(each, values[str(_column(each))]) for each in self.partition_filters)
 
 
 EVERYTHING: Final = RecordFilter()
-"""Leaves nothing out."""
+"""A filter that matches every record."""
 
 
 def _column(each: Filter) -> str | None:
@@ -118,13 +119,13 @@ def _decided(each: Filter, value: object) -> bool:
 
 
 def _decide(each: Filter) -> Callable[[object], bool] | None:
-    """Return what decides a filter on a column that is never null, None if nothing here does."""
+    """Return a predicate for a filter on a column that is never null; None if it is unsupported."""
     if isinstance(each, Not):
         child = _decide(each.child)
         return None if child is None else lambda value: not child(value)
     wanted = getattr(each, "value", None)
     if wanted is None or (isinstance(each, In) and None in each.value):
-        return None  # comparing with null has rules of its own
+        return None  # comparison with null has special rules in SQL
     compare: dict[type[Filter], Callable[..., bool]] = {
         EqualTo: lambda value: value == wanted,
         EqualNullSafe: lambda value: value == wanted,
@@ -141,7 +142,7 @@ def _decide(each: Filter) -> Callable[[object], bool] | None:
 
 
 def _narrow(each: Filter, bounds: Bounds) -> tuple[Bounds, bool]:
-    """Return bounds narrowed by a filter on numbers or times, and whether they say all of it."""
+    """Return bounds narrowed by a filter, and whether the bounds are exact."""
     wanted = each.value if isinstance(each, In) else (getattr(each, "value", None),)
     values = [_number(value) for value in wanted]
     numbers = [number for number in values if number is not None]
@@ -150,16 +151,16 @@ def _narrow(each: Filter, bounds: Bounds) -> tuple[Bounds, bool]:
     least, greatest = min(numbers), max(numbers)
     match each:
         case EqualTo() | EqualNullSafe() | In():
-            return bounds.narrowed(least, greatest + 1), least == greatest
+            return bounds.intersect(least, greatest + 1), least == greatest
         case GreaterThan() | GreaterThanOrEqual():
-            return bounds.narrowed(low=least + isinstance(each, GreaterThan)), True
+            return bounds.intersect(low=least + isinstance(each, GreaterThan)), True
         case LessThan() | LessThanOrEqual():
-            return bounds.narrowed(high=least + isinstance(each, LessThanOrEqual)), True
+            return bounds.intersect(high=least + isinstance(each, LessThanOrEqual)), True
     return bounds, False
 
 
 def _number(value: object) -> int | None:
-    """Return an offset as it is, and a time as microseconds since the epoch."""
+    """Return an offset unchanged, a time as microseconds since the epoch, else None."""
     if isinstance(value, datetime):
         return None if value.tzinfo is None else (value - _EPOCH) // timedelta(microseconds=1)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""The columns that a read has: those of Spark's Kafka connector, or any of them."""
+"""The columns of a read: those of Spark's Kafka connector, or a subset."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ READ_SCHEMA = StructType(
         StructField("timestampType", IntegerType()),
     ]
 )
-"""The columns of Spark's Kafka connector; `HEADERS_FIELD` follows with ``includeHeaders``."""
+"""The columns of Spark's Kafka connector. The option ``includeHeaders`` adds `HEADERS_FIELD`."""
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """Return the columns that a read has when the user gives no schema."""
+    """Return the columns of a read for which the user gives no schema."""
     return StructType([*READ_SCHEMA.fields, *([HEADERS_FIELD] if include_headers else [])])
 
 
 def check_columns(schema: StructType) -> list[str]:
-    """Return the names of the columns that a user's schema asks for, any of them in any order.
+    """Return the column names of a schema given by the user: any subset, in any order.
 
     Raises:
         InvalidOptionError: a column does not exist or has another type.
@@ -51,15 +51,15 @@ def check_columns(schema: StructType) -> list[str]:
         if field.name not in full:
             close = nearest(field.name, full)
             raise InvalidOptionError(
-                f"there is no column {field.name!r}; "
+                f"column {field.name!r} does not exist; "
                 + (f"did you mean {close[0]!r}? " if close else "")
-                + f"columns are {', '.join(full)}",
+                + f"the columns are {', '.join(full)}",
                 key="schema",
             )
         if field.dataType.simpleString() != full[field.name].dataType.simpleString():
             raise InvalidOptionError(
-                f"column {field.name!r} is {full[field.name].dataType.simpleString()}, the "
-                f"schema given says {field.dataType.simpleString()}; cast it after reading",
+                f"column {field.name!r} has type {full[field.name].dataType.simpleString()}, but "
+                f"the given schema says {field.dataType.simpleString()}; cast it after reading",
                 key="schema",
             )
     return list(schema.names)

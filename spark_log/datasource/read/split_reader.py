@@ -1,4 +1,4 @@
-"""Reading in Spark tasks: a split's records as Arrow batches, for batches and micro-batches."""
+"""Reads the records of a split as Arrow batches, in a Spark task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import open_store
 
 _MIN_ROWS: Final = 8_192
-"""Smaller batches are joined before they are handed to Spark: each costs the JVM about 0.1 ms."""
+"""Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
+"""
 
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
@@ -30,23 +31,26 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
 }
-"""The columns that a read can have."""
+"""Arrow types of all columns that a read can have."""
 
 
 def read_split(
     split: LogSplit, columns: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a split's records in offset order; those of control batches are never among them.
+    """Yield a split's records in offset order, without control batches.
 
     Args:
-        split: what to read.
-        columns: some of `ARROW_TYPES`, in any order. Others are not read from storage.
-        options: of the query.
+        split: the split.
+        columns: names from `ARROW_TYPES`, in any order. Only these columns are read from storage.
+        options: options of the query.
+
+    Yields:
+        Record batches with ``columns``, at least one row each.
 
     Raises:
-        OffsetOutOfRangeError: offsets are not retained any more (and ``failOnDataLoss``). Without
-            it what is there is read.
-        CorruptRecordError: with file and position.
+        OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true. If it
+            is false, the existing records are read.
+        CorruptRecordError: a batch is damaged; the error has file and position.
     """
     log = PartitionLog(
         open_store(options.root, options.storage_options),
@@ -55,15 +59,17 @@ def read_split(
         partition=split.partition,
     )
     assemble = _Assembler(columns, split)
-    batches = map(assemble, _read(log, split, _stored(columns, split.times_us), options))
-    yield from _joined(batch for batch in batches if batch.num_rows)
+    batches = map(
+        assemble, _read_batches(log, split, _stored_columns(columns, split.times_us), options)
+    )
+    yield from _coalesce(batch for batch in batches if batch.num_rows)
 
 
-def _stored(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
-    """Return which stored columns to read, None for whole records."""
+def _stored_columns(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
+    """Return the stored columns to read; None for whole records."""
     stored = [name for name in RECORD_SCHEMA.names if name in columns]
-    # Checksums cover whole records. Headers are the one column that a full read may leave out, and
-    # mostly null: read them too, so that it is checked.
+    # Checksums cover whole records. If only headers are missing, read them as well (they are mostly
+    # null), so that the checksum can be verified.
     if {*stored, "headers"} == set(RECORD_SCHEMA.names):
         return None
     if not stored or (not times_us.is_everything and "timestamp" not in stored):
@@ -71,28 +77,28 @@ def _stored(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
     return stored
 
 
-def _read(
+def _read_batches(
     log: PartitionLog, split: LogSplit, columns: list[str] | None, options: ReadOptions
 ) -> Iterator[LogBatch]:
     """Yield a split's batches.
 
-    What is rewritten and freed while it is read is read on from its replacement.
+    If a segment is rewritten and deleted during the read, the read continues from its replacement.
 
     Raises:
-        OffsetOutOfRangeError: see `read_split`.
+        OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
     """
     offset = split.start_offset
     while offset < split.end_offset:
         view = log.observe()
         if not view.log_start_offset <= offset < view.log_end_offset:
-            offset = _after_loss(view, split, offset, options)
+            offset = _offset_after_loss(view, split, offset, options)
             continue
         end_offset = min(split.end_offset, view.log_end_offset)
         log.load_segment_ids(view)
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset):
                 stop = min(end_offset, reader.end_offset)
-                for low, high in _wanted(reader, begin, stop, split.times_us, log):
+                for low, high in _offset_ranges_in_time(reader, begin, stop, split.times_us, log):
                     for batch in _batches(
                         log, reader, view, low, high, columns, check_crcs=options.check_crcs
                     ):
@@ -101,9 +107,9 @@ def _read(
                         offset = batch.end_offset
                 offset = stop
         except NotFoundError:
-            continue  # freed since: look again
+            continue  # the segment was deleted: list the log again
         except OffsetOutOfRangeError:
-            continue  # the start moved on
+            continue  # the log start offset has moved
 
 
 def _batches(
@@ -119,7 +125,7 @@ def _batches(
     """Yield a segment's batches between two offsets.
 
     Raises:
-        NotFoundError: on an object store, it was freed meanwhile, or may have been.
+        NotFoundError: on an object store, the segment was or may have been deleted during the read.
     """
     try:
         for batch in reader.read(low, high, columns=columns, check_crcs=check_crcs):
@@ -130,15 +136,15 @@ def _batches(
         raise
 
 
-def _after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
-    """Return where to read on when the offset is not there (any more).
+def _offset_after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
+    """Return the offset at which to continue if ``offset`` does not exist.
 
     Raises:
-        OffsetOutOfRangeError: the query is to fail.
+        OffsetOutOfRangeError: ``failOnDataLoss`` is true.
     """
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(
-            f"{split}: offset {offset} is not there any more, the log holds "
+            f"{split}: offset {offset} does not exist any more, the log has offsets from "
             f"{view.log_start_offset} to before {view.log_end_offset}: {LOST_DATA_ADVICE}",
             offset=offset,
             log_start_offset=view.log_start_offset,
@@ -147,13 +153,14 @@ def _after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOption
     return view.log_start_offset if offset < view.log_start_offset else split.end_offset
 
 
-def _wanted(
+def _offset_ranges_in_time(
     reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: PartitionLog
 ) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a segment's offsets in whose batches there are records of a time.
+    """Yield the offset ranges of a segment whose batches contain records within time bounds.
 
-    Batches before the first such record are passed over by the time index. Where the file is
-    mapped the timestamps of the others are looked at before anything else of them is touched.
+    The time index skips batches before the first such record. On a mapped file the timestamps of
+    the other batches are read first, so that other columns of batches without a match are not
+    touched.
     """
     if times_us.is_everything:
         yield begin, end
@@ -162,12 +169,12 @@ def _wanted(
     if found is None or found[0] >= end:
         return
     if not log.files.store.is_mapped:
-        yield found[0], end  # to look first would fetch everything twice
+        yield found[0], end  # reading the timestamps first would fetch every batch twice
         return
     low = high = found[0]
-    # Checked whatever the query says of checksums: they tell which records are read at all.
+    # Checksums are verified whatever the query says: timestamps decide which records are read.
     for batch in reader.read(found[0], end, columns=["timestamp"]):
-        if not _mask(batch.records, times_us).any():
+        if not _time_mask(batch.records, times_us).any():
             continue
         if high < batch.base_offset and low < high:
             yield low, high
@@ -178,15 +185,15 @@ def _wanted(
         yield low, high
 
 
-def _mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
-    """Return for each row whether its timestamp lies in bounds."""
+def _time_mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
+    """Return for each row whether its timestamp is within bounds."""
     times = times_us_of(records)
     mask: np.ndarray = (times >= times_us.low) & (times < times_us.high)
     return mask
 
 
 class _Assembler:
-    """Adds the columns that are not stored: constants are made once and sliced."""
+    """Adds the columns that are not stored: topic, partition, offset and timestamp type."""
 
     def __init__(self, columns: Sequence[str], split: LogSplit) -> None:
         self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
@@ -210,12 +217,12 @@ class _Assembler:
         whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if self._times_us.is_everything:
             return whole
-        mask = _mask(batch.records, self._times_us)
+        mask = _time_mask(batch.records, self._times_us)
         return whole if mask.all() else whole.filter(pa.array(mask))
 
 
 class _Constant:
-    """One value as an array of any length, without making it again each time."""
+    """An Arrow array that repeats one value; a longer one is built only when it is needed."""
 
     def __init__(self, value: pa.Scalar) -> None:
         self._value = value
@@ -227,7 +234,7 @@ class _Constant:
         return self._array.slice(0, length)
 
 
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _coalesce(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

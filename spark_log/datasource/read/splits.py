@@ -1,4 +1,4 @@
-"""Planning a read: which offsets of which partitions each task reads, decided on the driver."""
+"""Planning of a read on the driver: the partitions and offsets that each task reads."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from spark_log.log import LogView
 from spark_log.types import TopicPartition
 
-_FEW_SEGMENTS: Final = 16
-"""So many segments may have to be opened to prune a partition's by time; tasks prune the rest."""
+_MAX_SEGMENTS_TO_OPEN: Final = 16
+"""Maximum number of segments per partition to open for pruning by time; tasks prune the others."""
 
 LOST_DATA_ADVICE: Final = (
-    "they were deleted by retention, or the topic was deleted and created again; start from what "
-    "is there, or set failOnDataLoss=false to read that instead of failing"
+    "retention has deleted the records, or the topic was deleted and created again; start at a "
+    "retained offset, or set failOnDataLoss=false to read the existing records instead of failing"
 )
 
 
 @dataclass
 class LogSplit(InputPartition):
-    """What one task reads: a range of offsets of one partition, and where that partition lies.
+    """The input of one task: a range of offsets of one partition.
 
     Attributes:
-        times_us: only records whose timestamp lies in these bounds.
+        topic: name of the topic.
+        partition: number of the partition.
+        topic_id: id of the topic.
+        directory: directory of the partition below the root.
+        start_offset: first offset.
+        end_offset: offset after the last.
+        times_us: bounds of the records' timestamps, in microseconds since the epoch.
     """
 
     topic: str
@@ -46,67 +52,67 @@ class LogSplit(InputPartition):
 
 
 def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[LogSplit]:
-    """Return what a batch read's tasks read.
+    """Return the splits of a batch read.
 
-    Each partition is looked at once, so that its start, its end and its segments belong together.
+    Each partition is listed once, so its start, end and segments are consistent.
 
     Args:
-        options: checked ones of a batch.
-        where: records that it leaves out need not be read.
+        options: parsed options of a batch.
+        where: filter; partitions, offsets and segments without a match are left out.
 
     Raises:
         UnknownTopicOrPartitionError: a topic does not exist.
         InvalidOptionError: the offsets do not name exactly the partitions of the topics, or end
             before they start.
-        OffsetOutOfRangeError: a range lies outside of what is retained (and ``failOnDataLoss``).
+        OffsetOutOfRangeError: offsets to read are not retained, and ``failOnDataLoss`` is true.
     """
     reader = OffsetReader(options)
     start = reader.starting_offsets(is_batch=True)
     end = reader.ending_offsets()
     _check_order(start, end)
     views = reader.views(dict.fromkeys(start, 0))
-    for named, view in views.items():
+    for tp, view in views.items():
         if options.fail_on_data_loss:
-            _check_retained(view, named, start[named], end[named])
+            _check_retained(view, tp, start[tp], end[tp])
         else:
-            end[named] = min(end[named], view.log_end_offset)
-            start[named] = min(max(start[named], view.log_start_offset), end[named])
-    return splits_of(reader, start, end, where)
+            end[tp] = min(end[tp], view.log_end_offset)
+            start[tp] = min(max(start[tp], view.log_start_offset), end[tp])
+    return splits_between(reader, start, end, where)
 
 
-def splits_of(
+def splits_between(
     reader: OffsetReader,
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     where: RecordFilter = EVERYTHING,
 ) -> list[LogSplit]:
-    """Return what tasks read between offsets, in order; for batches and micro-batches.
+    """Return the splits between offsets, in order; for batches and micro-batches.
 
-    Nothing is looked at, unless ranges have to be cut or a filter prunes by time.
+    The storage is read only if ranges have to be split or a filter prunes by time.
 
     Args:
-        reader: for the partitions' logs; its options say how to cut.
-        start: the first offset of each partition.
-        end: the offset after the last; partitions that are only in one of both are left out.
-        where: records that it leaves out need not be read.
+        reader: gives the partitions' logs; its options set the number and size of splits.
+        start: first offset of each partition.
+        end: offset after the last. Partitions that are missing in one of the two are left out.
+        where: filter; partitions, offsets and segments without a match are left out.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist (any more).
+        UnknownTopicOrPartitionError: a partition does not exist.
     """
     options = reader.options
     ranges = [
-        OffsetRange(
-            named, max(start[named], where.offsets.low), min(end[named], where.offsets.high)
-        )
-        for named in sorted(start.keys() & end.keys())
-        if where.wants(named)
+        OffsetRange(tp, max(start[tp], where.offsets.low), min(end[tp], where.offsets.high))
+        for tp in sorted(start.keys() & end.keys())
+        if where.may_match(tp)
     ]
     ranges = [each for each in ranges if len(each)]
     if not where.times_us.is_everything:
-        ranges = [piece for each in ranges for piece in _within_times(reader, each, where.times_us)]
-    # Where tasks own whole partitions nothing is cut: see `member_splits`.
+        ranges = [
+            piece for each in ranges for piece in _prune_by_time(reader, each, where.times_us)
+        ]
+    # With an assignor tasks own whole partitions, so nothing is split.
     min_partitions = options.min_partitions if options.assignor is None else None
-    if _has_to_cut(min_partitions, options.max_records_per_partition, ranges):
+    if _must_cut(min_partitions, options.max_records_per_partition, ranges):
         views = reader.views({each.topic_partition: each.end for each in ranges})
         ranges = [_with_segments(each, views[each.topic_partition]) for each in ranges]
     pieces = split_ranges(
@@ -124,38 +130,40 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
     )
 
 
-def _has_to_cut(least: int | None, most: int | None, ranges: list[OffsetRange]) -> bool:
-    return (least or 0) > len(ranges) > 0 or (
-        most is not None and any(len(each) > most for each in ranges)
+def _must_cut(min_pieces: int | None, max_offsets: int | None, ranges: list[OffsetRange]) -> bool:
+    return (min_pieces or 0) > len(ranges) > 0 or (
+        max_offsets is not None and any(len(each) > max_offsets for each in ranges)
     )
 
 
-def _with_segments(wanted: OffsetRange, view: LogView) -> OffsetRange:
+def _with_segments(offset_range: OffsetRange, view: LogView) -> OffsetRange:
     segments = view.live.segments
-    first = max(0, view.live.index_of(wanted.start))
-    behind = view.live.index_of(wanted.end - 1) + 1
+    first = max(0, view.live.index_of(offset_range.start))
+    behind = view.live.index_of(offset_range.end - 1) + 1
     marks = (
         SegmentMark(each.start_offset, each.file.size_bytes) for each in segments[first:behind]
     )
-    return replace(wanted, segments=tuple(marks))
+    return replace(offset_range, segments=tuple(marks))
 
 
-def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -> list[OffsetRange]:
-    """Return the parts of a range in whose segments there may be records of a time.
+def _prune_by_time(
+    reader: OffsetReader, offset_range: OffsetRange, times_us: Bounds
+) -> list[OffsetRange]:
+    """Return the parts of a range whose segments may contain records within time bounds.
 
-    By the newest snapshot, where it tells of all but a few segments: whoever reads the others sees
-    to them.
+    Uses the newest snapshot if it covers all but a few segments. Otherwise the range stays whole,
+    and the task that reads it skips segments.
     """
-    view = reader.view(wanted.topic_partition, wanted.end)
+    view = reader.view(offset_range.topic_partition, offset_range.end)
     snapshots = view.live.snapshots
     known = view.live.index_of(snapshots[-1]) if snapshots else 0
-    if len(view.live.segments) - max(0, known) > _FEW_SEGMENTS:
-        return [wanted]
-    summaries, view = reader.log(wanted.topic_partition).segments(view)
+    if len(view.live.segments) - max(0, known) > _MAX_SEGMENTS_TO_OPEN:
+        return [offset_range]
+    summaries, view = reader.log(offset_range.topic_partition).segments(view)
     parts: list[OffsetRange] = []
     for segment, summary in zip(view.live.segments, summaries, strict=True):
-        begin = max(wanted.start, segment.start_offset)
-        end = min(wanted.end, summary.end_offset)
+        begin = max(offset_range.start, segment.start_offset)
+        end = min(offset_range.end, summary.end_offset)
         least_us = summary.min_timestamp_us
         is_late = least_us is not None and least_us >= times_us.high
         if begin >= end or is_late or summary.max_timestamp_us < times_us.low:
@@ -163,30 +171,30 @@ def _within_times(reader: OffsetReader, wanted: OffsetRange, times_us: Bounds) -
         if parts and parts[-1].end == begin:
             parts[-1] = replace(parts[-1], end=end)
         else:
-            parts.append(replace(wanted, start=begin, end=end))
+            parts.append(replace(offset_range, start=begin, end=end))
     return parts
 
 
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-    for named, begin in start.items():
-        if begin > end[named]:
+    for tp, begin in start.items():
+        if begin > end[tp]:
             raise InvalidOptionError(
-                f"{named}: the range starts at offset {begin} and ends before it, at {end[named]}; "
-                f"lower the start or raise the end",
+                f"{tp}: the range starts at offset {begin} and ends at {end[tp]}, before its "
+                f"start; lower the start or raise the end",
                 key="endingOffsets",
             )
 
 
-def _check_retained(view: LogView, named: TopicPartition, start: int, end: int) -> None:
+def _check_retained(view: LogView, tp: TopicPartition, start: int, end: int) -> None:
     for offset in (start, end):
         try:
-            view.check_offset(offset, str(named))
+            view.check_offset(offset, str(tp))
         except OffsetOutOfRangeError as error:
             advice = (
                 LOST_DATA_ADVICE
                 if offset < view.log_start_offset
                 else "it was never written, or the topic was deleted and created again; give an "
-                "offset up to the end, or set failOnDataLoss=false to read what there is"
+                "offset up to the end, or set failOnDataLoss=false to read the existing records"
             )
             raise OffsetOutOfRangeError(
                 f"{error.message}: {advice}",

@@ -1,1 +1,1 @@
-"""Streaming reads in Spark: micro-batches, their offsets, limits, lag and progress."""
+"""Streaming reads in Spark: micro-batches, offsets, limits, lag, and progress in a group."""

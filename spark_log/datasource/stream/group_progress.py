@@ -1,7 +1,7 @@
-"""A streaming query's progress, reported as the committed offsets of a consumer group.
+"""Reports a streaming query's progress as committed offsets of a consumer group.
 
-So that lag is seen where that of every group is. The query itself goes by its checkpoint alone: it
-never starts from what is reported, and a report that fails harms nothing but the report.
+The query's lag is then visible like that of any group. The query itself uses its checkpoint only:
+it never starts from the committed offsets, and a failed report does not affect it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,30 @@ from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _TIMEOUT_S = 5
-"""A query does not wait longer than this for others' commits."""
+"""Maximum time that a report waits for commits of others."""
 
 _PAUSE_MS = 10_000
-"""After a report that failed, the next comes no earlier."""
+"""Minimum time between a failed report and the next one."""
 
 _logger = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Commits what a query has processed, in the group's name, without being its member.
+    """Commits the offsets that a query has processed, without being a member of the group.
 
-    A commit names the partitions that have moved since the last one, is refused while the group has
-    members (DESIGN.md, 9), and is durable when `report` returns.
+    Only partitions that have moved since the last commit are committed. The commit is refused while
+    the group has members (docs/protocol.md). It is durable when `report` returns.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Args: cluster: the opened root; group: the group's id.
+        """Prepare for reports; commits nothing.
+
+        Args:
+            cluster: the opened root.
+            group: id of the consumer group.
 
         Raises:
-            UnsupportedStoreError: the root lies where Delta cannot (``memory://``).
+            UnsupportedStoreError: the store does not support Delta tables (``memory://``).
         """
         self._commits = StandaloneCommits(cluster, OffsetsTable(cluster), group)
         self._clock: Clock = cluster.clock
@@ -51,24 +55,24 @@ class GroupProgress:
         self._not_before_ms = float("-inf")
 
     def report(self, processed: StreamOffset, topic_ids: Mapping[str, str]) -> bool:
-        """Commit what has been processed, where that is news.
+        """Commit offsets that have changed since the last report.
 
         Args:
-            processed: up to where.
-            topic_ids: of the topics as they are now: what was read of one that is gone, or was
-                created again since, is nobody's position any more.
+            processed: the offsets up to which records have been processed.
+            topic_ids: current ids of the topics. Offsets of a topic that was deleted, or created
+                again since, are not committed.
 
         Returns:
-            Whether everything is committed now; if not, a warning was logged, and the next call
-            may try again.
+            Whether everything is committed. If not, a warning was logged, and the next call may try
+            again.
         """
         moved = {}
-        for named, offset in processed.offsets.items():
-            topic_id = topic_ids.get(named.topic)
-            if topic_id is None or processed.is_another(named.topic, topic_id):
+        for tp, offset in processed.offsets.items():
+            topic_id = topic_ids.get(tp.topic)
+            if topic_id is None or processed.is_recreated(tp.topic, topic_id):
                 continue
-            if self._reported.get(named) != (topic_id, offset):
-                moved[named] = (topic_id, offset)
+            if self._reported.get(tp) != (topic_id, offset):
+                moved[tp] = (topic_id, offset)
         if not moved:
             return True
         now_ms = self._clock.monotonic_ms()
@@ -76,7 +80,7 @@ class GroupProgress:
             return False
         try:
             self._commits.commit(
-                {named: OffsetAndMetadata(offset) for named, (_, offset) in moved.items()},
+                {tp: OffsetAndMetadata(offset) for tp, (_, offset) in moved.items()},
                 timeout_s=_TIMEOUT_S,
             )
         except (
@@ -86,7 +90,7 @@ class GroupProgress:
             UnknownTopicOrPartitionError,
         ) as error:
             _logger.warning(
-                "the query goes on, but its progress could not be reported to group %r: %s",
+                "the query continues, but its progress could not be reported to group %r: %s",
                 self._group,
                 error,
             )

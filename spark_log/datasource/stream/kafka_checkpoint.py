@@ -1,9 +1,9 @@
-"""Where a query on ``format("kafka")`` began: ``sources/<n>/0`` of its checkpoint.
+"""Reads the initial offsets of a query on ``format("kafka")`` from its checkpoint.
 
-Kafka's source writes the offsets of its start there, in the format of Spark's
+Kafka's source writes them to ``sources/<n>/0``, in the format of Spark's
 ``KafkaSourceInitialOffsetWriter``: a zero byte, ``v1``, a line feed, and the offsets as JSON (Spark
-2.1.0: the JSON alone). They are needed where the first batch was never committed: ``offsets/0``
-tells only where that batch ends.
+2.1.0: only the JSON). They are needed if the first batch was never committed, because ``offsets/0``
+contains only the end of that batch.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from spark_log.types import TopicPartition
 def initial_offsets(
     checkpoint: str, storage_options: Mapping[str, str], topics: Collection[str]
 ) -> Mapping[TopicPartition, int] | None:
-    """Return where the source of these topics began, by the checkpoint of a query on Kafka.
+    """Return the offsets at which the source of these topics started.
 
     Args:
-        checkpoint: the query's ``checkpointLocation``.
-        storage_options: for the file system that it lies on.
-        topics: those that the first batch reads; they tell a query's sources apart.
+        checkpoint: the ``checkpointLocation`` of a query on Kafka.
+        storage_options: options of the checkpoint's file system.
+        topics: topics of the first batch. They identify the source if a query has several.
 
     Returns:
-        None where no source of the checkpoint tells it.
+        None if no source of the checkpoint has initial offsets of these topics.
 
     Raises:
-        InvalidOptionError: a file is not what Kafka's source writes, or two sources read these
-            topics and began at different offsets.
+        InvalidOptionError: a file is not in the format of Kafka's source, or two sources read these
+            topics and started at different offsets.
         StorageError: the checkpoint cannot be read.
     """
     store = open_store(checkpoint, storage_options)
@@ -44,13 +44,13 @@ def initial_offsets(
         except NotFoundError:
             continue
         offsets = _parse(content, f"{checkpoint}/{path}")
-        if {named.topic for named in offsets} & set(topics):
+        if {tp.topic for tp in offsets} & set(topics):
             found[path] = offsets
     if any(each != next(iter(found.values())) for each in found.values()):
         raise InvalidOptionError(
-            f"{' and '.join(sorted(found))} of the checkpoint {checkpoint} begin at different "
-            f"offsets of {', '.join(sorted(topics))}, and which one is this source's cannot be "
-            f"told; finish the first batch with format kafka before changing the format",
+            f"{' and '.join(sorted(found))} of the checkpoint {checkpoint} start at different "
+            f"offsets of {', '.join(sorted(topics))}, and it is unknown which of them belongs to "
+            f"this source; finish the first batch with format kafka before changing the format",
             key="checkpointLocation",
         )
     return next(iter(found.values()), None)
@@ -63,7 +63,7 @@ def _parse(content: bytes, path: str) -> Mapping[TopicPartition, int]:
         return StreamOffset.from_document(json.loads(rest if version == "v1" else text)).offsets
     except (ValueError, InvalidOptionError):
         raise InvalidOptionError(
-            f"{path} is not a file of starting offsets as format kafka writes it: it begins with "
-            f"{text[:40]!r}, expected v1 and a line of JSON",
+            f"{path} does not contain initial offsets in the format of Spark's Kafka source: it "
+            f"begins with {text[:40]!r}, expected v1 and a line of JSON",
             key="checkpointLocation",
         ) from None

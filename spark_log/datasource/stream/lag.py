@@ -1,7 +1,7 @@
-"""Lag in a streaming query's progress: in records, and in time, per partition.
+"""Lag in a streaming query's progress: in records and in time, per partition.
 
-A Python source cannot report metrics of its own (docs/kafka-connector-parity.md has the proof), but
-it can report the latest offset, which Spark puts into the progress as it is::
+A Python source cannot report metrics of its own (docs/kafka-connector-parity.md shows why), but it
+can report the latest offset, which Spark copies into the progress::
 
     {
         "flights": {"0": 120, "1": 80},
@@ -9,10 +9,11 @@ it can report the latest offset, which Spark puts into the progress as it is::
         "flights@lag_ms[0:1500]": {},
     }
 
-Records behind are its difference from ``endOffset``, as with the connector. Time behind is how old
-the first record is that the batch leaves unread; it is noted like a topic's id is (`StreamOffset`),
-for the partitions that lag at all, and never comes into the checkpoint. `lag_of` reads both, and
-`metrics_of` sums records up under the names of the connector's metrics.
+The lag in records is the difference to ``endOffset``, as with the connector. The lag in time is the
+age of the first record that the batch leaves unread. It is stored in a key beside the topic, like
+the topic's id (`StreamOffset`), only for partitions with lag, and is never written to the
+checkpoint. `lag_of` returns both. `metrics_of` returns the lag in records under the names of the
+connector's metrics.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ _NOTE = re.compile(r"lag_ms\[([0-9:,]+)\]")
 
 
 class SourceProgress(Protocol):
-    """What of ``query.lastProgress.sources[0]`` is looked at."""
+    """The fields of ``query.lastProgress.sources[0]`` that this module reads."""
 
     @property
     def endOffset(self) -> str:
-        """Where the batch ends, JSON."""
+        """End of the batch, as JSON."""
 
     @property
     def latestOffset(self) -> str:
-        """Where the log ended when the batch was planned, JSON."""
+        """End of the log when the batch was planned, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a batch stays behind the end of a partition.
+    """Lag of a partition after a batch.
 
     Attributes:
-        records: offsets between the batch's end and the log's.
-        time_ms: how old the first record was that the batch leaves unread, milliseconds; 0 where it
-            leaves none; None where that was not looked at.
+        records: number of offsets from the batch's end to the log's end.
+        time_ms: age of the first unread record in milliseconds; 0 if every record was read; None if
+            the age is unknown.
     """
 
     records: int
@@ -57,7 +58,7 @@ class PartitionLag:
 
 
 def latest_document(latest: StreamOffset, lag_ms: Mapping[TopicPartition, int]) -> OffsetDocument:
-    """Return what is reported as the latest offset."""
+    """Return the latest offset with the lag in time, as Spark gets it."""
     document = latest.to_document()
     by_topic: dict[str, list[str]] = {}
     for (topic, partition), milliseconds in sorted(lag_ms.items()):
@@ -68,16 +69,16 @@ def latest_document(latest: StreamOffset, lag_ms: Mapping[TopicPartition, int]) 
 
 
 def metrics_of(source: SourceProgress) -> dict[str, str]:
-    """Return what a query on format kafka shows as ``sources[0].metrics`` in its progress.
+    """Return the metrics that a query on format kafka shows as ``sources[0].metrics``.
 
-    Spark leaves that empty for sources in Python, whatever they do.
+    Spark leaves this field empty for all Python sources.
 
     Args:
-        source: see `lag_of`.
+        source: the progress of a source: ``query.lastProgress.sources[0]``.
 
     Returns:
-        ``minOffsetsBehindLatest``, ``maxOffsetsBehindLatest``, ``avgOffsetsBehindLatest``, over all
-        partitions, as text; empty where `lag_of` is.
+        ``minOffsetsBehindLatest``, ``maxOffsetsBehindLatest`` and ``avgOffsetsBehindLatest`` over
+        all partitions, as text; empty if `lag_of` returns nothing.
     """
     behind = [lag.records for lag in lag_of(source).values()]
     if not behind:
@@ -93,11 +94,12 @@ def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:
     """Return the lag of each partition after a batch.
 
     Args:
-        source: of a query's progress, ``query.lastProgress.sources[0]``, or what a
-            ``StreamingQueryListener`` is handed.
+        source: the progress of a source: ``query.lastProgress.sources[0]``, or the same field in an
+            event of a ``StreamingQueryListener``.
 
     Returns:
-        Empty where the progress is not that of a ``spark_log`` source, or tells no offsets.
+        An empty dictionary if the progress is not that of a ``spark_log`` source, or has no
+        offsets.
     """
     if not source.endOffset or not source.latestOffset:
         return {}
@@ -117,7 +119,7 @@ def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:
     except InvalidOptionError:
         return {}
     lags = {}
-    for named, offset in latest_offsets.items():
-        behind = max(0, offset - ends.get(named, 0))
-        lags[named] = PartitionLag(behind, times.get(named) if behind else 0)
+    for tp, offset in latest_offsets.items():
+        behind = max(0, offset - ends.get(tp, 0))
+        lags[tp] = PartitionLag(behind, times.get(tp) if behind else 0)
     return lags

@@ -1,7 +1,4 @@
-"""How much a micro-batch takes: at most so many offsets, at least so many, or after a while.
-
-Pure but for `TriggerDelay`, which remembers when the last batch was let through.
-"""
+"""Limits on the size of micro-batches: maximum, minimum, and maximum delay."""
 
 from __future__ import annotations
 
@@ -16,9 +13,10 @@ from spark_log.types import TopicPartition
 
 
 def default_read_limit(options: ReadOptions) -> ReadLimit:
-    """Return what Spark is told of the options, so that it can overrule them (``Trigger.Once``).
+    """Return the limit that Spark passes to the source unless the trigger overrides it.
 
-    A Python source cannot tell of two limits at once: the most goes before the least.
+    ``Trigger.Once`` overrides it. A Python source cannot return two limits, so the maximum takes
+    precedence over the minimum.
     """
     if options.max_offsets_per_trigger is not None:
         return ReadMaxRows(options.max_offsets_per_trigger)
@@ -28,55 +26,68 @@ def default_read_limit(options: ReadOptions) -> ReadLimit:
 
 
 def limit_rate(
-    most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    max_offsets: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return where a batch of about ``most`` offsets ends, shared out by what each partition has.
+    """Return the end of a batch of about ``max_offsets`` offsets.
 
-    As ``KafkaMicroBatchStream`` shares them out: each part is rounded down, but a partition that
-    has something gets one offset at least, so that none starves; all may be a few more than
-    ``most``.
+    The offsets are distributed in proportion to each partition's size, like
+    ``KafkaMicroBatchStream`` does: each part is rounded down, but a partition with new records gets
+    at least one offset. The total may therefore be slightly more than ``max_offsets``.
 
     Args:
-        most: how many offsets.
-        start: where the batch begins, for each partition of ``end``.
-        end: where it would end without a limit.
+        max_offsets: number of offsets.
+        start: start of the batch, for each partition of ``end``.
+        end: end of the batch without a limit.
     """
-    sizes = {named: max(0, offset - start[named]) for named, offset in end.items()}
+    sizes = {tp: max(0, offset - start[tp]) for tp, offset in end.items()}
     total = sum(sizes.values())
     if total == 0:
         return dict(end)
     limited = {}
-    for named, size in sizes.items():
-        share = most * (size / total)
-        whole = math.ceil(share) if share < 1 else math.floor(share)
-        limited[named] = min(end[named], start[named] + whole) if size else end[named]
+    for tp, size in sizes.items():
+        part = max_offsets * (size / total)
+        whole = math.ceil(part) if part < 1 else math.floor(part)
+        limited[tp] = min(end[tp], start[tp] + whole) if size else end[tp]
     return limited
 
 
 def count_offsets(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
-    """Return how many offsets there are from ``start``, given for each of them, to ``end``."""
-    return sum(max(0, offset - start[named]) for named, offset in end.items())
+    """Return the number of offsets between ``start`` and ``end``.
+
+    Args:
+        start: first offsets; it has every partition of ``end``.
+        end: offsets after the last.
+    """
+    return sum(max(0, offset - start[tp]) for tp, offset in end.items())
 
 
 class TriggerDelay:
-    """Holds a batch back until there are enough offsets, or the last one was long enough ago.
+    """Delays a batch until there are enough offsets or the maximum delay has passed.
 
-    The first batch of a run is never held back, as with the connector.
+    The first batch of a run is never delayed, as with the connector.
     """
 
-    def __init__(self, least: int, longest_ms: int, clock: Clock) -> None:
-        """Args: least: so many offsets are enough; longest_ms: so long a batch may be held back."""
-        self._least = least
-        self._longest_ms = longest_ms
+    def __init__(self, min_offsets: int, max_delay_ms: int, clock: Clock) -> None:
+        """Start without a batch.
+
+        Args:
+            min_offsets: number of offsets that is enough.
+            max_delay_ms: maximum delay since the last batch.
+            clock: clock for the delay.
+        """
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
         self._clock = clock
         self._last_ms: float | None = None
 
-    def holds_back(self, new_offsets: int) -> bool:
-        """Return whether to wait for more, with so many there; if not, the wait begins anew."""
+    def should_wait(self, new_offsets: int) -> bool:
+        """Return whether to wait for more offsets; if not, the delay starts again."""
         now_ms = self._clock.monotonic_ms()
         if self._last_ms is not None:
             waited_ms = now_ms - self._last_ms
-            if new_offsets == 0 or (new_offsets < self._least and waited_ms < self._longest_ms):
+            if new_offsets == 0 or (
+                new_offsets < self._min_offsets and waited_ms < self._max_delay_ms
+            ):
                 return True
         self._last_ms = now_ms
         return False

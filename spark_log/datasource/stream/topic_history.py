@@ -1,4 +1,4 @@
-"""What a run of a query has seen of its topics: to tell a loss of data from a false alarm."""
+"""What a run of a query has seen of its topics, to tell data loss from a false alarm."""
 
 from __future__ import annotations
 
@@ -9,92 +9,107 @@ from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import DataLossError
 from spark_log.types import TopicPartition
 
-_ADVICE = "to go on with what there is instead of failing, set the option failOnDataLoss to false"
+_ADVICE = "to continue with the existing records instead, set the option failOnDataLoss to false"
 
 _logger = logging.getLogger(__name__)
 
 
 class TopicHistory:
-    """Remembers how far topics reached, and judges what it means that one is gone.
+    """Records the largest known end of each partition, and decides whether a deletion loses data.
 
-    A topic that was deleted, or created again under another id, loses nothing where all that was
-    seen of it had been read. What this run never saw (a restart comes first) cannot be told: that
-    is a loss for a topic that is gone, as with the connector; and none, but a warning, for one that
-    is there again, since to raise the alarm whenever a topic is replaced would be false mostly.
+    A topic that was deleted, or deleted and created again, loses no data if every record that this
+    run has seen was read. After a restart the run may not have seen the topic. Then a deleted topic
+    counts as a loss, as with the connector. A topic that was created again only causes a warning,
+    because a failure on each replacement of a topic would mostly be a false alarm.
     """
 
     def __init__(self, *, fail_on_data_loss: bool) -> None:
-        """Args: fail_on_data_loss: raise, instead of warn, where something is lost."""
-        self._fails = fail_on_data_loss
-        self._ends: dict[tuple[str, int], int] = {}
-        self._told: set[tuple[str, str]] = set()
+        """Start without a topic.
 
-    def remember(self, latest: StreamOffset) -> None:
-        """Take note of where partitions end."""
+        Args:
+            fail_on_data_loss: raise an error on data loss, instead of a warning.
+        """
+        self._fail_on_data_loss = fail_on_data_loss
+        self._ends: dict[tuple[str, int], int] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def record_ends(self, latest: StreamOffset) -> None:
+        """Record the ends of partitions."""
         for (topic, partition), end in latest.offsets.items():
             key = latest.topic_ids[topic], partition
             self._ends[key] = max(end, self._ends.get(key, 0))
 
-    def created_again(
-        self, topic: str, positions: Mapping[TopicPartition, int], former_id: str, now_id: str
+    def on_recreated(
+        self, topic: str, positions: Mapping[TopicPartition, int], old_id: str, new_id: str
     ) -> None:
-        """A topic is another one than that which was read up to ``positions``.
+        """Handle a topic that was deleted and created again.
+
+        Args:
+            topic: name of the topic.
+            positions: the offsets up to which the former topic was read.
+            old_id: id of the former topic.
+            new_id: id of the new topic.
 
         Raises:
-            DataLossError: records of the former one had been seen, and not read.
+            DataLossError: the former topic had records that this run has seen and not read.
         """
-        unread = self._unread(positions, former_id)
-        what = f"topic {topic!r} was deleted and created again ({former_id} is now {now_id})"
+        unread = self._unread(positions, old_id)
+        what = f"topic {topic!r} was deleted and created again ({old_id} is now {new_id})"
         if unread:
-            self.lose(f"{what}; {unread} records of the former one had not been read", topic)
+            self.report_loss(f"{what}; {unread} records of the old topic were not read", topic)
             return
         known = (
-            "all that was seen of the former one had been read"
+            "all known records of the old topic were read"
             if unread == 0
-            else "whether all of the former one had been read cannot be told any more"
+            else "it is unknown whether all records of the old topic were read"
         )
-        self.warn(f"{what}: the new one is read from its beginning; {known}", topic, once=now_id)
+        self.warn(f"{what}: the new topic is read from its start; {known}", topic, once=new_id)
 
-    def gone(
-        self, topic: str, positions: Mapping[TopicPartition, int], former_id: str | None
+    def on_deleted(
+        self, topic: str, positions: Mapping[TopicPartition, int], old_id: str | None
     ) -> None:
-        """Partitions are not there any more that were read up to ``positions``.
+        """Handle partitions that do not exist any more.
+
+        Args:
+            topic: name of the topic.
+            positions: the offsets up to which the partitions were read.
+            old_id: id of the topic; None if it is unknown.
 
         Raises:
-            DataLossError: records of them had been seen and not read, or nobody knows.
+            DataLossError: the partitions had, or may have had, records that were not read.
         """
-        names = ", ".join(str(named) for named in sorted(positions))
-        if former_id is not None and self._unread(positions, former_id) == 0:
-            self.warn(f"{names} is gone; all that was seen of it had been read", topic, once="gone")
+        names = ", ".join(str(tp) for tp in sorted(positions))
+        if old_id is not None and self._unread(positions, old_id) == 0:
+            self.warn(f"{names}: deleted; all known records were read", topic, once="gone")
         else:
-            self.lose(
-                f"{names} is gone, or not read any more by this query's options: records may have "
-                f"been missed",
+            self.report_loss(
+                f"{names}: deleted, or excluded by the query's options; records may have been "
+                f"missed",
                 topic,
                 once="gone",
             )
 
-    def lose(self, message: str, topic: str, *, once: str | None = None) -> None:
-        """Records were lost, or may have been.
+    def report_loss(self, message: str, topic: str, *, once: str | None = None) -> None:
+        """Report that records were or may have been lost.
 
         Raises:
-            DataLossError: unless ``failOnDataLoss=false``.
+            DataLossError: always, unless ``failOnDataLoss`` is false; then a warning is logged.
         """
-        if self._fails:
+        if self._fail_on_data_loss:
             raise DataLossError(f"{message}; {_ADVICE}", topic=topic)
         self.warn(message, topic, once=once or message)
 
     def warn(self, message: str, topic: str, *, once: str) -> None:
-        """Log a warning, once for each thing that happens to a topic."""
-        if (topic, once) not in self._told:
-            self._told.add((topic, once))
+        """Log a warning once for each event of a topic."""
+        if (topic, once) not in self._warned:
+            self._warned.add((topic, once))
             _logger.warning("%s", message)
 
     def _unread(self, positions: Mapping[TopicPartition, int], topic_id: str) -> int | None:
-        """Return how many records had been seen behind positions; None if some never were."""
+        """Return the number of known records after positions; None if an end is unknown."""
         unread = 0
-        for named, position in positions.items():
-            end = self._ends.get((topic_id, named.partition))
+        for tp, position in positions.items():
+            end = self._ends.get((topic_id, tp.partition))
             if end is None:
                 return None
             unread += max(0, end - position)

@@ -1,4 +1,4 @@
-"""Batch writes: ``df.write.format("spark_log")``."""
+"""The batch writer: ``df.write.format("spark_log")``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.options import WriteOptions
-from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
+from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
-from spark_log.datasource.write.task_writer import TaskWriter, TaskWritten
+from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
 from spark_log.errors import InvalidOptionError
 from spark_log.metadata import Cluster
 
@@ -27,22 +27,26 @@ from spark_log.metadata import Cluster
 class LogBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame to topics.
 
-    Nothing is committed by the driver: segments are visible when their task ends, as records
-    written through Spark's Kafka connector are. A task that runs again, or twice at the same time,
-    appends once (ADR 8): made on the driver, the writer carries the write's id to all of them.
+    The driver commits nothing: as with Spark's Kafka connector, records are visible when their task
+    ends. A task that runs again, or twice at the same time, appends its records once (ADR 8): the
+    driver creates the writer, and the writer carries the write's identity to all tasks.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Args: schema: the DataFrame's; options: checked ones.
+        """Check the columns and the topic; writes nothing.
+
+        Args:
+            schema: the DataFrame's schema.
+            options: parsed options of a write.
 
         Raises:
-            InvalidRecordError: a column is missing or has a type that the log does not take.
+            InvalidRecordError: a column is missing or has an unsupported type.
             UnknownTopicOrPartitionError: the topic does not exist.
-            RootNotFoundError: nor does the root.
-            InvalidOptionError: there is no directory for the summary.
+            RootNotFoundError: the root does not exist.
+            InvalidOptionError: the directory for the summary does not exist.
         """
         passed_over = check_columns(schema, options.topic)
-        warn_of_ignored(options.ignored, [*options.warnings, *passed_over])
+        warn_ignored_options(options.ignored, [*options.warnings, *passed_over])
         if options.summary_path and not Path(options.summary_path).absolute().parent.is_dir():
             raise InvalidOptionError(
                 f"option 'summaryPath' is {options.summary_path!r}, expected a file in a directory "
@@ -50,16 +54,16 @@ class LogBatchWriter(DataSourceArrowWriter):
                 key="summaryPath",
             )
         self._options = options
-        # Drawn, it is nobody else's; given, it is that of the same write when it ran first.
+        # A generated id is unique; a given one is that of the write's first run.
         self._write_id, self._number = options.transaction or (uuid.uuid4().hex, 0)
         cluster = Cluster(options.root, options.storage_options)
         if options.topic is not None:
             cluster.topic(options.topic)
 
-    @in_one_line
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows."""
-        warn_of_shown_secrets(self._options.storage_options)
+        """Write the rows of one task."""
+        warn_exposed_secrets(self._options.storage_options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         identity = WriteIdentity(self._write_id, self._number, task, is_stream=False)
@@ -67,38 +71,41 @@ class LogBatchWriter(DataSourceArrowWriter):
             return writer.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the summary, if one was asked for."""
+        """Write the summary, if the option ``summaryPath`` is set."""
         if self._options.summary_path is not None:
-            written = [message for message in messages if isinstance(message, TaskWritten)]
-            _write_whole(Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n")
+            written = [message for message in messages if isinstance(message, TaskCommitMessage)]
+            _write_atomically(
+                Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n"
+            )
 
 
-def summary_of(tasks: Sequence[TaskWritten]) -> dict[str, Any]:
-    """Return what tasks wrote together, as JSON takes it.
+def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
+    """Return the summary of a write, as a JSON document.
 
-    Records, those of them that an earlier attempt had appended, bytes of segments, tasks; and by
-    topic and partition records, first and last offset. Others' records may lie between these.
+    It contains the number of records, of records that an earlier attempt had appended, of bytes in
+    segments, and of tasks; and for each partition the number of records, first and last offset.
+    Records of other producers may be between these offsets.
     """
-    shares = [share for task in tasks for share in task.shares.values()]
+    results = [result for task in tasks for result in task.results.values()]
     topics: dict[str, dict[str, dict[str, int]]] = {}
-    pairs = (pair for task in tasks for pair in task.shares.items())
-    for named, share in sorted(pairs, key=lambda pair: pair[0]):
-        found = topics.setdefault(named.topic, {}).setdefault(str(named.partition), {})
-        found["records"] = found.get("records", 0) + share.records
-        if share.first_offset >= 0:
-            found["firstOffset"] = min(share.first_offset, found.get("firstOffset", 2**63))
-            found["lastOffset"] = max(share.last_offset, found.get("lastOffset", -1))
+    pairs = (pair for task in tasks for pair in task.results.items())
+    for tp, result in sorted(pairs, key=lambda pair: pair[0]):
+        found = topics.setdefault(tp.topic, {}).setdefault(str(tp.partition), {})
+        found["records"] = found.get("records", 0) + result.records
+        if result.first_offset >= 0:
+            found["firstOffset"] = min(result.first_offset, found.get("firstOffset", 2**63))
+            found["lastOffset"] = max(result.last_offset, found.get("lastOffset", -1))
     return {
-        "records": sum(share.records for share in shares),
-        "repeatedRecords": sum(share.repeated for share in shares),
-        "bytes": sum(share.size_bytes for share in shares),
+        "records": sum(result.records for result in results),
+        "repeatedRecords": sum(result.repeated for result in results),
+        "bytes": sum(result.size_bytes for result in results),
         "tasks": len(tasks),
         "topics": topics,
     }
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody sees a part of it."""
+def _write_atomically(path: Path, text: str) -> None:
+    """Write a file atomically, by a rename."""
     staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     staged.write_text(text, "utf-8")
     os.replace(staged, path)

@@ -1,4 +1,4 @@
-"""The columns that a write takes, and how they become records."""
+"""The columns of a write, and their conversion to records."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _COLUMN_TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp", "double"),
 }
-"""As Spark's Kafka connector takes them. A double counts seconds since the epoch."""
+"""Types that Spark's Kafka connector takes. A double counts seconds since the epoch."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> list[str]:
-    """Check a DataFrame's columns; those of other names are passed over, as by the connector.
+    """Check a DataFrame's columns.
 
-    A ``timestamp`` of another type is passed over too.
+    Columns with other names, and a ``timestamp`` of another type, are ignored as by the connector.
 
     Args:
-        schema: the DataFrame's.
-        topic: the topic that the option names, if it does.
+        schema: the DataFrame's schema.
+        topic: topic of the option ``topic``; None if it is not set.
 
     Returns:
-        What to warn of, a sentence each.
+        Warnings, one sentence each.
 
     Raises:
-        InvalidRecordError: a column is missing or has a type that the log does not take.
+        InvalidRecordError: a column is missing or has an unsupported type.
     """
     types: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise InvalidRecordError(
-            f"the DataFrame has no column 'value'; its columns are {', '.join(types) or 'none'}: "
-            f"name one value, for instance with selectExpr('to_json(struct(*)) AS value')"
+            f"the DataFrame has no column 'value'; its columns are {', '.join(types) or 'none'}. "
+            f"Add one, for example with selectExpr('to_json(struct(*)) AS value')"
         )
     if topic is None and "topic" not in types:
         raise InvalidRecordError(
-            "no topic: give the option 'topic', or a column 'topic' of type string"
+            "no topic: set the option 'topic', or add a column 'topic' of type string"
         )
     warnings: list[str] = []
     for name, allowed in _COLUMN_TYPES.items():
@@ -59,15 +59,15 @@ def check_columns(schema: StructType, topic: str | None) -> list[str]:
         )
         if name != "timestamp":
             raise InvalidRecordError(f"{wrong}; cast it")
-        warnings.append(f"{wrong}; ignored, the records get the time of writing. Cast it")
+        warnings.append(f"{wrong}; it is ignored, and records get the time of writing. Cast it")
     return warnings
 
 
 def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
-    """Return Spark's columns as those of `RECORD_SCHEMA`.
+    """Return Spark's columns as a batch of `RECORD_SCHEMA`.
 
-    Missing ones are null, missing timestamps ``now_us`` (microseconds since the epoch), also where
-    the column is of a type that `check_columns` passes over.
+    Missing columns are null. Missing timestamps, and timestamps of a type that `check_columns`
+    ignores, are ``now_us`` (microseconds since the epoch).
     """
     names = batch.schema.names
     rows = batch.num_rows
@@ -80,7 +80,7 @@ def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
         timestamps = _from_seconds(batch.column("timestamp"))
     elif given is not None and pa.types.is_timestamp(given) and given.tz is not None:
         timestamps = column("timestamp", TIMESTAMP_TYPE)
-    else:  # of another type: `check_columns` warned of it
+    else:  # another type, about which `check_columns` has warned
         timestamps = pa.nulls(rows, TIMESTAMP_TYPE)
     if timestamps.null_count:
         timestamps = pc.fill_null(timestamps, pa.scalar(now_us, TIMESTAMP_TYPE))
@@ -94,7 +94,7 @@ def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
 
 
 def _from_seconds(seconds: pa.Array) -> pa.Array:
-    """Return doubles as timestamps, as Spark casts them: what is no number is null."""
+    """Return doubles as timestamps, as Spark casts them: NaN and infinity become null."""
     finite = pc.if_else(pc.is_finite(seconds), seconds, None)
     microseconds = pc.trunc(pc.multiply(finite, 1e6))
     return microseconds.cast(pa.int64()).cast(TIMESTAMP_TYPE)

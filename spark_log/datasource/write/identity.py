@@ -1,4 +1,4 @@
-"""Who writes: by this a write's records are known when they come again (ADR 8)."""
+"""The identity of a write: records that are written again are detected by it (ADR 8)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from hashlib import blake2b
 from typing import Final
 
 FIRST_DERIVED_ID: Final = 2**62
-"""Derived producer ids begin here; those that `metadata.producer_ids` hands out stay below."""
+"""Producer ids from a `WriteIdentity` start here; `metadata.producer_ids` allocates smaller ones.
+"""
 
 _EPOCHS: Final = 2**15
-"""Epochs of one producer id: as many batches share it, each newer one fencing the older."""
+"""Number of epochs of one producer id. Each micro-batch has an epoch, which fences earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIdentity:
-    """A task's share of a batch write or of a micro-batch.
+    """The identity of one task of a batch write or of a micro-batch.
 
-    The same for every attempt at it and for a micro-batch that is run again by another process:
-    nothing in it is drawn by who runs it, and nobody is asked.
+    Every attempt of the task has the same identity, also if another process runs the micro-batch
+    again: nothing in it is random or allocated.
 
     Attributes:
-        write: the streaming query's id, which its checkpoint keeps, or a batch write's own.
-        batch_id: of the micro-batch, from 0; 0 for a batch write.
-        task: the sink partition: which part of the DataFrame the task writes.
-        is_stream: so that a query and a batch write never share an identity.
+        write: the streaming query's id, which is in its checkpoint, or the id of a batch write.
+        batch_id: number of the micro-batch, from 0; 0 or ``txnVersion`` for a batch write.
+        task: number of the sink partition that the task writes.
+        is_stream: keeps identities of queries and batch writes apart.
     """
 
     write: str
@@ -33,10 +34,10 @@ class WriteIdentity:
     is_stream: bool
 
     def producer_id(self, topic_id: str, partition: int) -> int:
-        """Return the id under which it writes to a partition: from 2**62 up, below 2**63.
+        """Return the producer id for a partition: from 2**62 to 2**63 - 1.
 
-        A hash, so two may share an id: a million producers on one partition with a probability of
-        1 to 9 million.
+        It is a hash, so two writes may have the same id: with a million producers on one partition
+        the probability is 1 to 9 million.
         """
         kind = "stream" if self.is_stream else "batch"
         lap = self.batch_id // _EPOCHS
@@ -46,5 +47,5 @@ class WriteIdentity:
 
     @property
     def producer_epoch(self) -> int:
-        """The epoch in which it writes: it rises from micro-batch to micro-batch."""
+        """The producer epoch, which increases from micro-batch to micro-batch."""
         return self.batch_id % _EPOCHS

@@ -1,4 +1,4 @@
-"""Which partition of a topic each record of a task goes to."""
+"""Chooses the partition of each record of a task."""
 
 from __future__ import annotations
 
@@ -8,23 +8,33 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidPartitionsError
+from spark_log.record.arrays import bools_of
 from spark_log.record.murmur2 import partition_for_keys
 
-_STICKY_ROWS: Final = 10_000
-"""So many records without a key stay together: as many as Spark puts into an Arrow batch."""
+STICKY_ROWS: Final = 10_000
+"""Number of consecutive records without a key that go to one partition; the size of Spark's
+Arrow batches.
+"""
 
 
 class PartitionChooser:
-    """Chooses for the records of one task and one topic, in order.
+    """Chooses partitions for the records of one task and one topic, in order.
 
-    The column ``partition`` wins, then the key (murmur2, as Kafka's clients), and records with
-    neither go on to the next partition after some thousand (KIP-480), so that they need no sorting.
-    What is chosen depends on the records and their order alone, not on how Spark cuts them into
-    batches: a task that runs again chooses the same.
+    The column ``partition`` takes precedence, then the key (murmur2, like Kafka's clients). Records
+    with neither go to the next partition after every `STICKY_ROWS` records (KIP-480), so that they
+    need no sort. The choice depends only on the records and their order, not on Spark's batches: a
+    task that runs again makes the same choice.
     """
 
     def __init__(self, topic: str, num_partitions: int, first_partition: int) -> None:
-        """Args: topic: for messages; first_partition: where records without a key begin."""
+        """Start at ``first_partition``.
+
+        Args:
+            topic: name of the topic, for messages.
+            num_partitions: number of its partitions.
+            first_partition: partition of the first records without a key, modulo
+                ``num_partitions``.
+        """
         self._topic = topic
         self._count = num_partitions
         self._first = first_partition
@@ -34,16 +44,16 @@ class PartitionChooser:
         """Return each record's partition, int32.
 
         Args:
-            keys: binary, of the records.
-            explicit: their column ``partition``, int32, null where the chooser decides.
+            keys: the records' keys, binary.
+            explicit: the column ``partition``, int32; null if the chooser decides.
 
         Raises:
-            InvalidPartitionsError: one is out of range.
+            InvalidPartitionsError: the column contains a partition that the topic does not have.
         """
         given = None if explicit is None or explicit.null_count == len(explicit) else explicit
-        free = keys.is_null().to_numpy(zero_copy_only=False)
+        free = bools_of(keys.is_null())
         if given is not None:
-            free &= given.is_null().to_numpy(zero_copy_only=False)
+            free &= bools_of(given.is_null())
         count = int(np.count_nonzero(free))
         if count == len(keys):
             return self._spread(count)
@@ -51,7 +61,7 @@ class PartitionChooser:
         if count:
             partitions[free] = self._spread(count)
         if given is not None:
-            is_given = given.is_valid().to_numpy(zero_copy_only=False)
+            is_given = bools_of(given.is_valid())
             partitions[is_given] = given.drop_null().to_numpy()
             self._check(partitions)
         return partitions
@@ -59,14 +69,14 @@ class PartitionChooser:
     def _spread(self, count: int) -> np.ndarray:
         ordinals = np.arange(self._unkeyed, self._unkeyed + count)
         self._unkeyed += count
-        spread = (self._first + ordinals // _STICKY_ROWS) % self._count
+        spread = (self._first + ordinals // STICKY_ROWS) % self._count
         return spread.astype(np.int32)
 
     def _check(self, partitions: np.ndarray) -> None:
         wrong = (partitions < 0) | (partitions >= self._count)
         if wrong.any():
             raise InvalidPartitionsError(
-                f"column 'partition' holds {int(partitions[wrong][0])}, but topic "
-                f"{self._topic!r} has {self._count} partitions, numbered from 0; nothing of "
-                f"this task was written"
+                f"column 'partition' contains {int(partitions[wrong][0])}, but topic "
+                f"{self._topic!r} has {self._count} partitions, numbered from 0; this task has "
+                f"written nothing"
             )

@@ -1,4 +1,4 @@
-"""`by_partition`: shuffle a DataFrame so that task *i* owns partition *i* of a topic."""
+"""`by_partition` shuffles a DataFrame so that task *i* writes partition *i* of a topic."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import IntegerType, StringType
 
+from spark_log.datasource.write.partition_chooser import STICKY_ROWS
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
 from spark_log.record.murmur2 import partition_for_keys
 from spark_log.storage import StorageOptions
-
-_STICKY_ROWS = 10_000
-"""So many rows without a key stay together: a record batch."""
 
 
 def by_partition(
@@ -27,18 +25,18 @@ def by_partition(
 ) -> DataFrame:
     """Return ``df`` repartitioned so that each task writes one segment into one partition.
 
-    Adds (or completes) the column ``partition``: what it says, else murmur2 of ``key`` as Kafka's
-    clients compute it, else, without a key, one partition after the other. String keys are hashed
-    in the JVM, which is twice as fast as binary ones through Python.
+    Adds the column ``partition``, or fills its nulls: by murmur2 of ``key`` like Kafka's clients,
+    or for rows without a key by one partition after the other. String keys are hashed in the JVM,
+    which is twice as fast as binary keys, which are hashed in Python.
 
     Args:
-        df: columns as ``format("spark_log")`` takes them.
+        df: columns that ``format("spark_log")`` takes.
         root: the cluster root.
         topic: the topic that will be written to.
-        storage_options: for the file system.
+        storage_options: options of the file system.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic.
+        UnknownTopicOrPartitionError: the topic does not exist.
         InvalidRecordError: ``df`` has no column ``value``.
     """
     if "value" not in df.columns:
@@ -47,34 +45,34 @@ def by_partition(
     chosen = _spread(count)
     if "key" in df.columns:
         is_text = isinstance(df.schema["key"].dataType, StringType)
-        hashed = _of_text(count) if is_text else _of_bytes(count)
+        hashed = _partition_of_text(count) if is_text else _partition_of_bytes(count)
         chosen = F.when(F.col("key").isNull(), chosen).otherwise(hashed)
     if "partition" in df.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
-    # What is out of range, or left to the writer to choose, goes to some task, and stays as it is.
+    # Rows with an invalid partition, or one that the writer chooses, go to any task unchanged.
     owner = F.pmod(F.coalesce(F.col("partition"), F.lit(0)), F.lit(count))
     return df.withColumn("partition", chosen).repartitionById(count, owner)
 
 
 def _spread(count: int) -> Column:
-    """Return partitions for rows without a key: by runs, beginning elsewhere in each task."""
-    run = F.floor(F.monotonically_increasing_id() / _STICKY_ROWS) + F.spark_partition_id()
+    """Return partitions for rows without a key: in runs that start elsewhere in each task."""
+    run = F.floor(F.monotonically_increasing_id() / STICKY_ROWS) + F.spark_partition_id()
     return F.pmod(run, F.lit(count)).cast("int")
 
 
-def _of_text(count: int) -> Column:
+def _partition_of_text(count: int) -> Column:
     """Return partitions of string keys, by the murmur2 of commons-codec, which Spark ships.
 
-    It hashes a string's UTF-8 with Kafka's own seed. What is not UTF-8 would reach it altered: the
-    writer chooses for it.
+    It hashes a string's UTF-8 bytes with Kafka's seed. Keys that are not valid UTF-8 would be
+    altered on the way; for them the writer chooses the partition.
     """
     method = (F.lit("org.apache.commons.codec.digest.MurmurHash2"), F.lit("hash32"))
     hashed = F.java_method(*method, F.col("key")).cast("int").bitwiseAND(F.lit(0x7FFFFFFF))
     return F.when(F.is_valid_utf8("key"), F.pmod(hashed, F.lit(count)))
 
 
-def _of_bytes(count: int) -> Column:
-    """Return partitions of binary keys, Arrow batch by Arrow batch in Python."""
+def _partition_of_bytes(count: int) -> Column:
+    """Return partitions of binary keys; Python computes them for each Arrow batch."""
 
     def partition(keys: pa.Array) -> pa.Array:
         return pa.array(partition_for_keys(keys, count))

@@ -1,4 +1,4 @@
-"""Records of one task that wait to be written, for any number of partitions, in bounded memory."""
+"""Buffers a task's records for any number of partitions, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,111 +11,116 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.datasource.write.partition_share import PartitionShare
+from spark_log.datasource.write.partition_writer import PartitionWriter
 from spark_log.record.schema import RECORD_SCHEMA
 from spark_log.storage.os_errors import storage_errors
 
 BATCH_BYTES: Final = 1_048_576
-"""Records wait until they make a record batch of about this size (Kafka's max.message.bytes)."""
+"""Records are buffered up to about this size (Kafka's max.message.bytes)."""
 
-_MAX_WAITING_BYTES: Final = 67_108_864
+_MAX_PENDING_BYTES: Final = 67_108_864
 _MAX_OPEN: Final = 64
 
 
 class RecordBuffers:
-    """Collects records into batches, and hands these to the shares of their partitions, in order.
+    """Collects records into batches, and passes these in order to the writers of their partitions.
 
-    At most some dozen shares have an open segment. The records of the others wait in memory, and,
-    when there is too much of it, in one local temporary file, an Arrow IPC file without a name: a
-    crash leaves nothing of it.
+    At most some dozen writers have an open segment. Records of the others wait in memory and, above
+    a limit, in one local temporary file. This Arrow IPC file has no name, so a crash leaves nothing
+    of it.
     """
 
     def __init__(
-        self, *, max_waiting_bytes: int = _MAX_WAITING_BYTES, max_open: int = _MAX_OPEN
+        self, *, max_pending_bytes: int = _MAX_PENDING_BYTES, max_open: int = _MAX_OPEN
     ) -> None:
-        """Args: max_waiting_bytes: in memory, about; max_open: segments that are open at once."""
-        self._max_waiting_bytes = max_waiting_bytes
+        """Start without a record.
+
+        Args:
+            max_pending_bytes: approximate maximum of the memory.
+            max_open: maximum number of open segments.
+        """
+        self._max_pending_bytes = max_pending_bytes
         self._max_open = max_open
-        self._waiting: dict[PartitionShare, _Waiting] = {}
+        self._pending: dict[PartitionWriter, _PendingRecords] = {}
         self._held_bytes = 0
-        self._open: set[PartitionShare] = set()
+        self._open: set[PartitionWriter] = set()
         self._spill: _Spill | None = None
 
     @property
     def spilled_bytes(self) -> int:
-        """How much went through the temporary file."""
+        """Number of bytes written to the temporary file."""
         return 0 if self._spill is None else self._spill.size_bytes
 
     def add(
-        self, records: pa.RecordBatch, parts: Iterator[tuple[PartitionShare, int, int]]
+        self, records: pa.RecordBatch, parts: Iterator[tuple[PartitionWriter, int, int]]
     ) -> None:
-        """Take in records.
+        """Buffer records.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, those of one share together.
-            parts: the shares, each with its first row and the row after its last.
+            records: columns of `RECORD_SCHEMA`, grouped by writer.
+            parts: the writers, each with its first row and the row after its last.
 
         Raises:
-            InvalidRecordError: they do not fit the topic.
-            StorageFullError: no space is left.
+            InvalidRecordError: the topic refuses the records.
+            StorageFullError: the storage, or the disk of the temporary file, is full.
         """
         size_bytes = records.nbytes
-        row_bytes = size_bytes / records.num_rows  # to measure every slice takes longer than it
-        for share, start, end in parts:
-            waiting = self._waiting.setdefault(share, _Waiting())
-            waiting.add(records.slice(start, end - start), row_bytes * (end - start))
-            if waiting.size_bytes >= BATCH_BYTES and self._may_open(share):
-                share.write(waiting.take())
-        # A slice of a few rows holds the whole batch in memory: what counts is what came since
-        # nothing at all was held.
+        row_bytes = size_bytes / records.num_rows  # faster than the exact size of each slice
+        for writer, start, end in parts:
+            pending = self._pending.setdefault(writer, _PendingRecords())
+            pending.add(records.slice(start, end - start), row_bytes * (end - start))
+            if pending.size_bytes >= BATCH_BYTES and self._try_open(writer):
+                writer.write(pending.take())
+        # A slice of a few rows keeps its whole batch in memory, so count the batches added since
+        # the last flush.
         self._held_bytes += size_bytes
-        if self._held_bytes >= self._max_waiting_bytes:
-            self._let_go()
+        if self._held_bytes >= self._max_pending_bytes:
+            self._flush()
 
     def finish(self) -> None:
-        """Hand over all that waits, and end every segment."""
-        for share, waiting in self._waiting.items():
-            for records in self._spilled(share):
-                share.write(records)
-            if waiting.batches:
-                share.write(waiting.take())
-            share.finish()
+        """Pass on all buffered records, and finish every segment."""
+        for writer, pending in self._pending.items():
+            for records in self._spilled(writer):
+                writer.write(records)
+            if pending.batches:
+                writer.write(pending.take())
+            writer.finish()
         self.discard()
 
     def discard(self) -> None:
-        """Give up what waits."""
-        self._waiting = {}
+        """Drop all buffered records."""
+        self._pending = {}
         if self._spill is not None:
             self._spill.close()
 
-    def _may_open(self, share: PartitionShare) -> bool:
-        """Whether a share may write at once. Once it spilled it has to wait for the end."""
-        if share in self._open:
+    def _try_open(self, writer: PartitionWriter) -> bool:
+        """Return whether a writer may write now; spilled records have to wait for `finish`."""
+        if writer in self._open:
             return True
-        if len(self._open) >= self._max_open or (self._spill and self._spill.holds(share)):
+        if len(self._open) >= self._max_open or (self._spill and self._spill.contains(writer)):
             return False
-        self._open.add(share)
+        self._open.add(writer)
         return True
 
-    def _let_go(self) -> None:
-        """Write out whatever is held in memory."""
-        for share, waiting in self._waiting.items():
-            if not waiting.batches:
+    def _flush(self) -> None:
+        """Write out all records in memory: to open segments, else to the temporary file."""
+        for writer, pending in self._pending.items():
+            if not pending.batches:
                 continue
-            if share in self._open:
-                share.write(waiting.take())
+            if writer in self._open:
+                writer.write(pending.take())
                 continue
             if self._spill is None:
                 self._spill = _Spill()
-            self._spill.write(share, waiting.take())
+            self._spill.write(writer, pending.take())
         self._held_bytes = 0
 
-    def _spilled(self, share: PartitionShare) -> Iterator[pa.RecordBatch]:
-        """Yield what was spilled of a share, joined to batches of the usual size."""
+    def _spilled(self, writer: PartitionWriter) -> Iterator[pa.RecordBatch]:
+        """Yield a writer's spilled records in batches of `BATCH_BYTES`."""
         if self._spill is None:
             return
-        joined = _Waiting()
-        for records in self._spill.read(share):
+        joined = _PendingRecords()
+        for records in self._spill.read(writer):
             joined.add(records, records.nbytes)
             if joined.size_bytes >= BATCH_BYTES:
                 yield joined.take()
@@ -123,8 +128,8 @@ class RecordBuffers:
             yield joined.take()
 
 
-class _Waiting:
-    """Records of one share, in order."""
+class _PendingRecords:
+    """Records of one writer, in order."""
 
     __slots__ = ("batches", "size_bytes")
 
@@ -137,15 +142,15 @@ class _Waiting:
         self.size_bytes += size_bytes
 
     def take(self) -> pa.RecordBatch:
-        """Return all as one batch, and keep nothing."""
+        """Return all records as one batch, and remove them."""
         batches, self.batches, self.size_bytes = self.batches, [], 0.0
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Spill:
-    """The temporary file: one record batch for each time that a share's records were let go.
+    """The temporary file: one record batch for each flush of a writer.
 
-    It lies where Spark keeps its own (``SPARK_LOCAL_DIRS``), and has no name.
+    It is in Spark's directory for temporary files (``SPARK_LOCAL_DIRS``) and has no name.
     """
 
     def __init__(self) -> None:
@@ -154,33 +159,33 @@ class _Spill:
             self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - see close
         self._writer = ipc.new_file(pa.PythonFile(self._file, mode="w"), RECORD_SCHEMA)
         self._reader: ipc.RecordBatchFileReader | None = None
-        self._ordinals: dict[PartitionShare, list[int]] = {}
+        self._ordinals: dict[PartitionWriter, list[int]] = {}
         self._count = 0
         self.size_bytes = 0
 
-    def holds(self, share: PartitionShare) -> bool:
-        return share in self._ordinals
+    def contains(self, writer: PartitionWriter) -> bool:
+        return writer in self._ordinals
 
-    def write(self, share: PartitionShare, records: pa.RecordBatch) -> None:
+    def write(self, writer: PartitionWriter, records: pa.RecordBatch) -> None:
         with storage_errors(self._where):
             self._writer.write_batch(records)
-        self._ordinals.setdefault(share, []).append(self._count)
+        self._ordinals.setdefault(writer, []).append(self._count)
         self._count += 1
         self.size_bytes += records.nbytes
 
-    def read(self, share: PartitionShare) -> Iterator[pa.RecordBatch]:
-        """Yield a share's records, mapped, in order; nothing can be written any more."""
+    def read(self, writer: PartitionWriter) -> Iterator[pa.RecordBatch]:
+        """Yield a writer's records in order, memory-mapped; ends the writing."""
         if self._reader is None:
             with storage_errors(self._where):
                 self._writer.close()
                 self._file.flush()
                 mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
             self._reader = ipc.open_file(pa.py_buffer(mapped))
-        for ordinal in self._ordinals.get(share, ()):
+        for ordinal in self._ordinals.get(writer, ()):
             yield self._reader.get_batch(ordinal)
 
     def close(self) -> None:
-        """End it; what was read stays valid."""
+        """Close the file; batches that were read stay valid."""
         self._reader = None
         self._file.close()
 

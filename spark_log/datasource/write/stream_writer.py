@@ -1,4 +1,4 @@
-"""Streaming writes: ``df.writeStream.format("spark_log")``."""
+"""The stream writer: ``df.writeStream.format("spark_log")``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_of_ignored
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.options import WriteOptions
-from spark_log.datasource.worker_process import in_one_line, warn_of_shown_secrets
+from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.task_writer import TaskWriter
@@ -25,27 +25,32 @@ _BATCH_ID = "streaming.sql.batchId"
 class LogStreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch of a streaming query to topics, once (ADR 8).
 
-    Records are visible when their task ends. A micro-batch that is run again, after a task or the
-    driver died, by whatever process, finds what it has appended by the query's id and its own:
-    both come from the checkpoint. All output modes are taken, and all append.
+    Records are visible when their task ends. If a micro-batch runs again after a crash of a task or
+    of the driver, in any process, its records are detected by the query's id and the micro-batch's
+    number; both are in the checkpoint. All output modes are accepted, and all of them append.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Args: schema: the DataFrame's; options: checked ones.
+        """Check the columns and the topic; writes nothing.
 
-        Spark makes a new one for every micro-batch, and another for its commit.
+        Spark creates a writer for every micro-batch, and another one for its commit.
+
+        Args:
+            schema: the DataFrame's schema.
+            options: parsed options of a write.
 
         Raises:
-            InvalidRecordError: a column is missing or has a type that the log does not take.
+            InvalidRecordError: a column is missing or has an unsupported type.
+            InvalidOptionError: an option is for batch writes only.
             UnknownTopicOrPartitionError: the topic does not exist.
-            RootNotFoundError: nor does the root.
+            RootNotFoundError: the root does not exist.
         """
         passed_over = check_columns(schema, options.topic)
         self._warnings = [*options.warnings, *passed_over]
         if options.summary_path is not None:
             raise InvalidOptionError(
-                "option 'summaryPath' is for batch writes; what a streaming query did is in its "
-                "progress",
+                "option 'summaryPath' is for batch writes; for a streaming query see "
+                "query.lastProgress",
                 key="summaryPath",
             )
         self._options = options
@@ -53,25 +58,25 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         if options.topic is not None:
             cluster.topic(options.topic)
 
-    @in_one_line
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows."""
-        warn_of_shown_secrets(self._options.storage_options)
+        """Write the rows of one task."""
+        warn_exposed_secrets(self._options.storage_options)
         identity = _identity()
         if identity.batch_id == 0 and identity.task == 0:
-            warn_of_ignored(self._options.ignored, self._warnings)
+            warn_ignored_options(self._options.ignored, self._warnings)
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the tasks have already appended the records."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """What was appended stays: the micro-batch finds it when it is run again."""
+        """Do nothing: appended records stay, and are detected when the micro-batch runs again."""
 
 
 def _identity() -> WriteIdentity:
-    """Return who writes here, from what Spark tells every task of a micro-batch."""
+    """Return the task's identity, from the local properties that Spark sets for a micro-batch."""
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY_ID)
     batch = None if context is None else context.getLocalProperty(_BATCH_ID)

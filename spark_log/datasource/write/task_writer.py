@@ -1,7 +1,7 @@
-"""Writing in a Spark task: rows to partitions, partitions to segments.
+"""Writes the rows of a Spark task.
 
-A task streams its rows into staged segments and gives them their place in the logs only when it has
-seen its last row: a row that does not fit, or a full disk, leaves nothing of the task behind.
+A task streams its rows into staged segments, and appends them to the logs only after its last row.
+If a row is invalid or the disk is full, nothing of the task is visible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_log.datasource.options.options import WriteOptions
 from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.partition_chooser import PartitionChooser
-from spark_log.datasource.write.partition_share import PartitionShare, ShareWritten
+from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster, TopicImage
@@ -27,14 +27,14 @@ from spark_log.types import TopicPartition
 
 
 @dataclass
-class TaskWritten(WriterCommitMessage):
-    """What a task wrote, by partition."""
+class TaskCommitMessage(WriterCommitMessage):
+    """Results of a task by partition, which Spark passes to the driver."""
 
-    shares: dict[TopicPartition, ShareWritten]
+    results: dict[TopicPartition, WriteResult]
 
 
 class TaskWriter:
-    """Writes one task's rows. A context manager: leaving it removes what is staged."""
+    """Writes the rows of one task. A context manager, which removes staged segments on exit."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class TaskWriter:
         *,
         buffers: RecordBuffers | None = None,
     ) -> None:
-        """Begin with no row.
+        """Start without a row.
 
         Args:
-            options: of the write.
-            identity: by which its records are known when they come again; not used when the
-                options say that the write is not idempotent.
-            buffers: for other bounds than the usual ones.
+            options: parsed options of the write.
+            identity: identity by which repeated records are detected; ignored if the write is not
+                idempotent.
+            buffers: buffers with other limits than the default ones.
         """
         self._options = options
         self._identity = identity
@@ -57,7 +57,7 @@ class TaskWriter:
         self._image = self._cluster.image()
         self._now_us = SYSTEM_CLOCK.time_us()
         self._topics: dict[str, _TopicRouter] = {}
-        self._shares: dict[TopicPartition, PartitionShare] = {}
+        self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._buffers = buffers or RecordBuffers()
 
     def __enter__(self) -> TaskWriter:
@@ -65,11 +65,11 @@ class TaskWriter:
 
     def __exit__(self, *_: object) -> None:
         self._buffers.discard()
-        for share in self._shares.values():
-            share.discard()
+        for writer in self._writers.values():
+            writer.discard()
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
-        """Write all rows of a task; on return they are visible."""
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
+        """Write all rows of a task; the records are visible on return."""
         for batch in batches:
             self.add(batch)
         return self.commit()
@@ -78,13 +78,13 @@ class TaskWriter:
         """Stage rows.
 
         Args:
-            batch: with the columns that `write_columns.check_columns` let pass.
+            batch: rows with columns that `check_columns` has accepted.
 
         Raises:
-            InvalidRecordError: a row has no topic, or does not fit it.
+            InvalidRecordError: a row has no topic, or its topic refuses it.
             InvalidPartitionsError: a row names a partition that its topic does not have.
             UnknownTopicOrPartitionError: a row names a topic that does not exist.
-            StorageFullError: no space is left.
+            StorageFullError: the storage is full.
         """
         if not batch.num_rows:
             return
@@ -96,38 +96,45 @@ class TaskWriter:
         topics = batch.column("topic")
         if topics.null_count:
             raise InvalidRecordError(
-                f"{topics.null_count} rows have a null topic; fill the column 'topic', or give "
-                f"the option 'topic'"
+                f"{topics.null_count} rows have a null topic; fill the column 'topic', or set the "
+                f"option 'topic'"
             )
         for name in topics.unique().to_pylist():
             rows = pc.equal(topics, name)
             chosen = None if explicit is None else explicit.filter(rows)
             self._topic(name).add(records.filter(rows), chosen)
 
-    def commit(self) -> TaskWritten:
-        """Append everything that is staged, and say what became of it.
+    def commit(self) -> TaskCommitMessage:
+        """Append the staged records, and return the results.
+
+        If an error is raised, records appended before it stay, and are detected when the task runs
+        again.
 
         Raises:
-            As `PartitionShare.append`; what was appended before stays, and is found when the task
-            runs again.
+            NotRepeatableError: an earlier attempt has appended other records.
+            InvalidProducerEpochError: a later micro-batch of the query has written.
+            UnknownOutcomeError: it is unknown whether all records are in the log.
+            StorageError: some records were not appended.
         """
         self._buffers.finish()
-        return TaskWritten({name: self._shares[name].append() for name in sorted(self._shares)})
+        return TaskCommitMessage(
+            {name: self._writers[name].append() for name in sorted(self._writers)}
+        )
 
-    def share(self, topic: TopicImage, partition: int) -> PartitionShare:
-        """Return what the task writes to a partition."""
+    def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:
+        """Return the task's writer for a partition."""
         name = TopicPartition(topic.name, partition)
-        if name not in self._shares:
+        if name not in self._writers:
             producer = None
             if self._options.idempotent:
                 producer_id = self._identity.producer_id(topic.topic_id, partition)
                 producer = (producer_id, self._identity.producer_epoch)
-            self._shares[name] = PartitionShare(
+            self._writers[name] = PartitionWriter(
                 self._cluster.partition_log(topic, partition),
                 compression=self._options.compression,
                 producer=producer,
             )
-        return self._shares[name]
+        return self._writers[name]
 
     def _topic(self, name: str) -> _TopicRouter:
         if name not in self._topics:
@@ -138,7 +145,7 @@ class TaskWriter:
 
 
 class _TopicRouter:
-    """Sends records of one topic to the shares of its partitions."""
+    """Distributes the records of one topic to the writers of its partitions."""
 
     def __init__(
         self, task: TaskWriter, topic: TopicImage, buffers: RecordBuffers, first_partition: int
@@ -151,18 +158,18 @@ class _TopicRouter:
     def add(self, records: pa.RecordBatch, explicit: pa.Array | None) -> None:
         partitions = self._chooser.choose(records.column("key"), explicit)
         if (partitions == partitions[0]).all():
-            share = self._task.share(self._topic, int(partitions[0]))
-            self._buffers.add(records, iter([(share, 0, len(partitions))]))
+            writer = self._task.partition_writer(self._topic, int(partitions[0]))
+            self._buffers.add(records, iter([(writer, 0, len(partitions))]))
             return
-        # Numpy sorts 16-bit integers by radix: stable, and linear.
+        # numpy sorts 16-bit integers by a radix sort, which is stable and takes linear time.
         narrow = (
             partitions.astype(np.uint16) if self._topic.num_partitions <= 65_536 else partitions
         )
         order = np.argsort(narrow, kind="stable")
         self._buffers.add(records.take(pa.array(order)), self._parts(partitions[order]))
 
-    def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionShare, int, int]]:
+    def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionWriter, int, int]]:
         numbers, starts = np.unique(partitions, return_index=True)
         ends = [*starts[1:].tolist(), len(partitions)]
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-            yield self._task.share(self._topic, number), start, end
+            yield self._task.partition_writer(self._topic, number), start, end

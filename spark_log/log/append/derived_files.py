@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, SparkLogError
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.file_names import SegmentName

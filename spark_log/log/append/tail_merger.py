@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
 from spark_log.log.clean.file_deletion import delete_segments
 from spark_log.log.clean.merge_policy import MergeCandidate, MergePolicy, candidates_of_view

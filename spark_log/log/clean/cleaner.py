@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_log.config.config import DEFAULT_MAX_CLOCK_SKEW_MS
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log.snapshot.snapshot import SegmentSummary
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from spark_log.config.config import DEFAULT_MAX_CLOCK_SKEW_MS
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
 from spark_log.log.file_names import SegmentName, parse_snapshot_name
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_log.config.config import TopicConfig, to_text
+from spark_log.config import TopicConfig, to_text
 from spark_log.errors import (
     InvalidPartitionsError,
     InvalidReplicationFactorError,

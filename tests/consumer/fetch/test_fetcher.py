@@ -6,7 +6,7 @@ import time
 import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
 from spark_log.consumer.fetch import fetcher as fetcher_module

@@ -6,7 +6,7 @@ import pytest
 
 from spark_log import Admin
 from spark_log.clock import ManualClock
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.metadata import Cluster

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.consumer.group import GroupMembership
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import UnknownMemberIdError

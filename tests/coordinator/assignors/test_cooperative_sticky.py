@@ -1,4 +1,4 @@
-"""The cooperative step assigns no partition before it is released, and two steps are enough."""
+"""The cooperative step: nothing is handed out before it was given up, and two steps are enough."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_what_nobody_owns_is_handed_out_at_once(member, tps):
 
 
 def test_one_partition_that_waits_holds_up_no_other(member, tps):
-    """t-1 moves from c1 to c2; t-3 is new and is assigned at once."""
+    """t-1 moves from c1 to c2; t-3 is new and needs no waiting."""
     subscriptions = {"c1": member("t", "t-0 t-1 t-2", 1), "c2": member("t", "", 1)}
     assert first_step({"t": 4}, subscriptions) == {"c1": tps("t-0 t-1"), "c2": tps("t-3")}
 

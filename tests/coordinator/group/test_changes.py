@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_log.config.config import ClusterConfig
+from spark_log.config import ClusterConfig
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.records import GroupRecord, from_json

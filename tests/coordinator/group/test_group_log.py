@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import (

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.storage.local import LocalStore

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from spark_log.clock import ManualClock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.log.append.validator import LogValidator, record_sizes
 from tests.log.support import ANY_TIME, file_names, open_log, values

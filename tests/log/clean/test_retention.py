@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.file_names import SegmentName

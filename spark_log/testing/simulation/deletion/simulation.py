@@ -12,7 +12,7 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_log.admin import topics as admin_module
-from spark_log.config.config import ClusterConfig
+from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.append import tail_merger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from spark_log.config.config import TopicConfig
+from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile

@@ -1,4 +1,4 @@
-"""Member tasks on a real Spark: jobs of one group in one session, and queries by an assignor."""
+"""Member tasks in a real Spark session: group jobs, and queries with an assignor."""
 
 import time
 from collections import Counter, defaultdict
@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.options import parse_read_options
+from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.jobs.group_job import Done, GroupJob
-from spark_log.jobs.group_share import GroupShare
-from spark_log.jobs.group_work import DeltaWork, DestinationWork
-from spark_log.jobs.job import Destination, Sink
+from spark_log.jobs.destination import Destination, Sink
+from spark_log.jobs.group_job import BatchResult, GroupJob
+from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 from tests.datasource.streams import append
@@ -37,26 +37,26 @@ def root(tmp_path):
     return url
 
 
-def share_of(root, group="g", **settings):
+def member_of(root, group="g", **settings):
     cluster = Cluster(root)
     options = parse_read_options({"path": root, "subscribe": "t", "group.id": group})
     config = ConsumerConfig.parse({"auto.offset.reset": "earliest", **settings})
-    return GroupShare(cluster, options, config)
+    return JobMember(cluster, options, config)
 
 
-def run(share, work, root):
+def run(member, processor, root):
     return GroupJob(
-        share, work, Cluster(root).clock, stop=StopSignals(), max_poll_interval_ms=300_000
+        member, processor, Cluster(root).clock, stop=StopSignals(), max_poll_interval_ms=300_000
     ).run()
 
 
-def work_of(kind, spark, root, path, group="g", members=2):
+def processor_of(kind, spark, root, path, group="g", members=2):
     arguments = (lambda: spark, {"path": root}, group, members)
     if kind == "parquet":
-        return DestinationWork(Destination(Sink.PARQUET, path, 0, False), *arguments)
+        return DestinationProcessor(Destination(Sink.PARQUET, path, 0, False), *arguments)
     sink = DeltaSink(path, {}, group)
     sink.prepare()
-    return DeltaWork(sink, *arguments)
+    return DeltaProcessor(sink, *arguments)
 
 
 def written(kind, path):
@@ -68,11 +68,11 @@ def written(kind, path):
     return Counter((row["partition"], row["offset"]) for row in table.to_pylist())
 
 
-def settle(*shares):
-    """Let members between batches give up and take what they are to have."""
+def settle(*members):
+    """Let all members release and take over partitions until every one has its share."""
     deadline = time.monotonic() + LIMIT_S
-    even = PARTITIONS // len(shares)
-    while {len(share.next_batch()[0].starts) for share in shares} != {even}:
+    even = PARTITIONS // len(members)
+    while {len(member.next_batch()[0].starts) for member in members} != {even}:
         assert time.monotonic() < deadline, "the group does not settle"
         time.sleep(0.01)
 
@@ -80,20 +80,21 @@ def settle(*shares):
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_two_jobs_of_a_group_share_the_partitions_and_do_all_of_them(spark, root, tmp_path, kind):
     path = str(tmp_path / "out")
-    shares = [share_of(root), share_of(root)]
-    for share in shares:
-        share.join()
-    settle(*shares)
+    members = [member_of(root), member_of(root)]
+    for member in members:
+        member.join()
+    settle(*members)
     with ThreadPoolExecutor(2) as threads:
         jobs = [
-            threads.submit(run, share, work_of(kind, spark, root, path), root) for share in shares
+            threads.submit(run, member, processor_of(kind, spark, root, path), root)
+            for member in members
         ]
     tallies = [job.result() for job in jobs]
 
     assert [tally.records for tally in tallies] == [2 * SIZE, 2 * SIZE]
     assert written(kind, path) == ONCE
     found = OffsetsTable(Cluster(root)).fetch("g")
-    assert {named.partition: each.offset for named, each in found.items()} == dict.fromkeys(
+    assert {tp.partition: each.offset for tp, each in found.items()} == dict.fromkeys(
         range(PARTITIONS), SIZE
     )
     assert {each.generation > 0 and bool(each.member_id) for each in found.values()} == {True}
@@ -103,23 +104,23 @@ def test_a_table_takes_what_spark_wrote_and_spark_reads_what_it_took(spark, root
     path = str(tmp_path / "table")
     read = spark.read.format("spark_log").option("subscribe", "t").load(root)
     Destination(Sink.DELTA, path, 0, False).write(read)
-    tally = run(share_of(root), work_of("delta", spark, root, path), root)
+    tally = run(member_of(root), processor_of("delta", spark, root, path), root)
 
     assert tally.records == PARTITIONS * SIZE
     rows = spark.read.format("delta").load(path)
     assert rows.count() == 2 * PARTITIONS * SIZE
-    assert rows.distinct().count() == PARTITIONS * SIZE, "the same rows, in every column"
+    assert rows.distinct().count() == PARTITIONS * SIZE, "no column differs"
 
 
 def test_what_another_group_position_says_is_passed_over_where_the_table_is_ahead(
     spark, root, tmp_path
 ):
-    """A reset of the group writes nothing again into the same table."""
+    """A reset of the group's offsets does not write records to the same table again."""
     path = str(tmp_path / "table")
-    run(share_of(root), work_of("delta", spark, root, path), root)
+    run(member_of(root), processor_of("delta", spark, root, path), root)
     back = {TopicPartition("t", number): OffsetAndMetadata(at) for number, at in ((0, 0), (1, 20))}
     Admin(root).alter_group_offsets("g", back)
-    tally = run(share_of(root), work_of("delta", spark, root, path), root)
+    tally = run(member_of(root), processor_of("delta", spark, root, path), root)
     assert (tally.records, tally.skipped) == (0, SIZE + SIZE - 20)
     assert tally.committed == {TopicPartition("t", n): SIZE for n in range(PARTITIONS)}
     assert written("delta", path) == ONCE
@@ -127,15 +128,15 @@ def test_what_another_group_position_says_is_passed_over_where_the_table_is_ahea
 
 def test_members_are_tasks_and_each_writes_one_file(spark, root, tmp_path):
     path = str(tmp_path / "table")
-    run(share_of(root), work_of("delta", spark, root, path, members=3), root)
+    run(member_of(root), processor_of("delta", spark, root, path, members=3), root)
     assert len(DeltaTable(path).file_uris()) == 3
 
 
 def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_path):
-    """The batch waits in a task; it ends because it is cancelled."""
+    """The batch waits in a task, and ends only because it is cancelled."""
     begun = tmp_path / "begun"
 
-    class Waiting(DestinationWork):
+    class Waiting(DestinationProcessor):
         def _write(self, spark, batch):
             def wait(number):
                 begun.touch()
@@ -144,29 +145,29 @@ def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_pat
             spark.sparkContext.parallelize([1], 1).foreach(wait)
 
     class Stop:
-        def is_told(self):
+        def is_set(self):
             return begun.exists()
 
-    share = share_of(root)
+    member = member_of(root)
     destination = Destination(Sink.PARQUET, str(tmp_path / "out"), 0, False)
-    work = Waiting(destination, lambda: spark, {"path": root}, "g", 2)
+    processor = Waiting(destination, lambda: spark, {"path": root}, "g", 2)
     tally = GroupJob(
-        share, work, Cluster(root).clock, stop=Stop(), max_poll_interval_ms=300_000
+        member, processor, Cluster(root).clock, stop=Stop(), max_poll_interval_ms=300_000
     ).run()
     assert tally.records == 0
     deadline = time.monotonic() + LIMIT_S
     while spark.sparkContext.statusTracker().getActiveStageIds():
-        assert time.monotonic() < deadline, "Spark goes on with it"
+        assert time.monotonic() < deadline, "Spark continues the batch"
         time.sleep(0.05)
-    assert work.progress() == ([], []), "nothing is running, and that could be asked"
+    assert processor.progress() == ([], []), "nothing is running, and progress works"
     found = OffsetsTable(Cluster(root)).fetch("g")
     assert {each.offset for each in found.values()} == {0}
 
 
 def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
-    """What a running query counts comes with its executor's heartbeats, without any task ending."""
+    """Metrics of a running query arrive with the executor's heartbeats, before any task ends."""
 
-    class Slow(DestinationWork):
+    class Slow(DestinationProcessor):
         def _write(self, spark, batch):
             def slowly(batches):
                 for each in batches:
@@ -176,7 +177,7 @@ def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
 
             rows = spark.read.format("spark_log").options(**self._options(batch)).load()
             rows.mapInArrow(slowly, rows.schema).write.format("noop").mode("overwrite").save()
-            return Done(batch.ends, batch.size, batch.size)
+            return BatchResult(batch.ends, batch.size, batch.size)
 
     counted = []
 
@@ -189,8 +190,8 @@ def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
             return found
 
     destination = Destination(Sink.PARQUET, str(tmp_path / "out"), 0, False)
-    work = Watched(destination, lambda: spark, {"path": root}, "g", 2)
-    assert run(share_of(root), work, root).records == PARTITIONS * SIZE
+    processor = Watched(destination, lambda: spark, {"path": root}, "g", 2)
+    assert run(member_of(root), processor, root).records == PARTITIONS * SIZE
     assert counted
 
 

@@ -1,4 +1,4 @@
-"""What an earlier attempt at a write appended, summed up so that two attempts can be compared."""
+"""Digest of records, to compare two attempts at a write."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from spark_log.record.murmur2 import murmur2
 
 @dataclass(slots=True)
 class RecordsDigest:
-    """How many records there are, and a sum over the hashes of their keys and values.
+    """Number of records, and the sum of the hashes of their keys and values.
 
-    Their order does not count: a plan that shuffles gives the same rows in another order when it
-    runs again. Neither do timestamps, which may be the time of the attempt.
+    The digest does not depend on the order of the records: a plan with a shuffle may give the same
+    rows in another order when it runs again. It does not depend on timestamps either, which may be
+    the time of the attempt.
     """
 
     count: int = 0
     total: int = 0
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Add records: columns ``key`` and ``value``, binary."""
+        """Add records: binary columns ``key`` and ``value``."""
         if not records.num_rows:
             return
         hashes = np.zeros(records.num_rows, np.uint64)
@@ -41,20 +42,20 @@ class RecordsDigest:
         self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
 
 
-def standing_records(
-    log: PartitionLog, producer_id: int, producer_epoch: int, *, most: int
+def digest_appended_records(
+    log: PartitionLog, producer_id: int, producer_epoch: int, *, max_records: int
 ) -> RecordsDigest | None:
-    """Return the digest of the first records that a producer has in the log, in one epoch.
+    """Return the digest of the first records that a producer has appended in one epoch.
 
     Args:
-        log: of the partition.
-        producer_id: the producer's.
-        producer_epoch: likewise.
-        most: how many at most.
+        log: the partition's log.
+        producer_id: id of the producer.
+        producer_epoch: epoch of the producer.
+        max_records: maximum number of records.
 
     Returns:
-        None where it cannot be told: the producer is forgotten, some of its records are deleted, or
-        it wrote more runs than are remembered, between those of others.
+        None if the records cannot be found: the producer state has expired, some records are
+            deleted, or they are in more runs than the producer state keeps.
     """
     entry = dict(log.producers().entries()).get(producer_id)
     if entry is None or entry.epoch != producer_epoch:
@@ -64,7 +65,7 @@ def standing_records(
         if run.base_sequence != next_sequence:
             return None
         next_sequence = run.next_sequence
-        end_offset = min(run.end_offset, run.base_offset + most - digest.count)
+        end_offset = min(run.end_offset, run.base_offset + max_records - digest.count)
         try:
             for batch in log.scan(run.base_offset, end_offset, columns=["key", "value"]):
                 digest.add(batch.records)
@@ -72,4 +73,4 @@ def standing_records(
             return None
         if end_offset < run.end_offset:
             break
-    return digest if digest.count == min(most, next_sequence) else None
+    return digest if digest.count == min(max_records, next_sequence) else None

@@ -1,4 +1,4 @@
-"""One partition's share of what a task writes: records become staged segments, and those log."""
+"""Writes a task's records of one partition: into staged segments, then into the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.datasource.write.repeated_records import RecordsDigest, standing_records
+from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -22,29 +22,30 @@ from spark_log.log.file_names import SegmentName
 from spark_log.record.schema import RECORD_SCHEMA
 
 _MAX_BATCH_BYTES: Final = 8_388_608
-"""Larger record batches are cut in two."""
+"""Larger record batches are split."""
 
 _FRAME_BYTES: Final = 4096
-"""More than an Arrow file's schema, its footer's frame and one message take."""
+"""Upper limit for an Arrow file's schema, footer frame and one message."""
 
 _BLOCK_BYTES: Final = 32
-"""What a record batch adds to the footer, and some."""
+"""Upper limit for a record batch's entry in the footer."""
 
 _SEQUENCES: Final = 2**31
 _MAX_RECORDS: Final = 2**30
-"""So many records of one share can be told apart by sequence number (`producer_state`)."""
+"""Maximum number of records that sequence numbers can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShareWritten:
-    """What became of a share.
+class WriteResult:
+    """Result of a write to one partition.
 
     Attributes:
-        first_offset: of its first record, -1 where the log has forgotten that of a repeat.
-        last_offset: of its last record; others' may lie between.
-        records: how many there are.
-        repeated: how many of them an earlier attempt had appended.
-        size_bytes: of the segments, before anything is cut off that stands already.
+        first_offset: offset of the first record; -1 if the record is repeated and its offset
+            unknown.
+        last_offset: offset of the last record; records of other producers may be in between.
+        records: number of records.
+        repeated: number of records that an earlier attempt had appended.
+        size_bytes: size of the staged segments, including repeated records.
     """
 
     first_offset: int
@@ -54,23 +55,24 @@ class ShareWritten:
     size_bytes: int
 
 
-class PartitionShare:
-    """Streams one partition's records of a task into staged segments, then appends those.
+class PartitionWriter:
+    """Streams a task's records of one partition into staged segments, and appends them to the log.
 
-    Nothing is visible before `append`. With a producer, appending may be tried again by another
-    share with the same records and the same producer, at the same time or after any crash: what
-    stands in the log is found, and only the rest appended.
+    Nothing is visible before `append`. With a producer, another writer with the same records and
+    the same producer may append again, at the same time or after any crash: it detects the records
+    that are in the log, and appends only the others.
     """
 
     def __init__(
         self, log: PartitionLog, *, compression: str, producer: tuple[int, int] | None
     ) -> None:
-        """Begin with no record.
+        """Start without a record.
 
         Args:
-            log: of the partition.
-            compression: the writer's choice, where the topic's is ``producer``.
-            producer: id and epoch of an idempotent write (`WriteIdentity`); None without.
+            log: the partition's log.
+            compression: codec if the topic's ``compression.type`` is ``producer``.
+            producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
+                not idempotent.
         """
         self._log = log
         self._compression = compression
@@ -79,9 +81,9 @@ class PartitionShare:
         self._batches_written = 0
         self._writer: SegmentWriter | None = None
         self._staged: list[StagedSegment] = []
-        self._rests: list[StagedSegment] = []
+        self._remainders: list[StagedSegment] = []
         self._record_count = 0
-        self._placed: list[LogAppendInfo] = []
+        self._appended: list[LogAppendInfo] = []
         self._repeated = 0
         self._is_compared = False
 
@@ -91,49 +93,50 @@ class PartitionShare:
         return self._writer is not None
 
     def write(self, records: pa.RecordBatch) -> None:
-        """Add records behind those before them.
+        """Add records after those written before.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, at least one row; not kept.
+            records: columns of `RECORD_SCHEMA`, at least one row; no reference is kept.
 
         Raises:
-            InvalidRecordError: they do not fit the topic, or are too many to be told apart.
-            StorageFullError: no space; nothing is visible.
+            InvalidRecordError: the topic refuses the records, or there are too many for the
+                sequence numbers.
+            StorageFullError: the storage is full; nothing is visible.
         """
         for piece in _pieces(records, min(_MAX_BATCH_BYTES, self._segment_bytes // 2)):
             if self._producer and self._record_count + piece.num_rows > _MAX_RECORDS:
                 raise InvalidRecordError(
                     f"{self._log.directory}: a task has more than {_MAX_RECORDS} records for one "
-                    f"partition; repartition into more tasks, or give idempotent=false"
+                    f"partition; repartition into more tasks, or set idempotent=false"
                 )
             if self._writer is not None and self._is_full(self._writer, piece):
                 self.finish()
             if self._writer is None:
-                self._writer = self._begin(self._record_count)
+                self._writer = self._new_segment(self._record_count)
             self._writer.write(piece)
             self._batches_written += 1
             self._record_count += piece.num_rows
 
     def finish(self) -> None:
-        """End the segment that is being written, if any."""
+        """Finish the open segment, if there is one."""
         if self._writer is not None:
             self._staged.append(self._writer.finish())
             self._writer = None
             self._batches_written = 0
 
-    def append(self) -> ShareWritten:
-        """Append all of it; `finish` comes before.
+    def append(self) -> WriteResult:
+        """Append all staged segments; call `finish` before.
 
         Raises:
-            NotRepeatableError: an earlier attempt appended other records than these.
+            NotRepeatableError: an earlier attempt has appended other records.
             InvalidProducerEpochError: a later micro-batch of the query has written.
-            UnknownOutcomeError: whether all is in the log could not be found out.
-            StorageError: not all of it was appended.
+            UnknownOutcomeError: it is unknown whether all records are in the log.
+            StorageError: some records were not appended.
         """
         for segment in self._staged:
             self._append(segment)
-        placed = self._placed
-        return ShareWritten(
+        placed = self._appended
+        return WriteResult(
             first_offset=placed[0].base_offset if placed else -1,
             last_offset=placed[-1].last_offset if placed else -1,
             records=self._record_count,
@@ -142,15 +145,15 @@ class PartitionShare:
         )
 
     def discard(self) -> None:
-        """Remove what is staged; what was appended stays."""
+        """Remove the staged segments; appended records stay."""
         if self._writer is not None:
             self._writer.discard()
-        for segment in (*self._staged, *self._rests):
+        for segment in (*self._staged, *self._remainders):
             segment.staged.discard()
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _begin(self, base_sequence: int) -> SegmentWriter:
+    def _new_segment(self, base_sequence: int) -> SegmentWriter:
         producer = (
             None if self._producer is None else ProducerAppend(*self._producer, base_sequence)
         )
@@ -167,22 +170,22 @@ class PartitionShare:
         try:
             placed = self._log.append_segment(segment)
         except OutOfOrderSequenceError as error:
-            count = self._count_standing(segment, error)
-            self._compare()
+            count = self._count_appended(segment, error)
+            self._check_same_records()
             self._repeated += count
             if count < segment.record_count:
-                self._append(self._without_first(segment, count))
+                self._append(self._drop_first(segment, count))
             return
-        self._placed.append(placed)
-        if segment.producer is not None and not self._is_ours(segment, placed):
-            self._compare()
+        self._appended.append(placed)
+        if segment.producer is not None and not self._is_own_append(segment, placed):
+            self._check_same_records()
             self._repeated += segment.record_count
 
-    def _count_standing(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
-        """Return how many of a segment's records are in the log already.
+    def _count_appended(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
+        """Return how many of a segment's records are already in the log.
 
         Raises:
-            OutOfOrderSequenceError: as it was given: records before it are missing.
+            OutOfOrderSequenceError: the given error: records before the segment are missing.
         """
         assert segment.producer is not None
         ahead = (error.expected_sequence - segment.producer.base_sequence) % _SEQUENCES
@@ -190,18 +193,18 @@ class PartitionShare:
             raise error
         return min(ahead, segment.record_count)
 
-    def _is_ours(self, segment: StagedSegment, placed: LogAppendInfo) -> bool:
-        """Whether what stands there is this very file, not what an earlier attempt appended."""
+    def _is_own_append(self, segment: StagedSegment, placed: LogAppendInfo) -> bool:
+        """Whether the file in the log is this one, and not that of an earlier attempt."""
         try:
-            stands = self._log.files.open(SegmentName(placed.base_offset))
-            return stands.append_id == segment.append_id
+            appended = self._log.files.open(SegmentName(placed.base_offset))
+            return appended.append_id == segment.append_id
         except (NotFoundError, CorruptRecordError):
-            return False  # rewritten since: only the records themselves can tell
+            return False  # the segment was rewritten: compare the records instead
 
-    def _without_first(self, segment: StagedSegment, count: int) -> StagedSegment:
-        """Return a segment with the records behind the first ``count``."""
+    def _drop_first(self, segment: StagedSegment, count: int) -> StagedSegment:
+        """Return a segment with the records after the first ``count``."""
         assert segment.producer is not None
-        writer = self._begin(segment.producer.base_sequence + count)
+        writer = self._new_segment(segment.producer.base_sequence + count)
         try:
             for batch in _batches(segment):
                 if batch.num_rows > count:
@@ -211,45 +214,47 @@ class PartitionShare:
         except BaseException:
             writer.discard()
             raise
-        self._rests.append(rest)
+        self._remainders.append(rest)
         return rest
 
-    def _compare(self) -> None:
-        """Check once that what an earlier attempt appended is what this one would have.
+    def _check_same_records(self) -> None:
+        """Check once that an earlier attempt has appended the same records.
 
         Raises:
-            NotRepeatableError: it is not.
+            NotRepeatableError: the records are different.
         """
         if self._is_compared or self._producer is None:
             return
         self._is_compared = True
-        standing = standing_records(self._log, *self._producer, most=self._record_count)
-        if standing is None:
+        earlier = digest_appended_records(
+            self._log, *self._producer, max_records=self._record_count
+        )
+        if earlier is None:
             return
         ours = RecordsDigest()
         for segment in self._staged:
             for batch in _batches(segment):
-                ours.add(batch.slice(0, standing.count - ours.count))
-        if ours != standing:
+                ours.add(batch.slice(0, earlier.count - ours.count))
+        if ours != earlier:
             raise NotRepeatableError(
                 f"{self._log.directory}: an earlier attempt at this write appended "
-                f"{standing.count} records that are not the first {standing.count} of this "
-                f"attempt: to go on would lose or double some. The plan gives other rows, or rows "
-                f"in another order, when it runs again: make it deterministic (sort within "
-                f"partitions, give a key or a partition), or give idempotent=false and take "
+                f"{earlier.count} records that differ from the first {earlier.count} of this "
+                f"attempt, so records would be lost or duplicated. The plan returns other rows, or "
+                f"rows in another order, when it runs again. Make it deterministic (sort within "
+                f"partitions, set a key or a partition), or set idempotent=false and accept "
                 f"duplicates"
             )
 
 
 def _batches(segment: StagedSegment) -> Iterator[pa.RecordBatch]:
-    """Yield a staged segment's records."""
+    """Yield a staged segment's record batches."""
     reader = ipc.open_file(segment.staged.read_back())
     for ordinal in range(reader.num_record_batches):
         yield reader.get_batch(ordinal).replace_schema_metadata(RECORD_SCHEMA.metadata)
 
 
 def _pieces(records: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of at most so many bytes; a single record stays whole."""
+    """Split records into batches of at most ``most_bytes``; a single record stays whole."""
     if records.num_rows == 1 or records.nbytes <= most_bytes:
         yield records
         return

@@ -1,4 +1,4 @@
-"""Spark options as a user gave them: found by their proper names, and read as what they are."""
+"""Parser for Spark options: finds them by name in any case, and converts their values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from spark_log.datasource.options.kafka_options import Translation
+from spark_log.datasource.options.kafka_options import OptionTranslation
 from spark_log.datasource.read.offsets import (
     AtOffsets,
     AtTime,
@@ -27,28 +27,29 @@ _MILLISECONDS: Final = {
 }  # fmt: skip
 
 
-class GivenOptions:
-    """Options as they were given, by their proper names.
+class OptionParser:
+    """The options of one read or write.
 
     Attributes:
-        storage_options: those for the file system, without their prefix.
-        ignored: those that mean nothing here, as they were given.
+        storage_options: options of the file system, without the prefix ``storage.``.
+        ignored: options that have no effect here, as the user wrote them, sorted.
     """
 
     def __init__(
-        self, options: Mapping[str, str], known: Mapping[str, str], kafka: Translation
+        self, options: Mapping[str, str], known: Mapping[str, str], kafka: OptionTranslation
     ) -> None:
-        """Sort options.
+        """Sort the options into known, translated and ignored ones.
 
         Args:
-            options: as the user gave them; names in any case.
-            known: the table of those that there are, with what each means.
-            kafka: what becomes of those for Kafka's clients.
+            options: options as the user gave them; names in any case.
+            known: description of each supported option, by name.
+            kafka: translation of the options for Kafka's clients.
 
         Raises:
-            InvalidOptionError: one is unknown (names the nearest), or refused.
+            InvalidOptionError: an option is unknown (the error names the nearest) or unsupported,
+                or a table is created ``USING spark_log``.
         """
-        _check_for_a_table(options)
+        _refuse_table(options)
         self._known = known
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, str] = {}
@@ -61,7 +62,7 @@ class GivenOptions:
             elif name.lower() in by_lower:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
                 self._values[by_lower[name.lower()]] = value
-            elif name not in foreign and name.lower() not in kafka.taken_over:
+            elif name not in foreign and name.lower() not in kafka.renamed:
                 close = nearest(name, known)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
                 raise InvalidOptionError(
@@ -79,11 +80,15 @@ class GivenOptions:
         return self._values.get(name, default)
 
     def subset(self, *names: str) -> dict[str, str]:
-        """Return those of some options that were given."""
+        """Return the options among ``names`` that were given."""
         return {name: self._values[name] for name in names if name in self._values}
 
     def assigned(self) -> frozenset[TopicPartition]:
-        """Return the partitions of the option ``assign``."""
+        """Return the partitions of the option ``assign``.
+
+        Raises:
+            InvalidOptionError: it is not the expected JSON, or names no partition.
+        """
         text = self._values["assign"]
         try:
             found = frozenset(
@@ -100,19 +105,32 @@ class GivenOptions:
         return found
 
     def root(self) -> str:
-        """Return the root so that tasks, whose working directory is another, find it too."""
+        """Return the root's URL.
+
+        It is absolute, because tasks run in another working directory than the driver.
+
+        Raises:
+            InvalidOptionError: the option ``path`` is missing.
+        """
         path = self._values.get("path", "")
         if not path:
             servers = self._kafka_servers
-            instead = f"; {servers} names brokers, and here there are none" if servers else ""
+            instead = f"; {servers} has no effect, spark-log has no brokers" if servers else ""
             raise InvalidOptionError(
                 f"option 'path' is missing: {self._known['path']}{instead}", key="path"
             )
         return open_store(path, self.storage_options).url
 
     def limit(self, side: Literal["starting", "ending"]) -> OffsetLimit | None:
-        """Return where a read begins or ends, by the connector's order of precedence."""
-        timestamp_ms = self.integer(f"{side}Timestamp", least=None)
+        """Return the start or end of a read; None if no option sets it.
+
+        Precedence is that of Spark's Kafka connector: ``…Timestamp``, ``…OffsetsByTimestamp``,
+        ``…Offsets``.
+
+        Raises:
+            InvalidOptionError: the option's value is invalid.
+        """
+        timestamp_ms = self.integer(f"{side}Timestamp", minimum=None)
         if timestamp_ms is not None:
             return AtTime(f"{side}Timestamp", timestamp_ms)
         option = f"{side}OffsetsByTimestamp"
@@ -123,24 +141,39 @@ class GivenOptions:
             AtOffsets(option, parse_offsets(self.get(option), option)) if option in self else None
         )
 
-    def integer(self, name: str, *, least: int | None = 0, most: int = _LONG_MAX) -> int | None:
-        """Return a whole number within bounds, None if it was not given."""
+    def integer(
+        self, name: str, *, minimum: int | None = 0, maximum: int = _LONG_MAX
+    ) -> int | None:
+        """Return a whole number; None if the option was not given.
+
+        Args:
+            name: the option.
+            minimum: the smallest value; None for no limit.
+            maximum: the largest value.
+
+        Raises:
+            InvalidOptionError: it is not a whole number within the limits.
+        """
         text = self._values.get(name)
         if text is None:
             return None
         try:
             value = int(text)
-            if value > most or (least is not None and value < least):
+            if value > maximum or (minimum is not None and value < minimum):
                 raise ValueError(text)
         except ValueError:
-            bounds = "" if least is None else f" (a whole number, at least {least})"
+            bounds = "" if minimum is None else f" (a whole number of at least {minimum})"
             raise InvalidOptionError(
                 f"option {name!r} is {text!r}, expected {self._known[name]}{bounds}", key=name
             ) from None
         return value
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean.
+
+        Raises:
+            InvalidOptionError: the value is neither ``true`` nor ``false``.
+        """
         value = self._values.get(name, str(default)).strip().lower()
         if value not in ("true", "false"):
             raise InvalidOptionError(
@@ -149,7 +182,11 @@ class GivenOptions:
         return value == "true"
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of some words, the first by default."""
+        """Return one of ``choices``, by default the first.
+
+        Raises:
+            InvalidOptionError: the value is not among them.
+        """
         value = self._values.get(name, choices[0]).strip().lower()
         if value not in choices:
             close = nearest(value, choices)
@@ -160,7 +197,11 @@ class GivenOptions:
         return value
 
     def duration_ms(self, name: str, default: str) -> int:
-        """Return a time as Spark writes it (``90s``, ``15m``; a bare number is milliseconds)."""
+        """Return a duration in milliseconds, such as ``30s``, ``15m`` or ``1h``.
+
+        Raises:
+            InvalidOptionError: it is not a duration.
+        """
         text = self._values.get(name, default)
         found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
         if found is None or (found[2] or "ms") not in _MILLISECONDS:
@@ -170,17 +211,17 @@ class GivenOptions:
         return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
 
 
-def _check_for_a_table(options: Mapping[str, str]) -> None:
+def _refuse_table(options: Mapping[str, str]) -> None:
     """Refuse ``CREATE TABLE … USING spark_log``.
 
-    Spark 4.2.0 passes the table's properties beside its options: ``owner``, ``provider`` and
-    ``location``, and each option again as ``option.<name>``. When the table is read, it passes a
-    source in Python no options at all.
+    Spark 4.2.0 passes the table's properties with its options: ``owner``, ``provider`` and
+    ``location``, and each option again as ``option.<name>``. When the table is read, Spark passes
+    no options at all to a Python source.
     """
     if {"owner", "provider"} <= {name.lower() for name in options}:
         raise InvalidOptionError(
-            "a table USING spark_log could not be read: Spark passes none of a table's options to "
-            "a source in Python. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
+            "a table USING spark_log could not be read, because Spark does not pass the options of "
+            "a table to a Python source. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
             "(path '…', subscribe '…')",
             key="provider",
         )

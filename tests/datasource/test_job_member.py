@@ -1,4 +1,4 @@
-"""A job's share of a group: real members on a real root, without Spark."""
+"""Members of a group job on a real root, without Spark."""
 
 import time
 
@@ -13,11 +13,11 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.config.config import ConsumerConfig
+from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.datasource.options.options import parse_read_options
-from spark_log.jobs.group_share import GroupShare
+from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records
 
@@ -26,7 +26,7 @@ LIMIT_S = 120
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with the topic ``t`` of four partitions with ten records each."""
+    """A root with the topic ``t``, which has four partitions of ten records each."""
     url = str(tmp_path / "root")
     Admin(url).create_topics([NewTopic("t", num_partitions=4)])
     for number in range(4):
@@ -36,29 +36,29 @@ def root(tmp_path):
 
 @pytest.fixture
 def join(root):
-    """Make members, which leave at the end."""
+    """Return a function that creates members, which leave at the end of the test."""
     made = []
 
-    def join(*, topics="t", follows=False, most=None, **config):
+    def join(*, topics="t", follow=False, max_records=None, **config):
         cluster = Cluster(root)
         options = parse_read_options({"path": root, "subscribe": topics, "group.id": "g"})
         settings = {"auto.offset.reset": "earliest", "retry.backoff.ms": "10", **config}
         parsed = ConsumerConfig.parse(settings)
-        share = GroupShare(cluster, options, parsed, follows=follows, most=most)
-        made.append(share)
-        share.join()
-        return share
+        member = JobMember(cluster, options, parsed, follow=follow, max_records=max_records)
+        made.append(member)
+        member.join()
+        return member
 
     yield join
-    for share in made:
-        share.close()
+    for member in made:
+        member.close()
 
 
 def until(happens, *others):
-    """Wait until something happens, while other members do what they do between batches."""
+    """Wait for a condition, while the other members do what jobs do between batches."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := happens()):
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, "timeout"
         for each in others:
             each.next_batch()
         time.sleep(0.01)
@@ -67,31 +67,31 @@ def until(happens, *others):
 
 def committed(root):
     found = OffsetsTable(Cluster(root)).fetch("g")
-    return {named.partition: each.offset for named, each in sorted(found.items())}
+    return {tp.partition: each.offset for tp, each in sorted(found.items())}
 
 
 def ranges(batch):
     return {
-        named.partition: (start, batch.ends[named])
-        for named, start in sorted(batch.starts.items())
-        if start < batch.ends[named]
+        tp.partition: (start, batch.ends[tp])
+        for tp, start in sorted(batch.starts.items())
+        if start < batch.ends[tp]
     }
 
 
-def commit_all(share, batch):
-    return share.commit(batch, batch.ends)
+def commit_all(member, batch):
+    return member.commit(batch, batch.ends)
 
 
 class TestAMemberAlone:
     def test_has_everything_and_is_done_when_it_is_committed(self, root, join):
-        share = join()
-        batch, _ = share.next_batch()
+        member = join()
+        batch, _ = member.next_batch()
         assert ranges(batch) == dict.fromkeys(range(4), (0, 10))
         assert batch.size == 40
-        assert commit_all(share, batch) == frozenset()
+        assert commit_all(member, batch) == frozenset()
         assert committed(root) == dict.fromkeys(range(4), 10)
-        assert until(lambda: share.next_batch()[1])
-        assert share.next_batch()[0].size == 0
+        assert until(lambda: member.next_batch()[1])
+        assert member.next_batch()[0].size == 0
 
     def test_goes_on_where_the_group_stands(self, root, join):
         position = {TopicPartition("t", 2): OffsetAndMetadata(7)}
@@ -99,30 +99,30 @@ class TestAMemberAlone:
         assert ranges(join().next_batch()[0])[2] == (7, 10)
 
     def test_takes_so_many_records_at_a_time(self, join):
-        share = join(most=20)
-        first, _ = share.next_batch()
+        member = join(max_records=20)
+        first, _ = member.next_batch()
         assert ranges(first) == dict.fromkeys(range(4), (0, 5))
-        commit_all(share, first)
-        assert ranges(share.next_batch()[0]) == dict.fromkeys(range(4), (5, 10))
+        commit_all(member, first)
+        assert ranges(member.next_batch()[0]) == dict.fromkeys(range(4), (5, 10))
 
     def test_reads_only_what_was_there_when_it_began(self, root, join):
-        share = join()
+        member = join()
         append(root, "t", 1, range(5))
         add_partitions(root, "t", 5)
         append(root, "t", 4, range(5))
-        assert ranges(share.next_batch()[0])[1] == (0, 10)
-        batch = until(lambda: len((found := share.next_batch()[0]).starts) == 5 and found)
+        assert ranges(member.next_batch()[0])[1] == (0, 10)
+        batch = until(lambda: len((found := member.next_batch()[0]).starts) == 5 and found)
         assert 4 not in ranges(batch)
 
     def test_that_follows_reads_what_comes_and_new_partitions_from_their_start(self, root, join):
-        share = join(follows=True)
-        commit_all(share, share.next_batch()[0])
+        member = join(follow=True)
+        commit_all(member, member.next_batch()[0])
         append(root, "t", 1, range(5))
         add_partitions(root, "t", 5)
         append(root, "t", 4, range(6))
-        batch = until(lambda: len((found := share.next_batch()[0]).starts) == 5 and found)
+        batch = until(lambda: len((found := member.next_batch()[0]).starts) == 5 and found)
         assert ranges(batch) == {1: (10, 15), 4: (0, 6)}
-        assert not share.next_batch()[1], "it is never done"
+        assert not member.next_batch()[1], "a job that follows is never complete"
 
     def test_says_which_topic_there_is_not_before_it_joins(self, root, join):
         with pytest.raises(UnknownTopicOrPartitionError, match="did you mean t"):
@@ -132,12 +132,12 @@ class TestAMemberAlone:
 
 class TestWhereNothingIsCommitted:
     def test_it_begins_at_the_end_and_that_is_known_at_once(self, root, join):
-        share = join(**{"auto.offset.reset": "latest"})
-        assert share.next_batch()[0].size == 0
+        member = join(**{"auto.offset.reset": "latest"})
+        assert member.next_batch()[0].size == 0
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_or_it_does_not_begin(self, join):
-        with pytest.raises(NoOffsetForPartitionError, match="has no offset in t-0"):
+        with pytest.raises(NoOffsetForPartitionError, match="has no committed offset for t-0"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_any_more_it_goes_where_the_reset_says(self, root, join):
@@ -149,16 +149,16 @@ class TestWhereNothingIsCommitted:
     def test_or_it_does_not_go(self, root, join):
         positions = {TopicPartition("t", each): OffsetAndMetadata(999) for each in range(4)}
         OffsetsTable(Cluster(root)).commit("g", positions)
-        with pytest.raises(OffsetOutOfRangeError, match="stands at offset 999"):
+        with pytest.raises(OffsetOutOfRangeError, match="has committed offset 999"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_because_retention_was_faster(self, root, join):
-        share = join(follows=True)
-        commit_all(share, share.next_batch()[0])
+        member = join(follow=True)
+        commit_all(member, member.next_batch()[0])
         append(root, "t", 0, range(5))
         append(root, "t", 0, range(5))
         delete_records(root, "t", 0, 15, segment=15)
-        assert ranges(share.next_batch()[0])[0] == (15, 20)
+        assert ranges(member.next_batch()[0])[0] == (15, 20)
 
 
 class TestTwoMembers:
@@ -169,9 +169,9 @@ class TestTwoMembers:
         assert first.starts.keys() | second.starts.keys() == {
             TopicPartition("t", number) for number in range(4)
         }
-        for share, batch in ((one, first), (two, second)):
-            assert commit_all(share, batch) == frozenset()
-            assert until(lambda share=share: share.next_batch()[1])
+        for member, batch in ((one, first), (two, second)):
+            assert commit_all(member, batch) == frozenset()
+            assert until(lambda member=member: member.next_batch()[1])
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_one_gives_up_nothing_while_its_batch_is_at_work(self, root, join):
@@ -181,11 +181,11 @@ class TestTwoMembers:
         for _ in range(3):
             found, is_last = two.next_batch()
             assert found.size == 0
-            assert not is_last, "something is on its way to it"
-            one.show_life()
+            assert not is_last, "partitions are being moved to it"
+            one.keep_alive()
         assert commit_all(one, batch) == frozenset()
         later = until(lambda: (b := two.next_batch()[0]) and len(b.starts) == 2 and b, one)
-        assert later.size == 0, "one has done it"
+        assert later.size == 0, "the other member has read it"
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_one_that_was_expelled_commits_nothing_and_the_other_does_it_again(self, root, join):
@@ -202,24 +202,24 @@ class TestTwoMembers:
         assert ranges(all_of_it) == dict.fromkeys(range(4), (0, 10))
         assert commit_all(two, all_of_it) == frozenset()
         again = until(lambda: (b := one.next_batch()[0]) and len(b.starts) == 2 and b, two)
-        assert again.size == 0, "it has joined again, and there is nothing left to do"
+        assert again.size == 0, "it has joined again, and there are no new records"
 
 
 class TestTopics:
     def test_that_are_deleted_meanwhile_take_only_their_own_offsets_along(self, root, join):
         Admin(root).create_topics([NewTopic("u", num_partitions=1)])
         append(root, "u", 0, range(3))
-        share = join(topics="t,u")
-        batch, _ = share.next_batch()
+        member = join(topics="t,u")
+        batch, _ = member.next_batch()
         Admin(root).delete_topics(["u"])
-        assert commit_all(share, batch) == {TopicPartition("u", 0)}
+        assert commit_all(member, batch) == {TopicPartition("u", 0)}
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_that_are_created_again_are_read_from_their_start(self, root, join):
-        share = join(follows=True)
-        batch, _ = share.next_batch()
+        member = join(follow=True)
+        batch, _ = member.next_batch()
         create_again(root, "t", 2)
         append(root, "t", 1, range(3))
-        assert commit_all(share, batch) == batch.starts.keys()
-        found = until(lambda: (b := share.next_batch()[0]) and b.size and b)
+        assert commit_all(member, batch) == batch.starts.keys()
+        found = until(lambda: (b := member.next_batch()[0]) and b.size and b)
         assert ranges(found) == {1: (0, 3)}

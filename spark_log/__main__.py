@@ -1,0 +1,5 @@
+"""``python -m spark_log``: the same as ``spark-log``."""
+
+from spark_log.cli.main import main
+
+main()

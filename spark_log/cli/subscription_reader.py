@@ -1,0 +1,80 @@
+"""Reads the topics that a consumer is subscribed to: as a member of a group, or by a pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_log.cli.fetched_records import FetchedRecords
+from spark_log.clock import Clock
+from spark_log.consumer import Consumer
+from spark_log.record.schema import RECORD_SCHEMA
+
+_POLL_MS: Final = 500
+_LEADER_EPOCH: Final = 0
+"""`Consumer.poll_table` has no leader epochs; without replication the epoch is always 0."""
+
+
+def read_subscription(
+    consumer: Consumer,
+    clock: Clock,
+    *,
+    timeout_ms: float | None = None,
+    max_records: int | None = None,
+) -> Iterator[tuple[str, FetchedRecords]]:
+    """Yield topics with records, in offset order within a partition.
+
+    It ends after ``max_records`` records, or when no record arrived for ``timeout_ms``. The
+    positions of the consumer are then behind the yielded records.
+
+    Args:
+        consumer: has a subscription.
+        clock: for the timeout.
+        timeout_ms: maximum time to wait for more records; None: no limit.
+        max_records: maximum number of records; None: no limit.
+
+    Raises:
+        SparkLogError: as `Consumer.poll_table`.
+    """
+    patience_ms = math.inf if timeout_ms is None else timeout_ms
+    waiting_since_ms = clock.monotonic_ms()
+    left = max_records
+    while left is None or left > 0:
+        rest_ms = waiting_since_ms + patience_ms - clock.monotonic_ms()
+        table = consumer.poll_table(int(min(_POLL_MS, max(0, rest_ms))), max_records=left)
+        if not table.num_rows:
+            if rest_ms <= 0:
+                return
+            continue
+        for batch in table.to_batches():
+            yield from _by_partition(batch)
+        left = None if left is None else left - table.num_rows
+        waiting_since_ms = clock.monotonic_ms()
+
+
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, FetchedRecords]]:
+    """Split rows where the topic, the partition or the type of timestamps changes."""
+    keys = [pc.run_end_encode(batch.column(name)) for name in _SPLIT_COLUMNS]
+    ends = np.unique(np.concatenate([key.run_ends.to_numpy() for key in keys])).tolist()
+    start = 0
+    for end in ends:
+        rows = batch.slice(start, end - start)
+        columns = [rows.column(name).cast(kind) for name, kind in _RECORD_TYPES.items()]
+        records = FetchedRecords(
+            partition=rows.column("partition")[0].as_py(),
+            offsets=rows.column("offset").to_numpy(),
+            records=pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA),
+            timestamp_type=rows.column("timestampType")[0].as_py(),
+            leader_epoch=_LEADER_EPOCH,
+        )
+        yield rows.column("topic")[0].as_py(), records
+        start = end
+
+
+_SPLIT_COLUMNS: Final = ("topic", "partition", "timestampType")
+_RECORD_TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}

@@ -1,0 +1,22 @@
+"""`AdminConfig`: the settings of an admin client."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from spark_log.config.client import (
+    DEFAULT_API_TIMEOUT_MS,
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    DefaultApiTimeoutMs,
+    RequestTimeoutMs,
+)
+from spark_log.config.model import ConfigModel
+
+
+class AdminConfig(ConfigModel):
+    """Settings of an `Admin`."""
+
+    title: ClassVar[str] = "Admin"
+
+    request_timeout_ms: RequestTimeoutMs = DEFAULT_REQUEST_TIMEOUT_MS
+    default_api_timeout_ms: DefaultApiTimeoutMs = DEFAULT_API_TIMEOUT_MS

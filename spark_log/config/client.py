@@ -1,0 +1,35 @@
+"""Keys that several clients have, described once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from spark_log.config.model import INT_MAX
+
+DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
+DEFAULT_API_TIMEOUT_MS: Final = 60_000
+
+RequestTimeoutMs = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=INT_MAX,
+        description="Maximum time that a request to an object store waits for its answer. A put "
+        "carries data and waits up to twice as long. After a put without an answer the client "
+        "checks whether the put took effect. Opening a `Producer` takes no longer than this.",
+    ),
+]
+"""``request.timeout.ms`` of producers, consumers and admins."""
+
+DefaultApiTimeoutMs = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=INT_MAX,
+        description="Maximum time that a call without a timeout of its own waits for an object "
+        "store that does not answer. After it the call raises a retriable error.",
+    ),
+]
+"""``default.api.timeout.ms`` of consumers and admins."""

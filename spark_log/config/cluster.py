@@ -1,0 +1,96 @@
+"""Settings that are kept for the whole cluster: `ClusterConfig`, and quotas of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, Self
+
+from pydantic import ConfigDict, Field
+
+from spark_log.config.model import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigModel,
+    NonNegativeInt,
+    NonNegativeLong,
+    PositiveInt,
+    PositiveLong,
+)
+from spark_log.errors import InvalidConfigurationError
+
+DEFAULT_MAX_CLOCK_SKEW_MS: Final = 600_000
+"""Ten minutes: more than synchronised machines ever differ, less than any retention."""
+
+
+class ClusterConfig(ConfigModel):
+    """Settings of the whole cluster, kept in the metadata log.
+
+    Set them with `spark-log configs alter --entity-type brokers --entity-default`, as in Kafka. A
+    changed limit of groups applies to members that join later.
+    """
+
+    title: ClassVar[str] = "Cluster"
+
+    group_max_size: PositiveInt = Field(
+        default=INT_MAX,
+        description="Maximum number of members of a consumer group.",
+    )
+    group_min_session_timeout_ms: NonNegativeInt = Field(
+        default=6000,
+        description="Minimum `session.timeout.ms` that a member of a consumer group may have.",
+    )
+    group_max_session_timeout_ms: NonNegativeInt = Field(
+        default=1_800_000,
+        description="Maximum `session.timeout.ms` that a member of a consumer group may have.",
+    )
+    max_clock_skew_ms: NonNegativeLong = Field(
+        default=DEFAULT_MAX_CLOCK_SKEW_MS,
+        description="Maximum difference between the clock of a process and the clock of the "
+        "storage. A process with a larger difference deletes and expires nothing, and reports the "
+        "difference. Not in Kafka.",
+    )
+
+    @classmethod
+    def parse(cls, values: Mapping[str, object]) -> Self:
+        """Check ``values`` and freeze them, as `ConfigModel.parse` does.
+
+        Raises:
+            InvalidConfigurationError: also if the minimum session timeout is above the maximum.
+        """
+        config = super().parse(values)
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if least > most:
+            raise InvalidConfigurationError(
+                f"group.min.session.timeout.ms is {least}, more than group.max.session.timeout.ms, "
+                f"{most}: no consumer could join a group; set both",
+                key="group.min.session.timeout.ms",
+            )
+        return config
+
+
+class ClientQuotaConfig(ConfigModel):
+    """Limits of what one client may produce and consume, kept in the metadata log (KIP-13).
+
+    Set them with `spark-log configs alter --entity-type clients --entity-name ID` for a client id,
+    or with `--entity-default` for all client ids that have no limits of their own
+    (docs/quotas.md). As in Kafka, these keys have underscores.
+    """
+
+    title: ClassVar[str] = "Client quota"
+
+    model_config = ConfigDict(alias_generator=lambda field: field)
+
+    producer_byte_rate: PositiveLong = Field(
+        default=LONG_MAX,
+        description="Maximum bytes per second that a producer appends, counted as they are stored.",
+    )
+    consumer_byte_rate: PositiveLong = Field(
+        default=LONG_MAX,
+        description="Maximum bytes per second that a consumer fetches, counted as they are in "
+        "memory.",
+    )
+
+    @classmethod
+    def key_name(cls, text: str) -> str:
+        """Return ``text``: the Kafka names of these keys have underscores."""
+        return text

@@ -1,0 +1,63 @@
+"""Settings of other Kafka clients that do not exist here, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_NO_BROKERS: Final = (
+    "there are no brokers here: the log is a directory on storage. Give root, its path or URL, "
+    "such as root='/data/log' or root='s3://bucket/log'"
+)
+_NO_CONNECTIONS: Final = (
+    "there are no connections to brokers: the storage's permissions decide who may read and write "
+    "the log. Set these, and give credentials as storage_options={…}"
+)
+_NO_TRANSACTIONS: Final = (
+    "there are no transactions yet. By default a producer is idempotent: each acknowledged record "
+    "is in the log once. Leave it out"
+)
+_CONNECTION_SETTING: Final = (
+    "it configures connections to brokers, and this client has none. Leave it out"
+)
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "bootstrap.servers": _NO_BROKERS,
+    "metadata.broker.list": _NO_BROKERS,
+    "transactional.id": _NO_TRANSACTIONS,
+    "transaction.timeout.ms": _NO_TRANSACTIONS,
+    "group.id": "give it to Consumer as group_id='…'; a producer has no group",
+    "key.serializer": "give key_serializer= to Producer, a function that returns bytes",
+    "value.serializer": "give value_serializer= to Producer, a function that returns bytes",
+    "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
+    "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
+    "message.send.max.retries": "its name here is retries",
+    "queue.buffering.max.ms": "its name here is linger_ms",
+    "message.max.bytes": "its name here is max_request_size",
+    "compression.codec": "its name here is compression_type",
+    "queue.buffering.max.kbytes": "its name here is buffer_memory, in bytes",
+}
+
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.")
+_CONNECTION_PREFIXES: Final = (
+    *("api.version", "broker.", "connections.max.idle", "debug", "enable.partition.eof"),
+    *("kafka.client", "log.connection", "metric.reporters", "metrics.", "receive.buffer"),
+    *("reconnect.backoff", "selector", "send.buffer", "socket.", "socks5.", "statistics."),
+)
+
+
+def foreign_key_advice(name: str) -> str | None:
+    """Return what to do instead of a setting of kafka-python or librdkafka.
+
+    Args:
+        name: the key, dotted or as a keyword argument.
+
+    Returns:
+        None if the key is not known as a setting of another client.
+    """
+    key = name.lower().replace("_", ".")
+    if key.startswith(_SECURITY_PREFIXES):
+        return _NO_CONNECTIONS
+    if key in _ADVICE:
+        return _ADVICE[key]
+    return _CONNECTION_SETTING if key.startswith(_CONNECTION_PREFIXES) else None

@@ -1,0 +1,186 @@
+"""`ConfigModel`: a table of configuration keys that checks what users set.
+
+A field ``segment_bytes`` of a model is the key ``segment.bytes`` in files and Spark options, and
+the keyword argument ``segment_bytes`` in Python. Unknown keys are refused, with the nearest known
+key in the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from spark_log.config.foreign_keys import foreign_key_advice
+from spark_log.errors import (
+    InvalidConfigurationError,
+    UnsupportedCompressionTypeError,
+    check_unicode,
+    nearest,
+)
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+NonNegativeInt = Annotated[int, Field(ge=0, le=INT_MAX)]
+PositiveInt = Annotated[int, Field(ge=1, le=INT_MAX)]
+NonNegativeLong = Annotated[int, Field(ge=0, le=LONG_MAX)]
+PositiveLong = Annotated[int, Field(ge=1, le=LONG_MAX)]
+
+
+def split_list(value: object) -> object:
+    """Return the items of a comma-separated text; any other value unchanged.
+
+    For fields of type ``Annotated[tuple[…, ...], BeforeValidator(split_list)]``: in files a list
+    is a text with commas.
+    """
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def to_text(value: object) -> str:
+    """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case, ``a,b``."""
+    if isinstance(value, tuple):
+        return ",".join(map(to_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class ConfigModel(BaseModel):
+    """Base of all config models: Kafka's dotted names, frozen, unknown keys refused.
+
+    Attributes:
+        title: name of the model in errors and in ``docs/configuration.md``.
+        is_client: whether users may give it keys of other Kafka clients by mistake; the error
+            then says what to do instead.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        alias_generator=lambda field: field.replace("_", "."),
+    )
+
+    title: ClassVar[str]
+    is_client: ClassVar[bool] = False
+
+    @classmethod
+    def parse(cls, values: Mapping[str, object]) -> Self:
+        """Check ``values`` (dotted or snake_case keys, text or typed values) and freeze them.
+
+        Raises:
+            InvalidConfigurationError: for an unknown key, with the nearest known key; for a value
+                of the wrong type or out of range, with the allowed values; for a text that is not
+                valid Unicode.
+        """
+        for key, value in values.items():
+            if isinstance(key, str):
+                check_unicode(f"a key of {cls.title.lower()} configs", key)
+            if isinstance(value, str | list | tuple):
+                for text in [value] if isinstance(value, str) else value:
+                    if isinstance(text, str):
+                        check_unicode(f"config {cls.key_name(key)!r}", text)
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise _as_config_error(cls, error) from None
+
+    @classmethod
+    def keys(cls) -> dict[str, ConfigKey]:
+        """Return the table of this model's keys, by Kafka name."""
+        return {key.name: key for key in _keys_of(cls)}
+
+    @classmethod
+    def key_name(cls, text: str) -> str:
+        """Return the Kafka name of a key that may be given as a keyword argument."""
+        return text.replace("_", ".")
+
+    def dotted(self) -> dict[str, object]:
+        """Return all values by their Kafka names."""
+        return self.model_dump(by_alias=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of the table: a key, with type, default, allowed values and description as text."""
+
+    name: str
+    type: str
+    default: str
+    allowed: str
+    doc: str
+
+
+def unknown_key_error(model: type[ConfigModel], name: str) -> InvalidConfigurationError:
+    """Return the error for a key that a model does not have.
+
+    It names the nearest known key. For a key of another Kafka client it says what to do instead.
+    """
+    keys = model.keys()
+    if model.is_client and (advice := foreign_key_advice(name)):
+        return InvalidConfigurationError(
+            f"{model.title.lower()} config {name!r} does not exist: {advice}", key=name
+        )
+    close = nearest(name, keys)
+    hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(keys)}"
+    return InvalidConfigurationError(
+        f"unknown {model.title.lower()} config {name!r}; {hint}",
+        key=name,
+        nearest=close[0] if close else None,
+    )
+
+
+def _as_config_error(model: type[ConfigModel], error: ValidationError) -> InvalidConfigurationError:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    keys = model.keys()
+    if first["type"] in ("extra_forbidden", "invalid_key"):
+        return unknown_key_error(model, name)
+    key = keys[model.key_name(name)]
+    if key.name == "compression.type" and first["input"] in ("gzip", "snappy"):
+        return UnsupportedCompressionTypeError(
+            f"compression.type {first['input']!r} does not exist in Arrow's file format; "
+            f"use one of none, lz4, zstd",
+            key=key.name,
+        )
+    wanted = f"{key.type} {key.allowed}".replace("`", "").strip()
+    return InvalidConfigurationError(
+        f"config {key.name!r} is {first['input']!r}, expected {wanted}", key=key.name
+    )
+
+
+def _keys_of(model: type[ConfigModel]) -> Iterator[ConfigKey]:
+    for field_name, field in model.model_fields.items():
+        yield ConfigKey(
+            name=field.alias or field_name,
+            type=_type_name(field),
+            default="" if field.default is None else f"`{to_text(field.default)}`",
+            allowed=_allowed(field),
+            doc=field.description or "",
+        )
+
+
+def _type_name(field: FieldInfo) -> str:
+    names = {bool: "boolean", int: "int", float: "double"}
+    annotation: Any = field.annotation
+    return "list" if get_origin(annotation) is tuple else names.get(annotation, "string")
+
+
+def _allowed(field: FieldInfo) -> str:
+    annotation = field.annotation
+    item_type = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+    choices = [choice for choice in get_args(item_type) if isinstance(choice, str)]
+    choices = choices or field.examples or []
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    if field.annotation is bool:
+        return "`true`, `false`"
+    bounds = {type(item).__name__: item for item in field.metadata}
+    parts = [f"≥ {bounds['Ge'].ge}"] if "Ge" in bounds else []
+    if "Le" in bounds and bounds["Le"].le not in (INT_MAX, LONG_MAX):
+        parts.append(f"≤ {bounds['Le'].le}")
+    return ", ".join(parts)

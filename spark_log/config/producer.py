@@ -1,0 +1,122 @@
+"""`ProducerConfig`: the settings of a producer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from spark_log.config.client import DEFAULT_REQUEST_TIMEOUT_MS, RequestTimeoutMs
+from spark_log.config.model import (
+    INT_MAX,
+    ConfigModel,
+    NonNegativeInt,
+    NonNegativeLong,
+    PositiveInt,
+)
+
+
+class ProducerConfig(ConfigModel):
+    """Settings of a `Producer`."""
+
+    title: ClassVar[str] = "Producer"
+    is_client: ClassVar[bool] = True
+
+    acks: Literal["all", "1", "0"] = Field(
+        default="all",
+        description="When a record is acknowledged. `all` and `1`: when it is in the log; with "
+        "one root they mean the same. `0`: as soon as its append begins; the record then has no "
+        "offset and is not retried. `-1` is another name of `all`.",
+    )
+    batch_size: NonNegativeInt = Field(
+        default=16_384,
+        description="Bytes of records for one partition that are sent without waiting for "
+        "`linger.ms`. Records that arrive until the append begins are appended with them. 0: each "
+        "record is a batch of its own.",
+    )
+    buffer_memory: NonNegativeLong = Field(
+        default=33_554_432,
+        description="Maximum bytes of records that wait for their acknowledgement. While the "
+        "buffer is full, `send` blocks.",
+    )
+    client_id: str = Field(
+        default="",
+        description="Name of the producer in log lines and metrics, and the client id that quotas "
+        "apply to (docs/quotas.md). Empty: the producer generates a name.",
+    )
+    compression_type: Literal["none", "lz4", "zstd"] = Field(
+        default="none",
+        description="Compression that the producer uses for topics whose own `compression.type` "
+        "is `producer`.",
+    )
+    delivery_timeout_ms: NonNegativeInt = Field(
+        default=120_000,
+        description="Maximum time from `send` until a record is acknowledged or has failed, "
+        "retries included. At its end, the process waits for the same time for records that were "
+        "not flushed.",
+    )
+    enable_idempotence: bool = Field(
+        default=True,
+        description="Whether retries can neither duplicate nor reorder records. Requires "
+        "`acks=all` and `retries` above 0. With other values of these, `true` is refused if you "
+        "set it, and the default becomes `false`.",
+    )
+    flush_on_exit: bool = Field(
+        default=True,
+        description="Whether records that were not flushed are sent when the process ends: at a "
+        "regular exit, and on SIGTERM if the program has no handler for it. Not in Kafka.",
+    )
+    linger_ms: NonNegativeLong = Field(
+        default=5,
+        description="Time for which a record waits for other records to be appended with it. The "
+        "default is that of KIP-1030.",
+    )
+    max_block_ms: NonNegativeLong = Field(
+        default=60_000,
+        description="Maximum time that `send` and `partitions_for` block because the buffer is "
+        "full or the storage does not answer.",
+    )
+    max_in_flight_requests_per_connection: PositiveInt = Field(
+        default=5,
+        description="Maximum number of appends in progress. Each partition has at most one of "
+        "them, so the order of records does not depend on this value.",
+    )
+    max_request_size: NonNegativeInt = Field(
+        default=1_048_576,
+        description="Maximum size of a record in bytes before compression: key, value and headers "
+        "together. The topic's `max.message.bytes` applies as well.",
+    )
+    metadata_max_age_ms: NonNegativeLong = Field(
+        default=300_000,
+        description="Time after which the producer reads the partitions of a topic again. It "
+        "notices a deleted topic at once.",
+    )
+    partitioner_ignore_keys: bool = Field(
+        default=False,
+        description="Whether the default partitioner treats every record like one without a key.",
+    )
+    request_timeout_ms: RequestTimeoutMs = DEFAULT_REQUEST_TIMEOUT_MS
+    retries: NonNegativeInt = Field(
+        default=INT_MAX,
+        description="Maximum number of retries of an append. `delivery.timeout.ms` limits their "
+        "total time.",
+    )
+    retry_backoff_max_ms: NonNegativeLong = Field(
+        default=1_000,
+        description="Maximum pause between two attempts of an append.",
+    )
+    retry_backoff_ms: NonNegativeLong = Field(
+        default=100,
+        description="Pause before the first retry of an append. The pause doubles with each "
+        "retry, and is varied at random by up to 20 % (KIP-580).",
+    )
+
+    @field_validator("acks", mode="before")
+    @classmethod
+    def _acks_text(cls, value: object) -> object:
+        return {0: "0", 1: "1", -1: "all", "-1": "all"}.get(value, value)
+
+    @field_validator("compression_type", mode="before")
+    @classmethod
+    def _no_compression(cls, value: object) -> object:
+        return "none" if value is None else value

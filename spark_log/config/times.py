@@ -1,0 +1,85 @@
+"""Points in time and durations as text: one parser for the command line and for options."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from spark_log.errors import InvalidConfigurationError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_US, _MAX_US = -(2**63), 2**63 - 1
+_DURATION: Final = TypeAdapter(timedelta)
+
+
+def parse_time_us(name: str, text: str) -> int:
+    """Return a point in time in microseconds since the epoch.
+
+    Args:
+        name: option or key that has the value; errors begin with it.
+        text: digits are milliseconds since the epoch. Everything else is ISO 8601, in UTC if it
+            names no offset. Eight digits are refused, because they could be either.
+
+    Raises:
+        InvalidConfigurationError: the text is neither, or does not fit into a record's timestamp.
+    """
+    if re.fullmatch(r"[0-9]{8}", text):
+        raise InvalidConfigurationError(
+            f"{name} is {text}, which could be a date or milliseconds since the epoch; "
+            f"write the date as {text[:4]}-{text[4:6]}-{text[6:]}",
+            key=name,
+        )
+    if re.fullmatch(r"-?[0-9]+", text):
+        time_us = int(text) * 1000
+    else:
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidConfigurationError(
+                f"{name} is {text!r}, expected ISO 8601 such as 2013-06-01T12:00:00 (UTC unless "
+                f"it has an offset), or milliseconds since the epoch",
+                key=name,
+            ) from None
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+        time_us = (aware - _EPOCH) // timedelta(microseconds=1)
+    if not _MIN_US <= time_us <= _MAX_US:
+        raise InvalidConfigurationError(
+            f"{name} is {text}, which is too far away from 1970", key=name
+        )
+    return time_us
+
+
+def parse_time_ms(name: str, text: str) -> int:
+    """Return the first whole millisecond at or after a point in time, since the epoch.
+
+    Args:
+        name: option or key that has the value; errors begin with it.
+        text: as `parse_time_us` takes it.
+
+    Raises:
+        InvalidConfigurationError: the text is not a time.
+    """
+    return -(-parse_time_us(name, text) // 1000)
+
+
+def parse_duration(name: str, text: str) -> timedelta:
+    """Return an ISO 8601 duration such as ``P1DT2H30M``; it may be negative.
+
+    Args:
+        name: option or key that has the value; errors begin with it.
+        text: the duration.
+
+    Raises:
+        InvalidConfigurationError: the text is not a duration.
+    """
+    try:
+        if not text.lstrip("-").startswith("P"):
+            raise ValueError(text)
+        return _DURATION.validate_python(text)
+    except (ValidationError, ValueError):
+        raise InvalidConfigurationError(
+            f"{name} is {text!r}, expected a duration such as P1DT2H30M", key=name
+        ) from None

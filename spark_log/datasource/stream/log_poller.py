@@ -1,0 +1,133 @@
+"""Polls the log for a streaming query, at an interval that limits the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_log.clock import Clock
+from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.stream.stream_offset import StreamOffset
+from spark_log.datasource.stream.topic_history import TopicHistory
+from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPartitionError
+from spark_log.types import TopicPartition
+
+POLL_INTERVAL_MS = 125
+"""Minimum time between two polls of an object store, where each poll costs requests.
+
+Spark asks an idle query for new offsets 10 ms after each answer. On a local root only
+`_MAX_POLL_FRACTION` limits polls.
+"""
+
+_MAX_POLL_FRACTION = 0.2
+"""Maximum fraction of the time spent on polls, whatever the number of partitions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatestOffsets:
+    """Result of one poll.
+
+    Attributes:
+        offset: log end offsets, with the ids of the topics.
+        until_ms: earliest time of the next poll (monotonic clock).
+    """
+
+    offset: StreamOffset
+    until_ms: float
+
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Log end offset of every partition that exists."""
+        return self.offset.offsets
+
+    def topic_id(self, topic: str) -> str | None:
+        """Return a topic's id; None if the topic does not exist."""
+        return self.offset.topic_ids.get(topic)
+
+
+class LogPoller:
+    """Polls the log end offsets at a limited rate.
+
+    A poll costs one request for new metadata and one for each partition. Its result includes every
+    record that was acknowledged before the poll began. If the next poll is not due yet, `poll`
+    waits instead of returning an earlier result: ``processAllAvailable`` returns as soon as Spark
+    gets the answer that there is nothing new, and this answer must include records acknowledged
+    before the question.
+
+    Attributes:
+        last: result of the last poll; None before the first.
+    """
+
+    def __init__(self, reader: OffsetReader, history: TopicHistory, clock: Clock) -> None:
+        """Prepare for polls.
+
+        Args:
+            reader: reads partitions and offsets.
+            history: gets the result of each poll.
+            clock: clock for the interval.
+        """
+        self.last: LatestOffsets | None = None
+        self._reader = reader
+        self._history = history
+        self._clock = clock
+        self._interval_ms = 0 if reader.is_local else POLL_INTERVAL_MS
+        self._partitions: list[TopicPartition] = []
+
+    def recent(self) -> LatestOffsets:
+        """Return the last result until the next poll is due; else poll."""
+        if self.last is not None and self._clock.monotonic_ms() < self.last.until_ms:
+            return self.last
+        return self.poll()
+
+    def poll(self) -> LatestOffsets:
+        """Wait until a poll is due, and return the log end offsets.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
+        """
+        if self.last is not None:
+            early_ms = self.last.until_ms - self._clock.monotonic_ms()
+            if early_ms > 0:
+                self._clock.sleep_ms(early_ms)
+        return self.poll_now()
+
+    def poll_now(self) -> LatestOffsets:
+        """Return the log end offsets without waiting.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
+        """
+        began_ms = self._clock.monotonic_ms()
+        self._find_partitions()
+        try:
+            ends = self._reader.latest(self._partitions)
+        except (CorruptRecordError, NotFoundError):
+            # A topic may have been deleted during the poll.
+            before = self._reader.topic_ids()
+            self._find_partitions()
+            if self._reader.topic_ids() == before:
+                raise
+            ends = self._reader.latest(self._partitions)
+        took_ms = self._clock.monotonic_ms() - began_ms
+        until_ms = began_ms + max(self._interval_ms, took_ms / _MAX_POLL_FRACTION)
+        latest = StreamOffset(ends, self.topic_ids_of(ends))
+        if self.last is not None and self.last.offset == latest:
+            latest = self.last.offset  # callers compare by identity to skip work
+        else:
+            self._history.record_ends(latest)
+        self.last = LatestOffsets(latest, until_ms)
+        return self.last
+
+    def topic_ids_of(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
+        """Return the ids of the partitions' topics."""
+        ids = self._reader.topic_ids()
+        return {topic: ids[topic] for topic in sorted({tp.topic for tp in offsets})}
+
+    def _find_partitions(self) -> None:
+        try:
+            self._partitions = self._reader.partitions()
+        except UnknownTopicOrPartitionError as error:
+            if not self._partitions:
+                raise  # a query cannot start with a topic that does not exist
+            # The topic was deleted while the query runs; it may be created again.
+            self._history.warn(str(error), error.topic, once="missing")

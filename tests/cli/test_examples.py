@@ -1,0 +1,61 @@
+"""Examples in the help of commands: every command has some, and each of them works."""
+
+import glob
+import shlex
+import subprocess
+
+import pytest
+import typer
+
+from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log.cli.main import app
+from tests.cli.support import append
+
+
+def commands(command, name="spark-log"):
+    """Yield the full name and the help of each command that is not a group."""
+    if not hasattr(command, "commands"):
+        yield name, command.help
+        return
+    for short, child in command.commands.items():
+        yield from commands(child, f"{name} {short}")
+
+
+HELP = dict(commands(typer.main.get_command(app)))
+EXAMPLES = [
+    (name, line.strip())
+    for name, text in HELP.items()
+    for line in text.partition("Example")[2].partition(":\n")[2].splitlines()
+]
+
+
+@pytest.fixture
+def root(root):
+    """The root of the examples: records in both topics, and a group that has read some."""
+    for partition in (0, 1):
+        append(root, "flights", b"one", b"two", b"three", partition=partition, key=b"JFK")
+    append(root, "weather", b"rain")
+    offsets = {TopicPartition("flights", number): OffsetAndMetadata(1) for number in (0, 1)}
+    Admin(root).alter_group_offsets("reports", offsets)
+    return root
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_every_command_has_examples_of_itself_that_fit_the_screen(name):
+    examples = [line for of, line in EXAMPLES if of == name]
+    assert examples
+    for line in examples:
+        assert f"{name} " in f"{line} "
+        assert len(f"    {line}") <= 80
+
+
+@pytest.mark.parametrize("line", [line for _, line in EXAMPLES])
+def test_an_example_that_is_shown_is_run(line, shell, root):
+    typed, _, command = line.rpartition(" | ")
+    stdin = subprocess.run(["sh", "-c", typed or ":"], capture_output=True, check=True).stdout
+    program, *argv = shlex.split(command.replace("/data/log/", f"{root}/"))
+    assert program == "spark-log"
+    argv = [path for word in argv for path in (sorted(glob.glob(word)) or [word])]
+    outcome = shell(*argv, stdin=stdin)
+    assert outcome.status == 0, outcome.err
+    assert "Traceback" not in outcome.err
