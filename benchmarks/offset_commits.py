@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from benchmarks.kafka_broker import KAFKA_VERSION, KafkaBroker, exit_status
 from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.offsets.commit_queue import Request
+from spark_log.coordinator.offsets.commit_queue import CommitRequest
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.metadata import Cluster
 
@@ -215,7 +215,7 @@ def _large(root: str, groups: int) -> None:
     shared = table._shared()
     for first in range(0, groups, 500):
         requests = [
-            Request(f"group-{at:05}", 1, "m", lambda _: rows, float("inf"))
+            CommitRequest(f"group-{at:05}", 1, "m", lambda _: rows, float("inf"))
             for at in range(first, min(first + 500, groups))
         ]
         shared.commits.submit_all(requests)
