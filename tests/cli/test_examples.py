@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log.cli.commands.submit import JOBS
 from spark_log.cli.main import app
 from tests.cli.support import append
 
@@ -21,7 +22,12 @@ def commands(command, name="spark-log"):
         yield from commands(child, f"{name} {short}")
 
 
-HELP = dict(commands(typer.main.get_command(app)))
+# The help of a job is the job's own: tests/jobs run them.
+HELP = {
+    name: text
+    for name, text in commands(typer.main.get_command(app))
+    if name.removeprefix("spark-log ") not in JOBS
+}
 EXAMPLES = [
     (name, line.strip())
     for name, text in HELP.items()

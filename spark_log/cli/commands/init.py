@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.errors import InvalidConfigurationError
 
 
+@with_examples("spark-log init conf")
 @with_option_groups
 def init(
     output: Output,
@@ -27,8 +29,6 @@ def init(
 
     SPARK_CONF_DIR=conf makes spark-submit use them; spark-log reads conf/spark-log.properties.
     Existing files are never overwritten: if one of them exists, nothing is written.
-
-    Example: spark-log init conf
     """
     with as_file(files("spark_log") / "conf") as shipped:
         sources = sorted(each for each in shipped.iterdir() if each.is_file())
