@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.log_report import Figure, Report, parser, run
-from benchmarks.log_workload import timed
+from benchmarks.timing import timed
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
 from spark_log.types import TopicPartition
 

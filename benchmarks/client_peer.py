@@ -1,7 +1,5 @@
 """What `clients_kafka` asks of a client library, whichever it is, and the records for both."""
 
-import struct
-import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
@@ -15,7 +13,6 @@ FIRST_RECORD_TOPIC = "first"
 """Where new processes send their first record to."""
 
 _VALUES = [f"{number:0{VALUE_BYTES}d}".encode() for number in range(1000)]
-_STAMP = struct.Struct("<q")
 
 Send = Callable[[bytes], object]
 Poll = Callable[[str, int], float]
@@ -68,14 +65,3 @@ class ClientPeer(Protocol):
 def values(count: int) -> Iterator[bytes]:
     """Yield values of 100 bytes."""
     return islice(cycle(_VALUES), count)
-
-
-def stamp_now() -> bytes:
-    """Return a value of 100 bytes that begins with the time."""
-    return _STAMP.pack(time.monotonic_ns()).ljust(VALUE_BYTES, b"-")
-
-
-def age_ms(value: bytes) -> float:
-    """Return how long ago a value was made by `stamp_now`, in any process."""
-    stamp_ns: int = _STAMP.unpack_from(value)[0]
-    return (time.monotonic_ns() - stamp_ns) / 1e6

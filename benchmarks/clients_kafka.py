@@ -13,9 +13,7 @@ Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fai
 """
 
 import argparse
-import multiprocessing
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -28,19 +26,20 @@ from statistics import median
 
 from rich.console import Console
 
-from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, ClientPeer, stamp_now
+from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, VALUE_BYTES, ClientPeer
+from benchmarks.command_line import positive
 from benchmarks.kafka_broker import (
     KAFKA_VERSION,
     BrokerError,
     KafkaBroker,
-    ToolMissingError,
+    confluent_kafka_required,
     exit_status,
 )
-from benchmarks.log_report import Figure, Report, parser, percentile
+from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import creation_us_of
 from benchmarks.spark_log_client import SparkLogPeer
+from benchmarks.timing import ages_in_another_process, stamp_now
 
-_PROCESSES = multiprocessing.get_context("spawn")
 _WARMUP_RECORDS = 200_000
 _WARMUPS = 200
 _PROJECT = Path(__file__).parent.parent
@@ -50,23 +49,17 @@ _console = Console(stderr=True)
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
     options = parser("clients_kafka", __doc__)
-    options.add_argument("--records", type=int, default=1_000_000, help="of each pass (1000000)")
-    options.add_argument("--repeats", type=int, default=3, help="passes of each (3)")
-    options.add_argument("--latencies", type=int, default=2_000, help="records one by one (2000)")
+    options.add_argument(
+        "--records", type=positive, default=1_000_000, help="of each pass (1000000)"
+    )
+    options.add_argument("--repeats", type=positive, default=3, help="passes of each (3)")
+    options.add_argument(
+        "--latencies", type=positive, default=2_000, help="records one by one (2000)"
+    )
     options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
-    options.add_argument("--starts", type=int, default=7, help="new processes (7)")
+    options.add_argument("--starts", type=positive, default=7, help="new processes (7)")
     options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
-    chosen = options.parse_args()
-    if min(chosen.records, chosen.repeats, chosen.latencies, chosen.starts) < 1:
-        options.error("--records, --repeats, --latencies and --starts must be at least 1")
-    return exit_status(lambda: _run(chosen))
-
-
-def _run(options: argparse.Namespace) -> None:
-    report = measure(options)
-    report.print()
-    if options.json:
-        print(f"written: {report.write_json()}")
+    return exit_status(lambda: run(options, measure))
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -153,7 +146,7 @@ def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Fi
             send, close = peer.open_sender(topic)
             for number in range(each + _WARMUPS):
                 start = time.perf_counter()
-                send(stamp_now())
+                send(stamp_now().ljust(VALUE_BYTES, b"-"))
                 if number >= _WARMUPS:
                     took_ms[peer.name].append((time.perf_counter() - start) * 1000)
             close()
@@ -198,31 +191,23 @@ def first_record(peers: Sequence[ClientPeer], starts: int) -> list[Figure]:
 
 
 def _kafka(stack: ExitStack, directory: Path | None) -> ClientPeer:
-    try:
+    with confluent_kafka_required():
         from benchmarks.kafka_client import KafkaPeer
-    except ImportError:
-        raise ToolMissingError(
-            "the client is missing: pip install -c constraints.txt confluent-kafka"
-        ) from None
     return KafkaPeer(stack.enter_context(KafkaBroker(directory)))
 
 
 def _followed(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
-    theirs, own = _PROCESSES.Pipe()
-    arguments = (peer.address, topic, count + _WARMUPS, own)
-    reader = _PROCESSES.Process(target=peer.read_stamps, args=arguments, daemon=True)
-    reader.start()
-    own.close()  # so that a reader that fails is noticed here
     send, close = peer.open_sender(topic)
-    theirs.recv()
-    pace = random.Random(0)
-    for _ in range(count + _WARMUPS):
-        time.sleep(pace.uniform(0, 2 * every_ms) / 1000)
-        send(stamp_now())
-    ages_ms: list[float] = theirs.recv()
-    reader.join()
+    ages_ms = ages_in_another_process(
+        peer.read_stamps,
+        (peer.address, topic),
+        lambda stamp: send(stamp.ljust(VALUE_BYTES, b"-")),
+        count=count,
+        every_ms=every_ms,
+        warmups=_WARMUPS,
+    )
     close()
-    return ages_ms[_WARMUPS:]
+    return ages_ms
 
 
 def _new_topic(peer: ClientPeer, topic: str, partitions: int = PARTITIONS) -> str:

@@ -7,7 +7,6 @@ process has mapped of the file then (``/proc/self/smaps``) is what was touched, 
 around each page, which the kernel maps with it.
 """
 
-import argparse
 import mmap
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
+from benchmarks.command_line import base_parser, positive
+from benchmarks.log_workload import binary_array
 from benchmarks.whole_table import print_whole
 from spark_log import Admin, NewTopic
 from spark_log.datasource.options.options import parse_read_options
@@ -32,13 +33,8 @@ _FIELD_BYTES = 100
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.column_bytes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--records", type=int, default=1_000_000, help="how many (1000000)")
-    parser.add_argument("--directory", type=Path, help="where the log lies meanwhile ($TMPDIR)")
+    parser = base_parser("column_bytes", __doc__)
+    parser.add_argument("--records", type=positive, default=1_000_000, help="how many (1000000)")
     options = parser.parse_args()
     table = Table(title=f"{options.records:,} records; key, value and a header of 100 bytes each")
     for title in ("columns", "file, MB", "touched, MB", "handed to Spark, MB"):
@@ -59,9 +55,7 @@ def _fill(root: str, count: int) -> Path:
     random = np.random.default_rng(0)
 
     def field() -> pa.Array:
-        data = pa.py_buffer(random.bytes(_BATCH * _FIELD_BYTES))
-        ends = np.arange(_BATCH + 1, dtype=np.int32) * _FIELD_BYTES
-        return pa.Array.from_buffers(pa.binary(), _BATCH, [None, pa.py_buffer(ends), data])
+        return binary_array(random.bytes(_BATCH * _FIELD_BYTES), _BATCH)
 
     def headers() -> pa.Array:
         names = pa.array(["h"] * _BATCH)

@@ -10,8 +10,6 @@ time of a process whose consumer polls and gets nothing.
 
 import argparse
 import multiprocessing
-import random
-import struct
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -19,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-import pyarrow as pa
-
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import SMALL_BATCH, VALUE_BYTES, records
+from benchmarks.log_workload import SMALL_BATCH, records, stamped_batch
+from benchmarks.timing import ages_in_another_process, report_ages
 from spark_log import Admin, Consumer, NewTopic
 from spark_log.consumer import fetcher
 from spark_log.log import PartitionLog
@@ -30,8 +27,6 @@ from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import SilentWatch
 
 _PROCESSES = multiprocessing.get_context("spawn")
-_STAMP = struct.Struct("<q")
-_WARMUPS = 100
 _TOPIC = "flights"
 _LARGE_BATCH = 16_384
 _MEDIUM_BATCH = 1_024
@@ -95,10 +90,12 @@ def _reading(root: Path, count: int) -> list[Figure]:
 def _rate(root: Path, topic: str, poll: Callable[[Consumer], int]) -> float:
     with Consumer(topic, root=root, auto_offset_reset="earliest") as consumer:
         count = poll(consumer)
-        began = time.perf_counter()
+        began, ended = time.perf_counter(), None
         while got := poll(consumer):
             count += got
             ended = time.perf_counter()
+    if ended is None:
+        raise SystemExit(f"--records: one poll returned all {count:,} records, take more")
     return count / (ended - began)
 
 
@@ -124,42 +121,25 @@ def _seen_ms(root: str, options: argparse.Namespace) -> list[float]:
     """Append stamped batches at an uneven pace; return how long each took to be polled."""
     Admin(root).create_topics([NewTopic(_TOPIC, topic_configs={"flush.on.append": "false"})])
     (log,) = _logs(Path(root), _TOPIC)
-    count = options.appends + _WARMUPS
-    theirs, ours = _PROCESSES.Pipe()
-    reader = _PROCESSES.Process(target=_read, args=(root, count, ours), daemon=True)
-    reader.start()
-    theirs.recv()
-    pace = random.Random(0)
-    for _ in range(count):
-        time.sleep(pace.uniform(0, 2 * options.every_ms) / 1000)
-        log.append(_stamped(_STAMP.pack(time.monotonic_ns())))
-    seen: list[float] = theirs.recv()
-    reader.join()
-    return seen[_WARMUPS:]
+    return ages_in_another_process(
+        _read,
+        (root,),
+        lambda stamp: log.append(stamped_batch(stamp)),
+        count=options.appends,
+        every_ms=options.every_ms,
+    )
 
 
 def _read(root: str, count: int, pipe: Connection) -> None:
-    took_ms: list[float] = []
     with Consumer(_TOPIC, root=root, auto_offset_reset="earliest") as consumer:
         consumer.poll(timeout_ms=10)
-        pipe.send("ready")
-        while len(took_ms) < count:
-            for found in consumer.poll(timeout_ms=1000).values():
-                now_ns = time.monotonic_ns()
-                for record in found:
-                    if record.offset % SMALL_BATCH == 0:
-                        assert isinstance(record.value, bytes)
-                        took_ms.append((now_ns - _STAMP.unpack_from(record.value)[0]) / 1e6)
-    pipe.send(took_ms)
 
+        def next_values() -> list[object]:
+            polled = consumer.poll(timeout_ms=1000).values()
+            every = (record for records in polled for record in records)
+            return [record.value for record in every if record.offset % SMALL_BATCH == 0]
 
-_BATCH = records(SMALL_BATCH)
-
-
-def _stamped(stamp: bytes) -> pa.RecordBatch:
-    values = pa.array([stamp.ljust(VALUE_BYTES, b"-")] * SMALL_BATCH, pa.binary())
-    columns = [_BATCH.column(0), values, *_BATCH.columns[2:]]
-    return pa.RecordBatch.from_arrays(columns, schema=_BATCH.schema)
+        report_ages(pipe, next_values, count)
 
 
 # --- waiting -------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -57,6 +57,17 @@ def exit_status(run: Callable[[], object]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextmanager
+def confluent_kafka_required() -> Iterator[None]:
+    """Let an import of confluent-kafka that fails raise `ToolMissingError`."""
+    try:
+        yield
+    except ImportError:
+        raise ToolMissingError(
+            "the client is missing: pip install -c constraints.txt confluent-kafka"
+        ) from None
 
 
 class KafkaBroker:

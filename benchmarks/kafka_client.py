@@ -16,10 +16,10 @@ from benchmarks.client_peer import (
     Poll,
     ReadStamps,
     Send,
-    age_ms,
     values,
 )
 from benchmarks.kafka_broker import BrokerError, KafkaBroker
+from benchmarks.timing import report_ages
 
 _FIRST_RECORD = """
 from confluent_kafka import Producer
@@ -142,14 +142,13 @@ def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
     consumer = _consumer(address)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     consumer.poll(1)
-    pipe.send("waiting")
-    took_ms: list[float] = []
-    while len(took_ms) < count:
+
+    def next_values() -> list[object]:
         message = consumer.poll(1)
-        if message is not None and message.error() is None:
-            took_ms.append(age_ms(message.value() or b""))
+        return [] if message is None or message.error() else [message.value()]
+
+    report_ages(pipe, next_values, count)
     consumer.close()
-    pipe.send(took_ms)
 
 
 def _consumer(address: str, settings: Mapping[str, str | int] | None = None) -> Consumer:

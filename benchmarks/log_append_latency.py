@@ -9,7 +9,8 @@ import argparse
 from functools import partial
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records, timed
+from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records
+from benchmarks.timing import timed
 from spark_log.storage.local import LocalStore
 
 GOALS_MS = {False: 0.3, True: 1.0}

@@ -29,10 +29,11 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.kafka_broker import KAFKA_VERSION, ToolMissingError, exit_status
+from benchmarks.command_line import positive
+from benchmarks.kafka_broker import KAFKA_VERSION, confluent_kafka_required, exit_status
 from benchmarks.log_cleaning import Cleaning
-from benchmarks.log_report import Figure, Report, parser
-from benchmarks.log_workload import local_stores, open_log
+from benchmarks.log_report import Figure, Report, parser, run
+from benchmarks.log_workload import binary_array, local_stores, open_log
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
@@ -53,22 +54,16 @@ _console = Console(stderr=True)
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
     options = parser("log_compaction", __doc__)
-    options.add_argument("--records", type=int, default=10_000_000, help="different keys (10 M)")
-    options.add_argument("--updates", type=int, default=5_000_000, help="of some of them (5 M)")
-    options.add_argument("--value-bytes", type=int, default=100, help="of each value (100)")
-    options.add_argument("--memory", type=int, default=128, help="MiB for keys, ours (128)")
+    options.add_argument(
+        "--records", type=positive, default=10_000_000, help="different keys (10 M)"
+    )
+    options.add_argument(
+        "--updates", type=positive, default=5_000_000, help="of some of them (5 M)"
+    )
+    options.add_argument("--value-bytes", type=positive, default=100, help="of each value (100)")
+    options.add_argument("--memory", type=positive, default=128, help="MiB for keys, ours (128)")
     options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
-    chosen = options.parse_args()
-    if min(chosen.records, chosen.updates, chosen.value_bytes, chosen.memory) < 1:
-        options.error("--records, --updates, --value-bytes and --memory must be at least 1")
-    return exit_status(lambda: _run(chosen))
-
-
-def _run(options: argparse.Namespace) -> None:
-    report = measure(options)
-    report.print()
-    if options.json:
-        print(f"written: {report.write_json()}")
+    return exit_status(lambda: run(options, measure))
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -142,7 +137,7 @@ def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]
 def updates(options: argparse.Namespace, number: int) -> Iterator[pa.RecordBatch]:
     """Yield the records of a round: first each key once, then some of them again, at random."""
     random = np.random.default_rng(number)
-    values = _fixed(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
+    values = binary_array(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
     count = (options.records, options.updates)[number]
     for first in range(0, count, _BATCH_RECORDS):
         rows = min(_BATCH_RECORDS, count - first)
@@ -157,14 +152,8 @@ def _batch(numbers: np.ndarray, values: pa.Array) -> pa.RecordBatch:
     count = len(numbers)
     texts = np.char.add(b"key-", np.char.zfill(numbers.astype("S"), 12)).astype("S16")
     times = pa.array(np.full(count, SYSTEM_CLOCK.time_us()), TIMESTAMP_TYPE)
-    columns = [_fixed(texts.tobytes(), count), values, pa.nulls(count, HEADERS_TYPE), times]
+    columns = [binary_array(texts.tobytes(), count), values, pa.nulls(count, HEADERS_TYPE), times]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
-
-
-def _fixed(data: bytes, count: int) -> pa.Array:
-    width = pa.binary(len(data) // count)
-    fixed = pa.FixedSizeBinaryArray.from_buffers(width, count, [None, pa.py_buffer(data)])
-    return fixed.cast(pa.binary())
 
 
 # --- the two -------------------------------------------------------------------------------------
@@ -249,12 +238,8 @@ def peak_mib() -> float:
 
 
 def _kafka(stack: ExitStack, options: argparse.Namespace) -> "KafkaCleaner":
-    try:
+    with confluent_kafka_required():
         from benchmarks.kafka_cleaner import KafkaCleaner
-    except ImportError:
-        raise ToolMissingError(
-            "the client is missing: pip install -c constraints.txt confluent-kafka"
-        ) from None
     return stack.enter_context(KafkaCleaner(options.directory, options.records))
 
 

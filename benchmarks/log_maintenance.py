@@ -19,7 +19,8 @@ from statistics import median
 
 from benchmarks.counting_store import CountingStore
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records, timed
+from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records
+from benchmarks.timing import timed
 from spark_log.clock import ManualClock
 from spark_log.config.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend

@@ -12,7 +12,6 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from benchmarks.log_workload import (
     open_log,
     records,
 )
+from benchmarks.process_memory import memory_bytes
 from spark_log.storage.local import LocalStore
 
 _PROCESSES = multiprocessing.get_context("spawn")
@@ -100,18 +100,11 @@ def watched(
 
 
 def _memory_of(pid: int | None) -> Peak:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return Peak()  # ended meanwhile
-    fields = dict(line.split(":", 1) for line in lines)
-    if "VmHWM" not in fields:
-        return Peak()
-    own, shared, mapped, resident = (
-        int(fields[name].split()[0]) * 1024 / 1e6
-        for name in ("RssAnon", "RssShmem", "RssFile", "VmHWM")
-    )
-    return Peak(own + shared, mapped, resident)
+    sizes = memory_bytes(pid or "self")
+    if "VmHWM" not in sizes:
+        return Peak()  # the process has ended
+    own_bytes = sizes["RssAnon"] + sizes["RssShmem"]
+    return Peak(own_bytes / 1e6, sizes["RssFile"] / 1e6, sizes["VmHWM"] / 1e6)
 
 
 def _append_once(store: LocalStore, segments: int) -> None:

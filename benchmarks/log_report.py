@@ -10,9 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command_line import base_parser
+from benchmarks.machine import RESULTS, machine
 from benchmarks.whole_table import print_whole
-
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,6 @@ class Report:
 
     def write_json(self, directory: Path = RESULTS) -> Path:
         """Write figures and machine to ``<directory>/<name>.json`` and return that path."""
-        from benchmarks.workload import machine  # not before: it brings pyspark's memory along
-
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.name}.json"
         figures = [asdict(figure) | {"is_met": figure.is_met} for figure in self.figures]
@@ -86,12 +84,7 @@ class Report:
 
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that all benchmarks of the log have."""
-    options = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{module}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    options.add_argument("--directory", type=Path, help="where the log lies meanwhile ($TMPDIR)")
+    options = base_parser(module, description)
     options.add_argument("--json", action="store_true", help="also write the figures to results/")
     return options
 

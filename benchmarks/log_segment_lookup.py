@@ -12,13 +12,13 @@ from __future__ import annotations
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.timing import timed
 from spark_log.log import SegmentReader, SegmentWriter
 from spark_log.log.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
@@ -103,9 +103,7 @@ def _open(store: LocalStore) -> SegmentReader:
 
 def _timed_ms(prepare: Callable[[], None], lookup: Callable[[int], None], offset: int) -> float:
     prepare()
-    begun = time.perf_counter()
-    lookup(offset)
-    return (time.perf_counter() - begun) * 1000
+    return timed(lambda: lookup(offset)) * 1000
 
 
 if __name__ == "__main__":

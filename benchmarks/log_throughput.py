@@ -25,8 +25,8 @@ from benchmarks.log_workload import (
     open_log,
     pin_to_one_core,
     records,
-    timed,
 )
+from benchmarks.timing import timed
 from spark_log.log import PartitionLog
 from spark_log.storage.local import LocalStore
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -93,19 +94,26 @@ def records(n: int, *, first: int = 0, text: bool = False) -> pa.RecordBatch:
         values = np.random.default_rng(first).bytes(n * VALUE_BYTES)
     times_us = START_US + 1_000 * np.arange(first, first + n)
     columns = [
-        _fixed(keys, n),
-        _fixed(values, n),
+        binary_array(keys, n),
+        binary_array(values, n),
         pa.nulls(n, HEADERS_TYPE),
         pa.array(times_us).cast(TIMESTAMP_TYPE),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Run ``action`` and return how long it took, in seconds."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+def stamped_batch(stamp: bytes) -> pa.RecordBatch:
+    """Return `SMALL_BATCH` records, the first of which has a value that begins with ``stamp``."""
+    size_bytes = SMALL_BATCH * VALUE_BYTES
+    values = binary_array(stamp.ljust(size_bytes, b"-"), SMALL_BATCH)
+    batch = _small_batch()
+    columns = [batch.column(0), values, *batch.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+@cache
+def _small_batch() -> pa.RecordBatch:
+    return records(SMALL_BATCH)
 
 
 def pin_to_one_core() -> None:
@@ -113,7 +121,8 @@ def pin_to_one_core() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def _fixed(data: bytes, count: int) -> pa.Array:
+def binary_array(data: bytes, count: int) -> pa.Array:
+    """Return ``count`` binary values of equal length, ``data`` one after the other."""
     offsets = np.arange(count + 1, dtype=np.int32) * (len(data) // count)
     return pa.BinaryArray.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]

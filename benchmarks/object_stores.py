@@ -28,6 +28,7 @@ from rich.table import Table
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, open_log, records
+from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.storage import Store, open_store
@@ -255,7 +256,7 @@ def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figur
         ("8 MB", records(LARGE // 108), 30),
     ):
         log = open_log(open_store(server.new_bucket(), server.storage_options))
-        took = [timed_ms(partial(log.append, batch)) for _ in range(times + 3)]
+        took = [timed(partial(log.append, batch)) * 1e3 for _ in range(times + 3)]
         for percent in (50, 99):
             yield Figure(f"append of {label}, p{percent}", percentile(took[3:], percent), "ms")
     for label, size in (("2 KB", 0), ("staged in parts", 1_000_000)):
@@ -273,14 +274,7 @@ def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figur
             staged.seal()
             for number in ("first", "second"):
                 put = partial(large.put_if_absent, f"huge/{label} {number}", staged)
-                yield Figure(f"put of 256 MB, {label}, its {number} name", timed_ms(put), "ms")
-
-
-def timed_ms(call: Callable[[], object]) -> float:
-    """Return how long a call took."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
+                yield Figure(f"put of 256 MB, {label}, its {number} name", timed(put) * 1e3, "ms")
 
 
 def measure(options: argparse.Namespace) -> Report:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import VALUE_BYTES, local_stores, timed
+from benchmarks.log_workload import VALUE_BYTES, binary_array, local_stores
+from benchmarks.timing import timed
 from spark_log import Admin, NewTopic, Producer
 
 _ROUNDS = 3
@@ -149,10 +150,7 @@ def first_record(root: str) -> list[Figure]:
 
 
 def _values(count: int) -> pa.Array:
-    offsets = np.arange(count + 1, dtype=np.int32) * VALUE_BYTES
-    data = np.random.default_rng(0).bytes(count * VALUE_BYTES)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+    return binary_array(np.random.default_rng(0).bytes(count * VALUE_BYTES), count)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,12 @@ from benchmarks.client_peer import (
     Poll,
     ReadStamps,
     Send,
-    age_ms,
     values,
 )
+from benchmarks.timing import report_ages
 from spark_log import (
     Admin,
     Consumer,
-    ConsumerRecord,
     NewTopic,
     OffsetSpec,
     Producer,
@@ -138,17 +137,12 @@ def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
     with _consumer(address) as consumer:
         _assign(consumer, topic, 1)
         consumer.poll(timeout_ms=100)
-        pipe.send("waiting")
-        took_ms: list[float] = []
-        while len(took_ms) < count:
-            for records in consumer.poll(timeout_ms=_WAIT_MS).values():
-                took_ms += [age_ms(_stamp(record)) for record in records]
-        pipe.send(took_ms)
 
+        def next_values() -> list[object]:
+            polled = consumer.poll(timeout_ms=_WAIT_MS).values()
+            return [record.value for records in polled for record in records]
 
-def _stamp(record: ConsumerRecord) -> bytes:
-    assert isinstance(record.value, bytes)
-    return record.value
+        report_ages(pipe, next_values, count)
 
 
 def _consumer(root: str) -> Consumer:

@@ -12,6 +12,13 @@ from spark_log import Admin, NewTopic
 from spark_log.datasource import by_partition
 
 
+def append_to_new_topic(rows: DataFrame, root: str, topic: str) -> None:
+    """Create a topic of `PARTITIONS` partitions that is not synced, and append ``rows`` to it."""
+    configs = {"flush.on.append": "false"}
+    Admin(root).create_topics([NewTopic(topic, PARTITIONS, topic_configs=configs)])
+    rows.write.format("spark_log").mode("append").option("topic", topic).save(root)
+
+
 def spark_log_cases(
     spark: SparkSession,
     df: DataFrame,

@@ -8,7 +8,6 @@ micro-batch has one record, and a sink that drops it: so what is left is the sou
 Its duration is what the query's progress calls ``triggerExecution``.
 """
 
-import os
 import shutil
 import sys
 import tempfile
@@ -106,8 +105,7 @@ def run(n: int, repeats: int, value_bytes: int, directory: Path | None) -> None:
             value_bytes=value_bytes,
         )
         result = replace(result, notes=_micro_batches(spark, kafka, spark_log, work, repeats))
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def _kafka(broker: KafkaBroker) -> Peer:

@@ -8,8 +8,6 @@ source API (`benchmarks.ready_made`). The largest resident memory of a Python wo
 measured as well.
 """
 
-import argparse
-import os
 import shutil
 import tempfile
 from dataclasses import replace
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.command_line import base_parser, positive
 from benchmarks.ready_made import ReadyMadeSource
 from benchmarks.spark_log_peer import spark_log_cases
 from benchmarks.worker_memory import WorkerMemory
@@ -29,14 +28,13 @@ DROPPED, DROPPED_VALUES = "dropped batches", "dropped batches, values"
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark_vs_parquet",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = base_parser("spark_vs_parquet", __doc__)
+    parser.add_argument(
+        "--records", type=positive, action="append", help="how many (2000000, 10000000)"
     )
-    parser.add_argument("--records", type=int, action="append", help="how many (2000000, 10000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
-    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
+    parser.add_argument(
+        "--repeats", type=positive, default=3, help="measured runs, after a warm-up (3)"
+    )
     options = parser.parse_args()
     spark = session()
     spark.dataSource.register(ReadyMadeSource)
@@ -64,8 +62,7 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
     result = replace(
         result, notes={"largest Python worker that wrote, MB": memory.peak_bytes // 10**6}
     )
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def _watched(case: Case, memory: WorkerMemory) -> Case:

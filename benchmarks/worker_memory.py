@@ -5,6 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from benchmarks.process_memory import memory_bytes
+
 _POLL_S = 0.05
 
 
@@ -45,8 +47,6 @@ def _worker_bytes(process: Path) -> int:
     try:
         if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
             return 0
-        status = (process / "status").read_text()
     except OSError:
         return 0  # ended meanwhile
-    fields = dict(line.split(":", 1) for line in status.splitlines())
-    return int(fields["VmRSS"].split()[0]) * 1024
+    return memory_bytes(process.name).get("VmRSS", 0)

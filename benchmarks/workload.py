@@ -2,13 +2,10 @@
 
 import json
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -19,10 +16,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.machine import CORES, RESULTS, machine
+from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
 
-RESULTS = Path(__file__).parent / "results"
-CORES = 2
 PARTITIONS = 4
 VALUE_BYTES = 100
 KEY_BYTES = 8
@@ -102,13 +99,6 @@ def prepare(
 def noop(df: DataFrame) -> None:
     """Compute all columns of all rows of ``df`` and drop them."""
     df.write.format("noop").mode("overwrite").save()
-
-
-def timed(action: Callable[[], object]) -> float:
-    """Run ``action`` and return how long it took, in seconds."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
 
 
 def _nothing(topic: str) -> None:
@@ -191,6 +181,11 @@ class Result:
         path.write_text(json.dumps(content, indent=2) + "\n")
         return path
 
+    def report(self) -> None:
+        """Print the table, write the JSON file, and print its path."""
+        self.print()
+        print(f"written: {os.path.relpath(self.write_json())}")
+
     @property
     def _repeats(self) -> int:
         return max((len(seconds) for seconds in self.seconds.values()), default=0)
@@ -240,20 +235,6 @@ def measure(
                 case.after(topic)
     against = {case.name: case.against for case in cases}
     return Result(name, n, seconds, against, versions or {}, value_bytes=value_bytes)
-
-
-def machine() -> dict[str, str | int]:
-    """Return what the figures depend on: processors, memory, system and versions."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cores": os.cpu_count() or 0,
-        "spark_cores": CORES,
-        "memory_gb": round(memory_bytes / 1e9),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "pyspark": version("pyspark"),
-        "pyarrow": version("pyarrow"),
-    }
 
 
 def _hash_bytes(name: str, size_bytes: int) -> Column:
