@@ -1,10 +1,11 @@
-"""How long an assignment takes: 10,000 partitions, 1,000 members.
+"""Measures how long the assignors of consumer groups take: 10,000 partitions, 1,000 members.
 
     python -m benchmarks.assignors
 
-Ten topics or a thousand; members that all subscribe to the same or each to a random half; the first
-assignment, and the one after a tenth of the members left and as many came, some claiming what they
-had in an older generation.
+No peer; each figure has a goal. The cases: ten or a thousand topics, subscriptions that are equal
+or each to a random half of the topics, with and without racks. The first assignment is measured,
+and the one after a tenth of the members left and as many joined, some with claims of an older
+generation.
 """
 
 import argparse

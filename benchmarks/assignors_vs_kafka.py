@@ -1,13 +1,13 @@
-"""Our assignors beside Kafka's, on random groups: do they give the same answers?
+"""Compares the answers of our assignors with those of Kafka's own classes, on random groups.
 
     python -m benchmarks.assignors_vs_kafka
 
-Kafka's own classes (those of the broker that other benchmarks start) run in a JVM that is sent the
-groups. Range and round robin are compared as they are; so is sticky where Kafka's answer is
-determined, that is, where its hash maps have the members in order of their ids, which short ids
-bring about. With ids as clients have them, which of several members gets one more depends on
-hashes: there sizes and the number of moves are compared. The cooperative step is taken from Kafka's
-own target, and compared with Kafka's.
+Kafka's classes (of the broker's jars, by Maven) run in a JVM that receives the groups. Range and
+round robin must be equal. Sticky must be equal if Kafka's answer does not depend on hash codes:
+with short member ids, Java's hash maps iterate in the order of the ids. With ids as clients have
+them, hash codes decide which of several members gets one partition more; then only sizes and the
+number of moves are compared. The cooperative step starts from Kafka's own target, and must equal
+Kafka's.
 """
 
 import argparse

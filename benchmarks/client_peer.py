@@ -1,4 +1,4 @@
-"""What `clients_kafka` asks of a client library, whichever it is, and the records for both."""
+"""The interface through which `clients_kafka` measures a client, and the values sent."""
 
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice

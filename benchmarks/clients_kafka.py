@@ -1,15 +1,15 @@
-"""Our Producer and Consumer beside confluent-kafka and a real Kafka broker, in one run.
+"""Compares our Producer and Consumer with confluent-kafka and a real Kafka broker, in one run.
 
     python -m benchmarks.clients_kafka --records 1000000 --repeats 3
 
-Values of 100 bytes, no keys, 4 partitions, acks=all, idempotent; each library is its own best on
-one machine: ours has no server, Kafka's broker runs beside its client. They take turns, and figures
-are medians of the repeats. Neither syncs to disk, which is Kafka's default; our synced figure
-stands beside. Latencies are of one record at a time, without lingering, one partition. Nothing is
-deleted before the end (see `log_workload.local_stores`): it takes 1 KB of disk per record and
-repeat.
+Measured: throughput of send and poll, latency of one record, and the first record of a new process.
+Values of 100 bytes, no keys, 4 partitions, acks=all, idempotent. Each library has the whole machine
+in its turn; Kafka's broker runs beside its client. Figures are medians of the repeats. Neither side
+syncs to disk, which is Kafka's default; our synced figure is shown as well. Latency is of one
+record at a time, without lingering, to one partition. Nothing is deleted before the end (see
+`log_workload.local_stores`): a run takes 1 KB of disk per record and repeat.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Which bytes of a file a read of some columns touches: counted by the pages that it maps.
+"""Measures which bytes of a segment file a read of some columns touches, without a peer.
 
     python -m benchmarks.column_bytes --records 1000000
 
-A Spark task's read is run in this process, and all that it would send to Spark is touched. What the
-process has mapped of the file then (``/proc/self/smaps``) is what was touched, and up to 64 KiB
-around each page, which the kernel maps with it.
+The read of a Spark task runs in this process, and every buffer that Spark would receive is touched.
+The bytes touched are the pages of the file that this process has mapped by then
+(``/proc/self/smaps``), including up to 64 KiB around each page, which the kernel maps with it.
 """
 
 import mmap

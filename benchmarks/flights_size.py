@@ -1,14 +1,14 @@
-"""How much disk the flights of 2013 take up as a topic, beside a real Kafka and Parquet.
+"""Compares the disk size of the flights of 2013 as a topic, in a real Kafka, and as Parquet.
 
     python -m benchmarks.flights_size
 
-336,776 records: the key is the carrier, the value the flight as JSON, as ``make demo`` has them,
-four partitions. Ours are appended 2,000 at a time with each compression and then merged with zstd
-by the cleaner, as cold data are (``merge.compression.type``); Kafka's come from confluent-kafka
-with its own batches. Only logs are counted, no indexes. Parquet has the same keys and values as
-binary columns; the flights with columns of their own, which no log can have, stand beside.
+336,776 records in four partitions: the key is the carrier, the value the flight as JSON, as in
+``make demo``. Ours are appended 2,000 at a time with each compression, and then merged with zstd by
+the cleaner (``merge.compression.type``). Kafka's are produced by confluent-kafka in its own
+batches. Only segments count, no indexes. Parquet has the same keys and values as binary columns; a
+Parquet file of the flights with a column per field, which no log can have, is shown as well.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse

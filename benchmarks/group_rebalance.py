@@ -1,11 +1,14 @@
-"""How long a rebalance takes: real processes, on a local root.
+"""Measures how long a rebalance takes, with members in real processes on a local root.
 
-From a member's clean leave, and from SIGKILL, until all others have their new assignment, what has
-to move between them included. Every member is a process of its own that acts on a change as soon as
-its thread tells of it. Run: ``python -m benchmarks.group_rebalance``.
+    python -m benchmarks.group_rebalance
+    python -m benchmarks.group_rebalance --joins 8,50,100
 
-With ``--joins 8,50,100`` instead: so many members join an empty group at once, threads of 8
-processes: how many records that makes, and how long until the last has its final assignment.
+No peer. Measured from a clean leave, and from a SIGKILL, until all other members have their new
+assignment, including partitions that move between them. Every member is a process that reacts as
+soon as its group thread reports a change.
+
+With ``--joins``, that many members join an empty group at once, as threads of 8 processes.
+Measured: the records that this writes, and the time until the last member has its final assignment.
 """
 
 from __future__ import annotations

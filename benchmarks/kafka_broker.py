@@ -1,4 +1,4 @@
-"""A real Kafka broker for benchmarks: jars by Maven, one KRaft node, nothing left when it stops."""
+"""A real Kafka broker for benchmarks: jars by Maven, one KRaft node, removed when it stops."""
 
 import ctypes
 import os

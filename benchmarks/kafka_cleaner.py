@@ -1,4 +1,4 @@
-"""Kafka's log cleaner, in a real broker: cleans when it is told to, and tells what it took."""
+"""The log cleaner of a real Kafka broker: cleans on request, and reports what it took."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""confluent-kafka and a real broker, as `clients_kafka` measures them."""
+"""confluent-kafka and a real broker as a `ClientPeer`."""
 
 import time
 from collections.abc import Callable, Mapping

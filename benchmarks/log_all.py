@@ -1,10 +1,11 @@
-"""All benchmarks of the partition log, or those that are named, one after the other.
+"""Runs all benchmarks of the partition log, or the ones named, one after the other.
 
     python -m benchmarks.log_all
     python -m benchmarks.log_all append_latency lookup --json
     python -m benchmarks.log_lookup --segments 100 --lookups 50
 
-Each is a process of its own; those with more options take them when they are run apart.
+Each is a process of its own. Further options are passed to all of them; options that only one of
+them has work if it is run alone.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""How long an append of one small batch takes, beside the bare put of the same bytes.
+"""Compares the latency of an append of one small batch with a bare put of the same bytes.
 
     python -m benchmarks.log_append_latency --appends 2000
 
-One process, one partition, one batch of 20 records (2 KB) an append, with and without sync.
+One process, one partition, one batch of 20 records (2 KB) per append, with and without sync.
 """
 
 import argparse

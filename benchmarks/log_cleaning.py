@@ -1,4 +1,4 @@
-"""What a compaction took, ours or Kafka's: what `log_compaction` compares."""
+"""The result of one compaction, by our cleaner or Kafka's."""
 
 from dataclasses import dataclass
 

@@ -1,16 +1,16 @@
-"""How fast a partition is compacted by one process, in how much memory; and by Kafka's cleaner.
+"""Compares the speed and memory of compaction with the log cleaner of a real Kafka broker.
 
     python -m benchmarks.log_compaction
     python -m benchmarks.log_compaction --ours-only --records 4000000 --updates 2000000
 
-Two compactions, each on the same records for both: of records that all have different keys, and of
-updates of some of them, drawn at random, beside what the first one left. Values of 100 bytes that
-no compressor gains by, uncompressed. Both work in one thread and sync what they write to disk
-before it takes the place of what was there; both read from the page cache, synced before. A broker
-with one cleaner thread and room for all keys tells its own times; ours runs in a new process each
-time, whose memory is measured, what it maps of files included. Rates are of what is read.
+Two compactions on the same records for both sides: first of records that all have different keys,
+then of random updates of some of them, on top of what the first one left. Values are 100 random
+bytes, uncompressed. Both sides use one thread, read from the page cache, and sync the new segments
+before they replace the old ones. The broker has one cleaner thread and memory for all keys, and its
+own log gives the times. Ours runs in a new process each time; its memory includes mapped files.
+Rates are of records and bytes read.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse

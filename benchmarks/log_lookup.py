@@ -1,10 +1,10 @@
-"""Finding an offset and a time in a partition of 100, 1,000 and 10,000 segments.
+"""Measures lookups of an offset and a timestamp in partitions of 100, 1,000 and 10,000 segments.
 
     python -m benchmarks.log_lookup
 
-Segments of 10,000 records each, appended one by one, so that the largest partition has 100 million;
-they have no keys and values, and what is done to find one does not depend on those. After one
-listing, random lookups through a store that counts what is read: anything but the listing.
+No peer; each figure has a goal. Segments have 10,000 records, appended one segment at a time: the
+largest partition has 100 million records. They have neither keys nor values, which a lookup does
+not read. After one listing, random lookups go through a store that counts reads of files.
 """
 
 import argparse

@@ -1,14 +1,19 @@
-"""What merging and cleaning leave of many small appends, and what they cost.
+"""Measures what merging and cleaning cost, and what they leave of many small appends.
 
     python -m benchmarks.log_maintenance --appends 100000 --days 365 --appends-a-day 240
 
-One process, one partition, not synced. First how fast segments of 40,000 records are merged, by
-what is read and in one thread: as they are, and words that are compressed with zstd meanwhile.
-Then one record an append, by an idempotent producer,
-merged by the appender on its way; then the cleaner; then all of it is read, beside the same
-records in one segment. Then a partition that lived for a year, cleaned daily, on a clock that is
-turned: scaled to so many appends a day, with ``segment.bytes`` scaled likewise, so that there are
-as many segments as of one append a second. Reads are repeated, the median counts.
+One process, one partition, not synced, in four parts (``--only`` picks one):
+
+- merges: speed of merging segments of 40,000 records in one thread, as they are, and words that are
+  compressed with zstd on the way.
+- latency: appends of one record to a log that merges inline, and to one that does not.
+- small: appends of one record by an idempotent producer, merged inline, then cleaned; reading them
+  all is compared with the same records in one segment.
+- life: a partition that lived for a year on a manual clock, cleaned daily. Appends per day and
+  ``segment.bytes`` are scaled down alike, so there are as many segments as with one append a
+  second.
+
+Reads are repeated, and the median is shown.
 """
 
 import argparse

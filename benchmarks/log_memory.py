@@ -1,10 +1,10 @@
-"""How much memory a process takes that appends 10 GB, and one that fetches them.
+"""Measures the memory of a process that appends 10 GB, and of one that fetches them.
 
     python -m benchmarks.log_memory --gigabytes 10
 
-Each is a process of its own, watched from outside. Its memory is what it has for itself
-(``RssAnon``); pages of mapped files belong to the page cache, which gives them up when asked to.
-The appender is given batches that are made as it goes, in segments of about 100 MB.
+No peer; each figure has a goal. Each process is watched from outside. Its own memory is
+``RssAnon``; pages of mapped files belong to the page cache, which releases them under pressure. The
+appender makes its batches on the way, in segments of about 100 MB.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How the benchmarks of the partition log report: figures beside their goals, all from one run."""
+"""Reports of benchmarks: figures with their goals, all from one run, as a table and as JSON."""
 
 import argparse
 import json

@@ -1,10 +1,10 @@
-"""How long it takes to find an offset or a time in one segment of many batches.
+"""Measures lookups of an offset or a timestamp in one segment of 10,000 batches.
 
     python -m benchmarks.log_segment_lookup
 
-A segment of 10,000 batches in a temporary directory; each lookup opens the file anew. Prints a
-table: with the indexes as they were written, without them for the first reader that comes (which
-makes them anew), and, for times, by reading header after header.
+Compared are lookups with the indexes as written, lookups of the first reader after the index files
+are lost (it rebuilds them), and, for timestamps, a scan of the batch headers. Each lookup opens the
+file again. Prints a table in Markdown.
 """
 
 from __future__ import annotations

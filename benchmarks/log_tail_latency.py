@@ -1,11 +1,11 @@
-"""How long it takes from an append until a tail reader in another process has the records.
+"""Compares the latency from an append to a tail reader in another process with Kafka's.
 
     python -m benchmarks.log_tail_latency --appends 2000 --kafka
 
-One process appends 2 KB every few milliseconds, another one follows; both look at the same clock,
-before the append and when the records are handed out. Not synced, as Kafka by default. With
-``--kafka`` a real broker (needs Maven, Java and confluent-kafka) takes messages of the same size
-at the same pace, in turns with the log.
+One process appends 2 KB every few milliseconds, another one reads; both use the same clock, before
+the append and when the records are returned. Not synced, which is Kafka's default. With
+``--kafka``, a real broker (it needs Maven, Java and confluent-kafka) then gets messages of the same
+size at the same pace.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Appending and fetching records in bulk on one core, beside the bare work on the same bytes.
+"""Compares appends and fetches in bulk with plain file operations on the same bytes, on one core.
 
     python -m benchmarks.log_throughput --records 10000000 --repeats 5
 
-Appends stream batches of 10,000 records of 108 bytes into segments of a million, synced, beside
-plain writes and one fsync of the same bytes. Fetches read a log that lies in memory (the page
-cache), beside reading the same files and summing their bytes by CRC-32C alone. The process is bound
-to one core; what is compared takes turns; medians.
+Appends stream batches of 10,000 records of 108 bytes into segments of a million records, synced;
+the peer is plain writes and one fsync of the same bytes. Fetches read a log from the page cache;
+the peer reads the same files and computes their CRC-32C. The process is bound to one core; compared
+operations take turns, and figures are medians.
 """
 
 import argparse

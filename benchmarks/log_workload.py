@@ -1,4 +1,4 @@
-"""What the benchmarks of the partition log share: logs to write to, and records to write."""
+"""Common parts of the benchmarks of the partition log: stores, logs and records."""
 
 import os
 import tempfile

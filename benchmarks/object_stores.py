@@ -1,9 +1,9 @@
-"""What carries object stores: s3fs and obstore side by side, and the partition log on top.
+"""Compares s3fs, obstore and our store on one S3 server, and measures the log on top of ours.
 
     python -m benchmarks.object_stores
 
-Everything runs against one S3 server on 127.0.0.1 (versitygw, if ``make s3-server`` built it), the
-two libraries taking turns. "Ours" is `spark_log.storage`'s store, which stands on obstore.
+All run against the same server on 127.0.0.1 (versitygw if ``make s3-server`` built it) and take
+turns. "ours" is `spark_log.storage`'s store, which is built on obstore.
 """
 
 import argparse

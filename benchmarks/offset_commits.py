@@ -1,11 +1,11 @@
-"""Commits of positions: how long one takes, and how many a second several processes make.
+"""Compares commits of offsets with Kafka's: latency of one, and throughput of several processes.
 
     python -m benchmarks.offset_commits [--processes 8] [--members 4] [--seconds 10]
-    python -m benchmarks.offset_commits --kafka       # a real Kafka broker beside it
+    python -m benchmarks.offset_commits --kafka       # also a real Kafka broker
     python -m benchmarks.offset_commits --large       # 10,000 groups of 100 partitions
 
-Every commit that was acknowledged is looked for in the table afterwards. Ours is synced, Kafka's
-is not, which is its default; its client is confluent-kafka.
+Afterwards every acknowledged commit is looked up in the offsets table. Ours is synced; Kafka's is
+not, which is its default. Kafka's client is confluent-kafka.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""How fast `Producer` sends, record by record and by tables, and how soon a record is acknowledged.
+"""Measures a `Producer`: throughput of records and of tables, and latency of one record.
 
     python -m benchmarks.producer --records 2000000
 
-One process, values of 100 bytes, acks=all, idempotent. Rates are the best of three rounds: from the
-first send to the end of flush.
+No peer; each figure has a goal (`clients_kafka` compares with Kafka). One process, values of 100
+bytes, acks=all, idempotent. Throughput is the best of three rounds, from the first send to the end
+of flush.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""The ceiling of Spark's Python data source API: ready-made batches out, and batches dropped.
+"""A Spark data source that does no work: the upper bound of Spark's Python data source API.
 
-It has Spark Log's columns and batch sizes and does nothing: no file is opened, no array is made
-after the first. What it reaches nothing behind this API can pass.
+It has Spark Log's columns and batch sizes. Its reader yields slices of one batch, its writer drops
+every batch; no file is opened. No source behind this API can be faster.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
-"""Reprocessing a retained log into a Delta table, beside the same records from Parquet.
+"""Compares reprocessing of a log into a Delta table with the same records read from Parquet.
 
     python -m benchmarks.reprocess_vs_parquet --records 10000000 --repeats 3
 
-Both read key, value and timestamp and append them to a new table. Ours goes through what
-jobs/reprocess.py goes through, steps and all: the table tells with each commit how far it came.
+Both read key, value and timestamp and append them to a new table. Spark Log does what
+jobs/reprocess.py does: step by step, each step committed to the table together with its offsets.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""How much memory a sink task takes that writes to hundreds of partitions.
+"""Measures the memory of a sink task that writes to hundreds of partitions, without a peer.
 
     python -m benchmarks.sink_memory --partitions 500 --gigabytes 2
 
-The task runs in a process of its own, as in Spark's Python worker, without Spark: rows with keys
-come in Arrow batches of 10,000. Its memory is what it has for itself (``RssAnon``), watched from
-outside, less what it had after its imports; pages of mapped files belong to the page cache.
+The task runs in a new process, like a Python worker of Spark, but without Spark: it gets rows with
+keys in Arrow batches of 10,000. Measured from outside is its own memory (``RssAnon``), minus that
+after its imports. Pages of mapped files belong to the page cache and do not count.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Our clients on a root on disk, as `clients_kafka` measures them."""
+"""Spark Log's clients, on a root on disk, as a `ClientPeer`."""
 
 import time
 from collections.abc import Callable

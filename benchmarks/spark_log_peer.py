@@ -1,4 +1,4 @@
-"""Spark Log's side of the comparisons: the same cases beside every peer."""
+"""Spark Log's cases in the comparisons through Spark, the same against every peer."""
 
 import shutil
 from collections.abc import Callable, Sequence

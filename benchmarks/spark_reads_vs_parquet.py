@@ -1,10 +1,10 @@
-"""Reading part of a log beside Parquet: some columns, and one day out of thirty.
+"""Compares reads of some columns, and of one day out of thirty, with Parquet; both through Spark.
 
     python -m benchmarks.spark_reads_vs_parquet --records 10000000 --repeats 3
 
-Records of thirty days, appended in the order of time. The same records as Parquet are in random
-order, as a table is whose rows were shuffled when it was written: every row group then has records
-of every day, and its statistics prune nothing. Parquet in the order of time stands beside.
+The log's records are appended in the order of time. The Parquet copy is in random order, like a
+table that was shuffled when it was written: every row group has records of every day, so its
+statistics prune nothing. A Parquet copy in the order of time is measured as well.
 """
 
 import tempfile

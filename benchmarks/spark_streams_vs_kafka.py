@@ -1,11 +1,11 @@
-"""Streaming through Spark Log beside Kafka: a copy between topics, and what a micro-batch costs.
+"""Compares Structured Streaming on Spark Log and on Kafka: a copy, and a trivial micro-batch.
 
     python -m benchmarks.spark_streams_vs_kafka --records 2000000 --repeats 3
 
-Kafka is a real 4.1 broker behind Spark's own connector (see `benchmarks.spark_vs_kafka`). The copy
-reads all that a topic holds and writes it to another one, in one `availableNow` run. A trivial
-micro-batch has one record, and a sink that drops it: so what is left is the source's and Spark's.
-Its duration is what the query's progress calls ``triggerExecution``.
+Kafka is a real 4.1 broker used through Spark's own connector (see `benchmarks.spark_vs_kafka`). The
+copy reads a whole topic and writes it to another one in one `availableNow` run. The trivial
+micro-batch reads one record into a sink that drops it, so that its duration (``triggerExecution``
+of the query's progress) is the overhead of the source and of Spark.
 """
 
 import shutil

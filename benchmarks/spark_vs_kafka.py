@@ -1,16 +1,16 @@
-"""Spark Log beside Kafka: the same records written and read by Spark through both, in one run.
+"""Compares writes and reads of the same records through Spark Log and through Kafka, by Spark.
 
     python -m benchmarks.spark_vs_kafka --records 2000000 --repeats 3
 
-Kafka is a real 4.1 broker on this machine behind Spark's own connector (acks=all, 4 partitions).
-Neither side syncs to disk, which is Kafka's default; Spark Log's synced figure stands beside.
+Kafka is a real 4.1 broker on this machine, used through Spark's own connector (acks=all, 4
+partitions). Neither side syncs to disk, which is Kafka's default; our synced figure is shown as
+well.
 
-The connector's read has a floor that is no work: at the end of each partition its task waits for
-a fetch that the broker holds for fetch.max.wait.ms (500): 1 s for 1,000 records in 4 partitions on
-2 cores. It is what a user gets, so it is compared with; the read with that wait cut to 10 ms stands
-beside it, always after it.
+At the end of each partition the connector's task waits for a fetch that the broker holds for
+fetch.max.wait.ms (500 ms): reading 1,000 records of 4 partitions on 2 cores takes 1 s. A user gets
+this wait, so ratios include it. The read with fetch.max.wait.ms=10 is measured after it.
 
-Exit status 2 where Maven or Java is missing, 1 where Kafka fails.
+Exit status 2 if Maven or Java is missing, 1 if Kafka fails.
 """
 
 import argparse

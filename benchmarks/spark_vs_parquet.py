@@ -1,11 +1,11 @@
-"""Spark Log beside Parquet: the same records written and read by Spark as both, in one run.
+"""Compares writes and reads of the same records as a log and as Parquet; both through Spark.
 
     python -m benchmarks.spark_vs_parquet --records 2000000 --records 10000000 --repeats 3
 
-Neither syncs to disk; Spark Log's synced figure stands beside. Unkeyed records are the values
-alone, for Parquet too. Reads and writes are also compared with the ceiling of Spark's Python data
-source API (`benchmarks.ready_made`). The largest resident memory of a Python worker that wrote is
-measured as well.
+Neither side syncs to disk; Spark Log's synced figure is shown as well. Unkeyed records are the
+values alone, for Parquet too. Reads and writes are also compared with the upper bound of Spark's
+Python data source API (`benchmarks.ready_made`). The largest resident memory of a Python worker
+that wrote is measured as well.
 """
 
 import shutil

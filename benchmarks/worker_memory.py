@@ -1,4 +1,4 @@
-"""How much memory Spark's Python workers take, read from /proc while a benchmark runs."""
+"""Memory of Spark's Python workers, read from /proc while a benchmark runs."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the records, the session, the clock, and how figures are reported."""
+"""Common parts of the benchmarks through Spark: records, session, runs in turn, and results."""
 
 import json
 import os
