@@ -25,7 +25,9 @@ _RACKS = "ABC"
 def main() -> None:
     """Run the benchmark as the command line says."""
     options = parser("assignors", __doc__)
-    options.add_argument("--partitions", type=int, default=10_000, help="in all (10000)")
+    options.add_argument(
+        "--partitions", type=int, default=10_000, help="of all topics together (10000)"
+    )
     options.add_argument("--members", type=int, default=1_000, help="(1000)")
     options.add_argument("--topics", type=int, nargs="+", default=[10, 1_000], help="(10 1000)")
     run(options, measure)

@@ -8,9 +8,9 @@ from typing import Protocol
 VALUE_BYTES = 100
 PARTITIONS = 4
 MAX_RECORDS = 10_000
-"""Records that one poll may return."""
+"""Maximum number of records per poll."""
 FIRST_RECORD_TOPIC = "first"
-"""Where new processes send their first record to."""
+"""Topic that new processes send their first record to."""
 
 _VALUES = [f"{number:0{VALUE_BYTES}d}".encode() for number in range(1000)]
 
@@ -23,12 +23,11 @@ class ClientPeer(Protocol):
     """A client library, and the log behind it.
 
     Attributes:
-        name: in the report.
-        read_stamps: what a process runs that reads stamped records of one partition as they come:
-            ``read_stamps(address, topic, count, pipe)`` sends a word when it waits for the first
-            one, and at last the ages in milliseconds.
-        address: where the log is.
-        first_record: a program of one line: imports the library, sends one record to
+        name: shown in the report.
+        read_stamps: function that runs in a new process and reads stamped values of partition 0, as
+            ``read_stamps(address, topic, count, pipe)``; see `timing.ages_in_another_process`.
+        address: URL of the root, or bootstrap servers.
+        first_record: Python code that imports the library, sends one record to
             `FIRST_RECORD_TOPIC`, and ends when that is acknowledged.
     """
 
@@ -52,14 +51,16 @@ class ClientPeer(Protocol):
         """Send records one by one; return the seconds until all are acknowledged."""
 
     def pollers(self) -> dict[str, Poll]:
-        """Return what reads a topic from its start, by what it is called in the report.
+        """Return functions that read a topic from its start, by their name in the report.
 
-        Each is called with the topic and how many records it has, and returns the seconds until
-        every value has been looked at.
+        Each takes the topic and its number of records, and returns the seconds until every value
+        was looked at.
         """
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
-        """Return what sends a value without lingering, acknowledged on return, and a close."""
+        """Return two functions: one sends a value without lingering and waits for the
+        acknowledgement, the other one closes the sender.
+        """
 
 
 def values(count: int) -> Iterator[bytes]:

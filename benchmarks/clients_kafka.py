@@ -110,7 +110,7 @@ def throughput(
             sent = peer.send_all(topic, n)
             _check(peer, topic, n)
             polled = {name: poll(topic, n) for name, poll in peer.pollers().items()}
-            _tell(f"sent {n / sent / 1e6:.2f} M/s, polled in {polled}")
+            _print_progress(f"sent {n / sent / 1e6:.2f} M/s, polled in {polled}")
             if repeat >= 0:
                 sent_s[peer.name].append(sent)
                 for name, took_s in polled.items():
@@ -137,7 +137,7 @@ def throughput(
 
 
 def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
-    """Return how long one record takes to be acknowledged, nothing else going on."""
+    """Return the latency from `send` to the acknowledgement, one record at a time."""
     took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
     each = -(-options.latencies // options.repeats)
     for repeat in range(options.repeats):
@@ -155,13 +155,13 @@ def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Fi
 
 
 def end_to_end(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
-    """Return how long a record takes from `send` until another process has polled it."""
+    """Return the latency from `send` until another process has polled the record."""
     took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
     each = -(-options.latencies // options.repeats)
     for repeat in range(options.repeats):
         for peer in peers:
             topic = _new_topic(peer, f"follow{repeat}", 1)
-            took_ms[peer.name] += _followed(peer, topic, each, options.every_ms)
+            took_ms[peer.name] += _ages_ms(peer, topic, each, options.every_ms)
     return _percentiles("produce to consume, another process", took_ms, {50: 2, 99: 6})
 
 
@@ -196,7 +196,7 @@ def _kafka(stack: ExitStack, directory: Path | None) -> ClientPeer:
     return KafkaPeer(stack.enter_context(KafkaBroker(directory)))
 
 
-def _followed(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
+def _ages_ms(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
     send, close = peer.open_sender(topic)
     ages_ms = ages_in_another_process(
         peer.read_stamps,
@@ -229,7 +229,7 @@ def _rates(seconds: dict[str, list[float]], count: int) -> dict[str, float]:
 def _compared(
     what: str, rates: dict[str, float], *, at_least: float, ratio_at_least: float
 ) -> list[Figure]:
-    """Return ours with its goal, the other's, and the ratio with its goal."""
+    """Return our figure with its goal, the peer's figures, and the ratios with their goal."""
     own, *others = rates.items()
     figures = [Figure(f"{what}: {own[0]}", own[1], "M records/s", at_least=at_least)]
     for name, rate in others:
@@ -255,7 +255,7 @@ def _percentiles(
     ]
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     _console.print(text, style="dim", highlight=False)
 
 

@@ -37,13 +37,13 @@ def main() -> None:
     parser.add_argument("--records", type=positive, default=1_000_000, help="how many (1000000)")
     options = parser.parse_args()
     table = Table(title=f"{options.records:,} records; key, value and a header of 100 bytes each")
-    for title in ("columns", "file, MB", "touched, MB", "handed to Spark, MB"):
+    for title in ("columns", "file, MB", "touched, MB", "sent to Spark, MB"):
         table.add_column(title, justify="left" if title == "columns" else "right")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
         path = _fill(work, options.records)
         for columns in (("value",), ("timestamp",), ("key", "value", "headers", "timestamp")):
-            touched, handed = _read(work, path, columns)
-            sizes = (path.stat().st_size, touched, handed)
+            touched, sent = _read(work, path, columns)
+            sizes = (path.stat().st_size, touched, sent)
             table.add_row(", ".join(columns), *(f"{size / 1e6:.1f}" for size in sizes))
     print_whole(table)
 
@@ -75,7 +75,7 @@ def _fill(root: str, count: int) -> Path:
 
 
 def _read(root: str, path: Path, columns: Sequence[str]) -> tuple[int, int]:
-    """Return how many bytes of the file a read touches, and how many it hands to Spark."""
+    """Return the bytes of the file that a read touches, and the bytes that Spark receives."""
     options = parse_read_options({"path": root, "subscribe": "t"}, is_stream=False)
     (split,) = plan_splits(options)
     batches = list(read_split(split, columns, options))
@@ -86,7 +86,7 @@ def _read(root: str, path: Path, columns: Sequence[str]) -> tuple[int, int]:
 
 
 def _mapped_bytes(path: Path) -> int:
-    """Return how much of a file this process has mapped and touched."""
+    """Return the bytes of a file that this process has mapped and touched."""
     total_kib, is_wanted = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, rest = line.partition(" ")

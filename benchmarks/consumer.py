@@ -35,10 +35,10 @@ _MEDIUM_BATCH = 1_024
 def main() -> None:
     """Run the benchmark as the command line says."""
     options = parser("consumer", __doc__)
-    options.add_argument("--records", type=int, default=2_000_000, help="to read (2,000,000)")
-    options.add_argument("--appends", type=int, default=2_000, help="to be seen (2000)")
+    options.add_argument("--records", type=int, default=2_000_000, help="to read (2000000)")
+    options.add_argument("--appends", type=int, default=2_000, help="measured appends (2000)")
     options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
-    options.add_argument("--idle-s", type=float, default=10, help="how long to wait idly (10)")
+    options.add_argument("--idle-s", type=float, default=10, help="idle time measured (10)")
     run(options, measure)
 
 
@@ -73,7 +73,7 @@ def _reading(root: Path, count: int) -> list[Figure]:
         for log in _logs(root, name):
             for _ in range(count // rows // 2):
                 if name == "l":
-                    log.append([batch] * 1)
+                    log.append([batch])
                 else:
                     log.append(batch)
     figures = []
@@ -118,7 +118,7 @@ def _logs(root: Path, topic: str) -> list[PartitionLog]:
 
 
 def _seen_ms(root: str, options: argparse.Namespace) -> list[float]:
-    """Append stamped batches at an uneven pace; return how long each took to be polled."""
+    """Append stamped batches at random intervals; return how old each was when it was polled."""
     Admin(root).create_topics([NewTopic(_TOPIC, topic_configs={"flush.on.append": "false"})])
     (log,) = _logs(Path(root), _TOPIC)
     return ages_in_another_process(

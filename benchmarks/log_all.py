@@ -23,7 +23,7 @@ BENCHMARKS = (
 
 
 def main() -> None:
-    """Run what the command line names; other options go to each of them."""
+    """Run the named benchmarks, and pass all other options to each of them."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.log_all",
         description=__doc__,
@@ -33,7 +33,7 @@ def main() -> None:
     chosen, options = parser.parse_known_args()
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark {unknown[0]!r}, expected one of {', '.join(BENCHMARKS)}")
     failed = [name for name in chosen.names or BENCHMARKS if not _run(name, options)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

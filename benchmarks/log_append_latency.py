@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure appends and bare puts, the one after the other."""
+    """Measure appends and bare puts, in turns."""
     with local_stores(options.directory) as new_store:
         took_ms = {sync: latencies_ms(new_store(), options.appends, sync=sync) for sync in GOALS_MS}
     figures = []
@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def latencies_ms(store: LocalStore, count: int, *, sync: bool) -> tuple[list[float], list[float]]:
-    """Return what bare puts and appends took; they take turns, after a few for warming up."""
+    """Return the latencies of bare puts and of appends, in turns, after a hundred warm-ups."""
     log = open_log(store, flush_on_append=sync)
     batches = [records(SMALL_BATCH, first=number * SMALL_BATCH) for number in range(64)]
     log.append(batches[0])

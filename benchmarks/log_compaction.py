@@ -67,14 +67,14 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure both, one compaction after the other."""
+    """Measure both sides, one compaction after the other."""
     figures = []
     with ExitStack() as stack:
         stores = stack.enter_context(local_stores(options.directory))
         ours = Ours(stores(), options.memory)
         kafka = None if options.ours_only else _kafka(stack, options)
         for number, name in enumerate(_NAMES):
-            # A generator anew for each: both get the same records.
+            # A new generator for each side: both get the same records.
             ours.fill(updates(options, number))
             own = ours.clean()
             _console.print(f"ours: {own}", style="dim", highlight=False)
@@ -97,7 +97,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def own_figures(name: str, own: Cleaning) -> list[Figure]:
-    """Return what ours amounts to, with the goals."""
+    """Return our figures, with their goals."""
     cpu_s, peak_mib, before_mib = own.cpu_s or 0, own.peak_mib or 0, own.before_mib or 0
     rate, size = own.records_read / 1e6, own.bytes_read / 1e6
     return [
@@ -112,13 +112,13 @@ def own_figures(name: str, own: Cleaning) -> list[Figure]:
 
 
 def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]:
-    """Return what Kafka's amounts to, and how ours compares with it."""
+    """Return Kafka's figures, and the ratios of ours to them."""
     if theirs.records_written != own.records_written:
-        _console.print("the two did not keep the same number of records", style="red")
+        _console.print("the two sides kept different numbers of records", style="red")
     rate, size = theirs.records_read / 1e6, theirs.bytes_read / 1e6
     ratio = own.records_read / own.took_s / (theirs.records_read / theirs.took_s)
     by_cpu = []
-    if own.cpu_s and theirs.cpu_s:  # what else the broker does meanwhile is in it: compiling
+    if own.cpu_s and theirs.cpu_s:  # the broker's includes JIT compilation
         by_cpu = [
             Figure(f"{name}: Kafka, records, by CPU time", rate / theirs.cpu_s, "M/s"),
             Figure(f"{name}: records, by CPU time, ours / Kafka", theirs.cpu_s / own.cpu_s),
@@ -131,11 +131,11 @@ def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]
     ]
 
 
-# --- what is written -----------------------------------------------------------------------------
+# --- records -------------------------------------------------------------------------------------
 
 
 def updates(options: argparse.Namespace, number: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a round: first each key once, then some of them again, at random."""
+    """Yield the records of a round: in round 0 each key once, then random keys."""
     random = np.random.default_rng(number)
     values = binary_array(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
     count = (options.records, options.updates)[number]
@@ -156,20 +156,20 @@ def _batch(numbers: np.ndarray, values: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-# --- the two -------------------------------------------------------------------------------------
+# --- our side ------------------------------------------------------------------------------------
 
 
 class Ours:
-    """A partition of ours."""
+    """A partition of Spark Log."""
 
     def __init__(self, store: LocalStore, memory_mib: int) -> None:
-        """Args: store: empty; memory_mib: for keys."""
+        """Args: store: an empty store; memory_mib: memory for keys."""
         self._store = store
         self._memory_bytes = memory_mib * _MIB
         self._rounds = 0
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Append records, and one more, whose segment stays the active one."""
+        """Append records, and one more in a segment that stays the active one."""
         log = _open(self._store, sync=False)
         batch = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
         while True:
@@ -186,7 +186,7 @@ class Ours:
     def clean(self) -> Cleaning:
         """Compact in a new process."""
         self._rounds += 1
-        # As if the delay between two compactions had passed.
+        # Later than any delay between two compactions.
         now_us = SYSTEM_CLOCK.time_us() + self._rounds * 10**10
         theirs, own = _PROCESSES.Pipe()
         arguments = (self._store.url, now_us, self._memory_bytes, own)
@@ -223,7 +223,7 @@ def _open(store: LocalStore, *, sync: bool) -> PartitionLog:
 
 
 def closing_record() -> pa.RecordBatch:
-    """Return one more record: it stays in the active segment, which nobody compacts."""
+    """Return the record of the active segment, which is never compacted."""
     return _batch(np.array([0]), pa.array([b""], pa.binary()))
 
 
@@ -232,7 +232,7 @@ def peak_mib() -> float:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    # Not getrusage here: it counts what the process had before it became this program.
+    # Not getrusage: it includes the memory of the process before exec.
     lines = status.read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure one process, then all."""
+    """Measure one process, then all of them."""
     rates: dict[int, list[float]] = {}
     latencies_ms: dict[int, list[float]] = {}
     with local_stores(options.directory) as new_store:

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Append, then fetch, and report each one's peak."""
+    """Append, then fetch, and report the peak memory of each."""
     segments = max(1, round(options.gigabytes * 1e9 / (_SEGMENT_RECORDS * RECORD_BYTES)))
     figures = []
     with local_stores(options.directory) as new_store:
@@ -64,14 +64,14 @@ def measure(options: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest values that were seen, in MB."""
+    """Peak memory of a process, in MB."""
 
     own_mb: float = 0
     mapped_mb: float = 0
     resident_mb: float = 0
 
     def or_more(self, other: "Peak") -> "Peak":
-        """Return the larger one of each."""
+        """Return the larger value of each field."""
         return Peak(
             max(self.own_mb, other.own_mb),
             max(self.mapped_mb, other.mapped_mb),
@@ -82,10 +82,10 @@ class Peak:
 def watched(
     work: Callable[[LocalStore, int], None], store: LocalStore, segments: int
 ) -> tuple[Peak, float]:
-    """Run ``work`` in a process of its own; return its memory's peak and how long it took.
+    """Run ``work`` in a new process; return its peak memory and its seconds.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the process failed.
     """
     process = _PROCESSES.Process(target=work, args=(store, segments))
     start = time.perf_counter()
@@ -95,7 +95,7 @@ def watched(
         peak = peak.or_more(_memory_of(process.pid))
         process.join(_EVERY_S)
     if process.exitcode:
-        raise RuntimeError(f"it ended with {process.exitcode}")
+        raise RuntimeError(f"the measured process ended with exit status {process.exitcode}")
     return peak, time.perf_counter() - start
 
 

@@ -17,14 +17,14 @@ from benchmarks.whole_table import print_whole
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number that was measured.
+    """One measured number.
 
     Attributes:
-        name: what it is of.
+        name: what was measured.
         value: the number.
         unit: its unit; empty for a count or a ratio.
-        at_most: the goal, where less is better.
-        at_least: the goal, where more is better.
+        at_most: the goal, if less is better.
+        at_least: the goal, if more is better.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether it reaches its goal; None without one."""
+        """Whether the goal is met; None without a goal."""
         if self.at_most is not None:
             return self.value <= self.at_most
         if self.at_least is not None:
@@ -83,7 +83,7 @@ class Report:
 
 
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that all benchmarks of the log have."""
+    """Return a parser with ``--directory`` and ``--json``."""
     options = base_parser(module, description)
     options.add_argument("--json", action="store_true", help="also write the figures to results/")
     return options
@@ -94,7 +94,7 @@ def run(
     measure: Callable[[argparse.Namespace], Report],
     arguments: Sequence[str] | None = None,
 ) -> None:
-    """Measure as the command line says, print the table, and write JSON if that is asked for."""
+    """Parse the command line, measure, print the table, and write JSON with ``--json``."""
     chosen = options.parse_args(arguments)
     report = measure(chosen)
     report.print()
@@ -103,7 +103,7 @@ def run(
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value that ``percent`` of them are at or below."""
+    """Return the smallest of ``values`` that ``percent`` percent of them do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 

@@ -68,10 +68,10 @@ def main() -> None:
         print("| | median | slowest |\n|---|---|---|")
         for name, prepare, lookup in (
             ("offset, by its index", with_indexes, by_offset),
-            ("offset, indexes missing: made anew", without, by_offset),
+            ("offset, indexes missing: rebuilt", without, by_offset),
             ("time, by its indexes", with_indexes, by_time),
-            ("time, indexes missing: made anew", without, by_time),
-            ("time, header after header", with_indexes, by_headers),
+            ("time, indexes missing: rebuilt", without, by_time),
+            ("time, by batch headers", with_indexes, by_headers),
         ):
             times_ms = [_timed_ms(prepare, lookup, offset) for offset in offsets]
             median_ms, slowest_ms = statistics.median(times_ms), max(times_ms)

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure the log, and Kafka if that is asked for."""
+    """Measure the log, and Kafka with ``--kafka``."""
     with local_stores(options.directory) as new_store:
         store = new_store()
         log = open_log(store, flush_on_append=False)
@@ -69,10 +69,10 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def kafka_latencies_ms(options: argparse.Namespace) -> list[float]:
-    """Return the same of a broker that is started for it.
+    """Start a broker, and return the latencies of its records.
 
     Raises:
-        ToolMissingError: what it needs is not installed.
+        ToolMissingError: Maven, Java or confluent-kafka is not installed.
     """
     with confluent_kafka_required():
         from confluent_kafka import Producer

@@ -42,7 +42,7 @@ CONTENDERS = 16
 
 
 class S3fs:
-    """s3fs, as fsspec's users have it, but without its cache of listings, which lies."""
+    """s3fs with its defaults, except for its cache of listings, which is stale."""
 
     name = "s3fs"
 
@@ -68,7 +68,7 @@ class S3fs:
         return bytes(self.fs.cat_file(f"{self.bucket}/{key}", start=start, end=start + length))
 
     def list_after(self, prefix: str, start: str) -> int:
-        # It cannot begin somewhere: all is listed, and what comes first is thrown away.
+        # It cannot start after a key: all keys are listed, and earlier ones dropped.
         first = f"{self.bucket}/{prefix}/{start}"
         found = self.fs.ls(f"{self.bucket}/{prefix}", detail=True, refresh=True)
         return sum(entry["name"] > first for entry in found)
@@ -136,7 +136,7 @@ KINDS: tuple[type[Client], ...] = (S3fs, Obstore, Ours)
 
 
 def compare(server: S3Server, options: argparse.Namespace) -> Table:
-    """Return the table of the libraries, all from this run."""
+    """Return a table of the libraries' figures."""
     bucket = server.new_bucket()
     clients = [kind(server, bucket) for kind in KINDS]
     table = Table(title=f"Libraries, against {server.name}", box=SIMPLE_HEAD)
@@ -183,7 +183,7 @@ def _create(data: bytes, client: Client, key: str) -> bool:
 def in_turn(
     clients: list[Client], times: int, call: Callable[[Client, str], object]
 ) -> list[list[float]]:
-    """Return what each call took in ms, by client, after three for warming up."""
+    """Return the milliseconds of each call, by client, after three warm-ups."""
     took: list[list[float]] = [[] for _ in clients]
     for number in track(range(-3, times), "measuring", transient=True):
         for client, each in zip(clients, took, strict=True):
@@ -195,7 +195,7 @@ def in_turn(
 
 
 def race(client: Client, rounds: int) -> tuple[int, list[float]]:
-    """Return in how many rounds not exactly one won, and what each round took in ms."""
+    """Return the rounds without exactly one winner, and the milliseconds of each round."""
     bad, took = 0, []
     with ThreadPoolExecutor(CONTENDERS) as pool:
         for _ in range(rounds):
@@ -209,7 +209,7 @@ def race(client: Client, rounds: int) -> tuple[int, list[float]]:
 
 
 def lose_answers(kind: type[Client], server: S3Server) -> Counter[str]:
-    """Return how 60 puts ended whose answers are lost in three of ten cases; nobody else puts."""
+    """Return the outcomes of 60 puts, three of ten of which lose their response."""
     ends: Counter[str] = Counter()
     with FaultyProxy(server.endpoint_url) as proxy:
         numbers = count()
@@ -234,7 +234,7 @@ def lose_answers(kind: type[Client], server: S3Server) -> Counter[str]:
 
 
 def import_ms(module: str) -> float:
-    """Return how long a new process takes to import it, without what Python itself takes."""
+    """Return the milliseconds to import a module in a new process, without Python's start."""
 
     def took(code: str) -> float:
         start = time.perf_counter()
@@ -278,7 +278,7 @@ def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figur
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Print the libraries' table, and measure the log."""
+    """Print the table of the libraries, and measure the log."""
     with run_s3_server() as server:
         print_whole(compare(server, options))
         return Report("object_stores", [*log_figures(server, options)], {"server": server.name})

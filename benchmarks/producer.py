@@ -105,7 +105,7 @@ def table_rates(root: str, count: int) -> list[Figure]:
 
 
 def best_rate(root: str, action: Callable[[Producer], None], count: int) -> float:
-    """Return the best rate of some rounds, each with a producer that is warm."""
+    """Return the best rate of the rounds, each with a warm producer."""
     took = []
     for _ in range(_ROUNDS):
         with Producer(root) as producer:
@@ -115,7 +115,7 @@ def best_rate(root: str, action: Callable[[Producer], None], count: int) -> floa
 
 
 def ack_latencies(root: str, count: int) -> list[Figure]:
-    """Measure one record at a time, from send to acknowledgement."""
+    """Measure the latency from send to acknowledgement, one record at a time."""
     figures = []
     for topic, label, goals in (
         ("one", "not synced", (0.5, 3.0)),
@@ -136,7 +136,7 @@ def ack_latencies(root: str, count: int) -> list[Figure]:
 
 
 def first_record(root: str) -> list[Figure]:
-    """Measure a new process: import, and until its first record is acknowledged."""
+    """Measure a new process: its import, and the time until its first record is acknowledged."""
     project = str(Path(__file__).parents[1])
     took = []
     for _ in range(5):

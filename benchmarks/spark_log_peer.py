@@ -28,7 +28,7 @@ def spark_log_cases(
     unkeyed_against: Sequence[str],
     read_against: Sequence[str],
 ) -> list[list[Case]]:
-    """Return the peers of Spark Log; what the first of them writes is read as well.
+    """Return the cases of Spark Log; the first log written is also read.
 
     Keyed through `by_partition`, keyed without its shuffle, unkeyed (the values alone, null keys)
     without a shuffle: all with ``flush.on.append=false``, since neither Kafka nor Parquet syncs;
@@ -39,8 +39,8 @@ def spark_log_cases(
         df: the records, columns key and value.
         work: a directory for the logs; each is removed after its case.
         keyed_against: names of the cases that keyed writes are compared with.
-        unkeyed_against: likewise.
-        read_against: likewise.
+        unkeyed_against: names of the cases that unkeyed writes are compared with.
+        read_against: names of the cases that the read is compared with.
     """
 
     def root(topic: str) -> str:

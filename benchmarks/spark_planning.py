@@ -35,12 +35,14 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=1_000, help="how many (1000)")
     options.add_argument("--segments", type=int, default=100, help="of each (100)")
     options.add_argument("--indexes", action="store_true", help="with index files")
-    options.add_argument("--rounds", type=int, default=5, help="the median of so many (5)")
+    options.add_argument(
+        "--rounds", type=int, default=5, help="number of plans, the median counts (5)"
+    )
     run(options, measure)
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Make the topic, and plan reads of it."""
+    """Create the topic, and plan reads of it."""
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         root = f"{directory}/root"
         _make(root, options.partitions, options.segments, with_indexes=options.indexes)

@@ -43,7 +43,7 @@ class Peer:
         name: for the report.
         source_format: of `readStream` and `writeStream`.
         options: of every read and write.
-        create: makes a topic of so many partitions.
+        create: creates a topic, from its name and number of partitions.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Peer:
         writer.option("topic", topic).save()
 
     def stream(self, spark: SparkSession, topic: str, **more: str) -> DataFrame:
-        """Return a topic from its beginning on."""
+        """Return a stream of a topic from its start."""
         reader = spark.readStream.format(self.source_format).options(**self.options, **more)
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
@@ -145,7 +145,7 @@ def _copy(spark: SparkSession, peer: Peer, work: Path, against: tuple[str, ...])
 def _micro_batches(
     spark: SparkSession, kafka: Peer, spark_log: Peer, work: Path, repeats: int
 ) -> dict[str, object]:
-    """Return what a micro-batch of one record takes, by trigger; the peers take turns."""
+    """Return the duration of a micro-batch of one record, by trigger; the peers take turns."""
     notes: dict[str, object] = {}
     for name, trigger in _TRIGGERS.items():
         took: dict[str, list[float]] = {kafka.name: [], spark_log.name: []}
@@ -173,7 +173,7 @@ def _run_trivial(spark: SparkSession, peer: Peer, trigger: Trigger, work: Path) 
             progress = query.recentProgress
         finally:
             query.stop()
-    # The first ones make what the later ones use again.
+    # The first ones warm up.
     return [each["durationMs"]["triggerExecution"] for each in progress if each["batchId"] > 4]
 
 

@@ -48,7 +48,7 @@ def ages_in_another_process(
     Args:
         read: runs in a new process, as ``read(*source, count, pipe)``. It sends anything through
             the pipe once it waits for the first stamp, and at the end the ages in milliseconds.
-        source: what it reads from.
+        source: first arguments of ``read``: what it reads from.
         send: sends one value that begins with the stamp given.
         count: stamps that are measured.
         every_ms: mean interval.

@@ -13,10 +13,10 @@ _POLL_S = 0.05
 class WorkerMemory:
     """The largest resident memory of any Python worker while the context manager is open.
 
-    May be opened again and again; libraries and mapped files count.
+    Can be opened several times; libraries and mapped files count.
 
     Attributes:
-        peak_bytes: the largest so far; 0 where there is no /proc.
+        peak_bytes: the largest so far; 0 without /proc.
     """
 
     def __init__(self) -> None:
@@ -48,5 +48,5 @@ def _worker_bytes(process: Path) -> int:
         if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
             return 0
     except OSError:
-        return 0  # ended meanwhile
+        return 0  # the process has ended
     return memory_bytes(process.name).get("VmRSS", 0)
