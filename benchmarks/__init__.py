@@ -1,2 +1,5 @@
-"""Benchmarks: what Spark Log costs beside Parquet and beside Kafka, on the machine they run on.
-Each prints the ratios of one run and keeps them as JSON; no test asserts any of them."""
+"""Benchmarks of Spark Log against Kafka, Parquet and the bare storage, on the machine they run on.
+
+Each module that has a ``main`` is a benchmark; its docstring gives the command. Figures are
+printed, and can be written to ``results/`` as JSON. No test depends on a figure.
+"""

@@ -1,10 +1,11 @@
-"""How long an assignment takes: 10,000 partitions, 1,000 members.
+"""Measures how long the assignors of consumer groups take: 10,000 partitions, 1,000 members.
 
     python -m benchmarks.assignors
 
-Ten topics or a thousand; members that all subscribe to the same or each to a random half; the first
-assignment, and the one after a tenth of the members left and as many came, some claiming what they
-had in an older generation.
+No peer; each figure has a goal. The cases: ten or a thousand topics, subscriptions that are equal
+or each to a random half of the topics, with and without racks. The first assignment is measured,
+and the one after a tenth of the members left and as many joined, some with claims of an older
+generation.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.log_report import Figure, Report, parser, run
-from benchmarks.log_workload import timed
+from benchmarks.timing import timed
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
 from spark_log.types import TopicPartition
 
@@ -24,7 +25,9 @@ _RACKS = "ABC"
 def main() -> None:
     """Run the benchmark as the command line says."""
     options = parser("assignors", __doc__)
-    options.add_argument("--partitions", type=int, default=10_000, help="in all (10000)")
+    options.add_argument(
+        "--partitions", type=int, default=10_000, help="of all topics together (10000)"
+    )
     options.add_argument("--members", type=int, default=1_000, help="(1000)")
     options.add_argument("--topics", type=int, nargs="+", default=[10, 1_000], help="(10 1000)")
     run(options, measure)

@@ -1,13 +1,13 @@
-"""Our assignors beside Kafka's, on random groups: do they give the same answers?
+"""Compares the answers of our assignors with those of Kafka's own classes, on random groups.
 
     python -m benchmarks.assignors_vs_kafka
 
-Kafka's own classes (those of the broker that other benchmarks start) run in a JVM that is sent the
-groups. Range and round robin are compared as they are; so is sticky where Kafka's answer is
-determined, that is, where its hash maps have the members in order of their ids, which short ids
-bring about. With ids as clients have them, which of several members gets one more depends on
-hashes: there sizes and the number of moves are compared. The cooperative step is taken from Kafka's
-own target, and compared with Kafka's.
+Kafka's classes (of the broker's jars, by Maven) run in a JVM that receives the groups. Range and
+round robin must be equal. Sticky must be equal if Kafka's answer does not depend on hash codes:
+with short member ids, Java's hash maps iterate in the order of the ids. With ids as clients have
+them, hash codes decide which of several members gets one partition more; then only sizes and the
+number of moves are compared. The cooperative step starts from Kafka's own target, and must equal
+Kafka's.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True)
 class Group:
-    """One case: an assignor's name and what it is given."""
+    """One case: an assignor's name and its input."""
 
     assignor: str
     partitions: dict[str, int]
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def has_ids_in_order(self) -> bool:
-        """Whether a Java hash map of this many has the members in order of their ids."""
+        """Whether a Java hash map of these members iterates in the order of their ids."""
         return max(map(len, self.subscriptions)) == 1 and (
             len(self.subscriptions) > 12 or max(self.subscriptions) <= "l"
         )
@@ -81,8 +81,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--cases", type=int, default=4_000, help="per assignor and kind (4000)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", type=int, default=0, help="print that many differences")
-    parser.add_argument("--record", type=Path, help="write small groups and Kafka's answers there")
+    parser.add_argument(
+        "--show", type=int, default=0, help="maximum number of differences to print (0)"
+    )
+    parser.add_argument(
+        "--record", type=Path, help="file to write small groups and Kafka's answers to"
+    )
     options = parser.parse_args()
     chance = random.Random(options.seed)
     groups = [
@@ -122,12 +126,12 @@ def main() -> None:
 
 
 def random_group(chance: random.Random, name: str, *, hashed: bool) -> Group:
-    """Return a group that has been through a rebalance or has claims out of thin air."""
+    """Return a group after a rebalance, or with random claims."""
     counts = [chance.randint(1, chance.choice((5, 12, 30))) for _ in range(chance.randint(1, 3))]
     partitions = {f"topic{i}": chance.choice(counts) for i in range(chance.randint(1, 8))}
     size = chance.randint(1, chance.choice((4, 12, 24)))
     ids = [f"consumer-{UUID(int=chance.getrandbits(128))}" for _ in range(size)]
-    # Hash maps that are as large as these need have such names in order.
+    # Java hash maps of this size iterate over these names in order.
     letters = "abcdefghijkl" if size <= 12 else "abcdefghijklmnopqrstuvwx"
     members = ids if hashed else sorted(chance.sample(letters, size))
     everything = (*partitions, "nowhere")
@@ -175,7 +179,7 @@ def random_group(chance: random.Random, name: str, *, hashed: bool) -> Group:
 
 
 def ask_kafka(groups: list[Group]) -> Iterator[_Assignment | str]:
-    """Yield what Kafka assigns in each of ``groups``, or what it raised."""
+    """Yield Kafka's assignment of each of ``groups``, or the exception's text."""
     libs = fetch_jars("libs", BROKER_ARTIFACTS)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
     done = subprocess.run(
@@ -194,12 +198,12 @@ def ask_kafka(groups: list[Group]) -> Iterator[_Assignment | str]:
 
 
 def ours(group: Group) -> _Assignment:
-    """Return what our assignor gives."""
+    """Return our assignor's answer."""
     return assignor(group.assignor).assign(group.partitions, group.subscriptions, group.racks)
 
 
 def compare(group: Group, kafkas: _Assignment | str) -> str:
-    """Say in a few words how our answer stands to ``kafkas``."""
+    """Return a verdict on our answer compared with ``kafkas``."""
     if isinstance(kafkas, str):
         return f"Kafka raises {kafkas.split(':')[0]}"
     answer = ours(group)
@@ -212,7 +216,7 @@ def compare(group: Group, kafkas: _Assignment | str) -> str:
 
 
 def compare_freely(group: Group, answer: _Assignment, kafkas: _Assignment) -> str:
-    """Say how two sticky assignments that differ stand to each other."""
+    """Return a verdict on two sticky assignments that are not equal."""
     each_sorted = [{m: sorted(got) for m, got in each.items()} for each in (answer, kafkas)]
     if each_sorted[0] == each_sorted[1]:
         return "same, lists in another order"
@@ -221,14 +225,14 @@ def compare_freely(group: Group, answer: _Assignment, kafkas: _Assignment) -> st
     sizes = [sorted(map(len, each.values())) for each in (answer, kafkas)]
     if sizes[0] != sizes[1]:
         return "DIFFERENT sizes"
-    # Which one goes back of several that were moved, Kafka takes as a hash set has them.
+    # Kafka moves partitions back in the order of a hash set.
     fewer = count_moves(group, kafkas) - count_moves(group, answer)
     moves = "same number of" if not fewer else f"{abs(fewer)} {'fewer' if fewer > 0 else 'more'}"
     return f"same sizes, {moves} moves"
 
 
 def excuse(group: Group, kafkas: _Assignment) -> str:
-    """Say why Kafka's answer to a sticky assignment is none to compare with, if so."""
+    """Return why Kafka's sticky assignment cannot be compared with ours; empty if it can."""
     if not is_valid(group, kafkas):
         return "Kafka's is not valid"
     if is_order_of_claims(group):
@@ -237,7 +241,7 @@ def excuse(group: Group, kafkas: _Assignment) -> str:
 
 
 def compare_steps(group: Group, kafkas: _Assignment | str, target: _Assignment | str) -> str:
-    """Say how our first step towards Kafka's target stands to Kafka's own."""
+    """Return a verdict on our first step towards Kafka's target, compared with Kafka's step."""
     if isinstance(kafkas, str):
         return f"Kafka raises {kafkas.split(':')[0]}"
     assert not isinstance(target, str)
@@ -252,7 +256,7 @@ def compare_steps(group: Group, kafkas: _Assignment | str, target: _Assignment |
 
 
 def is_valid(group: Group, assignment: _Assignment) -> bool:
-    """Say whether every partition went once, to a subscriber."""
+    """Return whether every partition is assigned once, to a subscriber."""
     given = Counter(each for got in assignment.values() for each in got)
     topics = {t for each in group.subscriptions.values() for t in each.topics}
     there = {TopicPartition(t, i) for t in topics for i in range(group.partitions.get(t, 0))}
@@ -265,7 +269,9 @@ def is_valid(group: Group, assignment: _Assignment) -> bool:
 
 
 def is_order_of_claims(group: Group) -> bool:
-    """Say whether two members of one generation claim what one of a newer claims too."""
+    """Return whether two members of one generation claim a partition that one of a newer
+    generation claims, too.
+    """
     claims: dict[TopicPartition, list[int]] = {}
     for each in group.subscriptions.values():
         for partition in each.owned:
@@ -278,7 +284,7 @@ def is_order_of_claims(group: Group) -> bool:
 
 
 def has_early_owner(group: Group, assignment: _Assignment) -> bool:
-    """Say whether a member got what another one owns by a claim in force."""
+    """Return whether a member was assigned a partition that another one still owns."""
     claims = claims_in_force(group.subscriptions)
     return any(
         partition in claimed
@@ -290,7 +296,7 @@ def has_early_owner(group: Group, assignment: _Assignment) -> bool:
 
 
 def count_moves(group: Group, assignment: _Assignment) -> int:
-    """Count partitions that went to another one than their owner."""
+    """Return the number of partitions that are not assigned to their owner."""
     owned = uncontested(claims_in_force(group.subscriptions))
     owner = {partition: member for member, each in owned.items() for partition in each}
     return sum(owner.get(p, m) != m for m, got in assignment.items() for p in got)

@@ -1,7 +1,5 @@
-"""What `clients_kafka` asks of a client library, whichever it is, and the records for both."""
+"""The interface through which `clients_kafka` measures a client, and the values sent."""
 
-import struct
-import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
@@ -10,12 +8,11 @@ from typing import Protocol
 VALUE_BYTES = 100
 PARTITIONS = 4
 MAX_RECORDS = 10_000
-"""Records that one poll may return."""
+"""Maximum number of records per poll."""
 FIRST_RECORD_TOPIC = "first"
-"""Where new processes send their first record to."""
+"""Topic that new processes send their first record to."""
 
 _VALUES = [f"{number:0{VALUE_BYTES}d}".encode() for number in range(1000)]
-_STAMP = struct.Struct("<q")
 
 Send = Callable[[bytes], object]
 Poll = Callable[[str, int], float]
@@ -26,12 +23,11 @@ class ClientPeer(Protocol):
     """A client library, and the log behind it.
 
     Attributes:
-        name: in the report.
-        read_stamps: what a process runs that reads stamped records of one partition as they come:
-            ``read_stamps(address, topic, count, pipe)`` sends a word when it waits for the first
-            one, and at last the ages in milliseconds.
-        address: where the log is.
-        first_record: a program of one line: imports the library, sends one record to
+        name: shown in the report.
+        read_stamps: function that runs in a new process and reads stamped values of partition 0, as
+            ``read_stamps(address, topic, count, pipe)``; see `timing.ages_in_another_process`.
+        address: URL of the root, or bootstrap servers.
+        first_record: Python code that imports the library, sends one record to
             `FIRST_RECORD_TOPIC`, and ends when that is acknowledged.
     """
 
@@ -55,27 +51,18 @@ class ClientPeer(Protocol):
         """Send records one by one; return the seconds until all are acknowledged."""
 
     def pollers(self) -> dict[str, Poll]:
-        """Return what reads a topic from its start, by what it is called in the report.
+        """Return functions that read a topic from its start, by their name in the report.
 
-        Each is called with the topic and how many records it has, and returns the seconds until
-        every value has been looked at.
+        Each takes the topic and its number of records, and returns the seconds until every value
+        was looked at.
         """
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
-        """Return what sends a value without lingering, acknowledged on return, and a close."""
+        """Return two functions: one sends a value without lingering and waits for the
+        acknowledgement, the other one closes the sender.
+        """
 
 
 def values(count: int) -> Iterator[bytes]:
     """Yield values of 100 bytes."""
     return islice(cycle(_VALUES), count)
-
-
-def stamp_now() -> bytes:
-    """Return a value of 100 bytes that begins with the time."""
-    return _STAMP.pack(time.monotonic_ns()).ljust(VALUE_BYTES, b"-")
-
-
-def age_ms(value: bytes) -> float:
-    """Return how long ago a value was made by `stamp_now`, in any process."""
-    stamp_ns: int = _STAMP.unpack_from(value)[0]
-    return (time.monotonic_ns() - stamp_ns) / 1e6

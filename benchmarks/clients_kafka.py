@@ -1,21 +1,19 @@
-"""Our Producer and Consumer beside confluent-kafka and a real Kafka broker, in one run.
+"""Compares our Producer and Consumer with confluent-kafka and a real Kafka broker, in one run.
 
     python -m benchmarks.clients_kafka --records 1000000 --repeats 3
 
-Values of 100 bytes, no keys, 4 partitions, acks=all, idempotent; each library is its own best on
-one machine: ours has no server, Kafka's broker runs beside its client. They take turns, and figures
-are medians of the repeats. Neither syncs to disk, which is Kafka's default; our synced figure
-stands beside. Latencies are of one record at a time, without lingering, one partition. Nothing is
-deleted before the end (see `log_workload.local_stores`): it takes 1 KB of disk per record and
-repeat.
+Measured: throughput of send and poll, latency of one record, and the first record of a new process.
+Values of 100 bytes, no keys, 4 partitions, acks=all, idempotent. Each library has the whole machine
+in its turn; Kafka's broker runs beside its client. Figures are medians of the repeats. Neither side
+syncs to disk, which is Kafka's default; our synced figure is shown as well. Latency is of one
+record at a time, without lingering, to one partition. Nothing is deleted before the end (see
+`log_workload.local_stores`): a run takes 1 KB of disk per record and repeat.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse
-import multiprocessing
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -28,19 +26,20 @@ from statistics import median
 
 from rich.console import Console
 
-from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, ClientPeer, stamp_now
+from benchmarks.client_peer import FIRST_RECORD_TOPIC, PARTITIONS, VALUE_BYTES, ClientPeer
+from benchmarks.command_line import positive
 from benchmarks.kafka_broker import (
     KAFKA_VERSION,
     BrokerError,
     KafkaBroker,
-    ToolMissingError,
+    confluent_kafka_required,
     exit_status,
 )
-from benchmarks.log_report import Figure, Report, parser, percentile
+from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import creation_us_of
 from benchmarks.spark_log_client import SparkLogPeer
+from benchmarks.timing import ages_in_another_process, stamp_now
 
-_PROCESSES = multiprocessing.get_context("spawn")
 _WARMUP_RECORDS = 200_000
 _WARMUPS = 200
 _PROJECT = Path(__file__).parent.parent
@@ -50,23 +49,17 @@ _console = Console(stderr=True)
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
     options = parser("clients_kafka", __doc__)
-    options.add_argument("--records", type=int, default=1_000_000, help="of each pass (1000000)")
-    options.add_argument("--repeats", type=int, default=3, help="passes of each (3)")
-    options.add_argument("--latencies", type=int, default=2_000, help="records one by one (2000)")
+    options.add_argument(
+        "--records", type=positive, default=1_000_000, help="of each pass (1000000)"
+    )
+    options.add_argument("--repeats", type=positive, default=3, help="passes of each (3)")
+    options.add_argument(
+        "--latencies", type=positive, default=2_000, help="records one by one (2000)"
+    )
     options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
-    options.add_argument("--starts", type=int, default=7, help="new processes (7)")
+    options.add_argument("--starts", type=positive, default=7, help="new processes (7)")
     options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
-    chosen = options.parse_args()
-    if min(chosen.records, chosen.repeats, chosen.latencies, chosen.starts) < 1:
-        options.error("--records, --repeats, --latencies and --starts must be at least 1")
-    return exit_status(lambda: _run(chosen))
-
-
-def _run(options: argparse.Namespace) -> None:
-    report = measure(options)
-    report.print()
-    if options.json:
-        print(f"written: {report.write_json()}")
+    return exit_status(lambda: run(options, measure))
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -117,7 +110,7 @@ def throughput(
             sent = peer.send_all(topic, n)
             _check(peer, topic, n)
             polled = {name: poll(topic, n) for name, poll in peer.pollers().items()}
-            _tell(f"sent {n / sent / 1e6:.2f} M/s, polled in {polled}")
+            _print_progress(f"sent {n / sent / 1e6:.2f} M/s, polled in {polled}")
             if repeat >= 0:
                 sent_s[peer.name].append(sent)
                 for name, took_s in polled.items():
@@ -144,7 +137,7 @@ def throughput(
 
 
 def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
-    """Return how long one record takes to be acknowledged, nothing else going on."""
+    """Return the latency from `send` to the acknowledgement, one record at a time."""
     took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
     each = -(-options.latencies // options.repeats)
     for repeat in range(options.repeats):
@@ -153,7 +146,7 @@ def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Fi
             send, close = peer.open_sender(topic)
             for number in range(each + _WARMUPS):
                 start = time.perf_counter()
-                send(stamp_now())
+                send(stamp_now().ljust(VALUE_BYTES, b"-"))
                 if number >= _WARMUPS:
                     took_ms[peer.name].append((time.perf_counter() - start) * 1000)
             close()
@@ -162,13 +155,13 @@ def latency(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Fi
 
 
 def end_to_end(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list[Figure]:
-    """Return how long a record takes from `send` until another process has polled it."""
+    """Return the latency from `send` until another process has polled the record."""
     took_ms: dict[str, list[float]] = {peer.name: [] for peer in peers}
     each = -(-options.latencies // options.repeats)
     for repeat in range(options.repeats):
         for peer in peers:
             topic = _new_topic(peer, f"follow{repeat}", 1)
-            took_ms[peer.name] += _followed(peer, topic, each, options.every_ms)
+            took_ms[peer.name] += _ages_ms(peer, topic, each, options.every_ms)
     return _percentiles("produce to consume, another process", took_ms, {50: 2, 99: 6})
 
 
@@ -198,31 +191,23 @@ def first_record(peers: Sequence[ClientPeer], starts: int) -> list[Figure]:
 
 
 def _kafka(stack: ExitStack, directory: Path | None) -> ClientPeer:
-    try:
+    with confluent_kafka_required():
         from benchmarks.kafka_client import KafkaPeer
-    except ImportError:
-        raise ToolMissingError(
-            "the client is missing: pip install -c constraints.txt confluent-kafka"
-        ) from None
     return KafkaPeer(stack.enter_context(KafkaBroker(directory)))
 
 
-def _followed(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
-    theirs, own = _PROCESSES.Pipe()
-    arguments = (peer.address, topic, count + _WARMUPS, own)
-    reader = _PROCESSES.Process(target=peer.read_stamps, args=arguments, daemon=True)
-    reader.start()
-    own.close()  # so that a reader that fails is noticed here
+def _ages_ms(peer: ClientPeer, topic: str, count: int, every_ms: float) -> list[float]:
     send, close = peer.open_sender(topic)
-    theirs.recv()
-    pace = random.Random(0)
-    for _ in range(count + _WARMUPS):
-        time.sleep(pace.uniform(0, 2 * every_ms) / 1000)
-        send(stamp_now())
-    ages_ms: list[float] = theirs.recv()
-    reader.join()
+    ages_ms = ages_in_another_process(
+        peer.read_stamps,
+        (peer.address, topic),
+        lambda stamp: send(stamp.ljust(VALUE_BYTES, b"-")),
+        count=count,
+        every_ms=every_ms,
+        warmups=_WARMUPS,
+    )
     close()
-    return ages_ms[_WARMUPS:]
+    return ages_ms
 
 
 def _new_topic(peer: ClientPeer, topic: str, partitions: int = PARTITIONS) -> str:
@@ -244,7 +229,7 @@ def _rates(seconds: dict[str, list[float]], count: int) -> dict[str, float]:
 def _compared(
     what: str, rates: dict[str, float], *, at_least: float, ratio_at_least: float
 ) -> list[Figure]:
-    """Return ours with its goal, the other's, and the ratio with its goal."""
+    """Return our figure with its goal, the peer's figures, and the ratios with their goal."""
     own, *others = rates.items()
     figures = [Figure(f"{what}: {own[0]}", own[1], "M records/s", at_least=at_least)]
     for name, rate in others:
@@ -270,7 +255,7 @@ def _percentiles(
     ]
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     _console.print(text, style="dim", highlight=False)
 
 

@@ -1,13 +1,12 @@
-"""Which bytes of a file a read of some columns touches: counted by the pages that it maps.
+"""Measures which bytes of a segment file a read of some columns touches, without a peer.
 
     python -m benchmarks.column_bytes --records 1000000
 
-A Spark task's read is run in this process, and all that it would send to Spark is touched. What the
-process has mapped of the file then (``/proc/self/smaps``) is what was touched, and up to 64 KiB
-around each page, which the kernel maps with it.
+The read of a Spark task runs in this process, and every buffer that Spark would receive is touched.
+The bytes touched are the pages of the file that this process has mapped by then
+(``/proc/self/smaps``), including up to 64 KiB around each page, which the kernel maps with it.
 """
 
-import argparse
 import mmap
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
+from benchmarks.command_line import base_parser, positive
+from benchmarks.log_workload import binary_array
 from benchmarks.whole_table import print_whole
 from spark_log import Admin, NewTopic
 from spark_log.datasource.options.options import parse_read_options
@@ -32,22 +33,17 @@ _FIELD_BYTES = 100
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.column_bytes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--records", type=int, default=1_000_000, help="how many (1000000)")
-    parser.add_argument("--directory", type=Path, help="where the log lies meanwhile ($TMPDIR)")
+    parser = base_parser("column_bytes", __doc__)
+    parser.add_argument("--records", type=positive, default=1_000_000, help="how many (1000000)")
     options = parser.parse_args()
     table = Table(title=f"{options.records:,} records; key, value and a header of 100 bytes each")
-    for title in ("columns", "file, MB", "touched, MB", "handed to Spark, MB"):
+    for title in ("columns", "file, MB", "touched, MB", "sent to Spark, MB"):
         table.add_column(title, justify="left" if title == "columns" else "right")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
         path = _fill(work, options.records)
         for columns in (("value",), ("timestamp",), ("key", "value", "headers", "timestamp")):
-            touched, handed = _read(work, path, columns)
-            sizes = (path.stat().st_size, touched, handed)
+            touched, sent = _read(work, path, columns)
+            sizes = (path.stat().st_size, touched, sent)
             table.add_row(", ".join(columns), *(f"{size / 1e6:.1f}" for size in sizes))
     print_whole(table)
 
@@ -59,9 +55,7 @@ def _fill(root: str, count: int) -> Path:
     random = np.random.default_rng(0)
 
     def field() -> pa.Array:
-        data = pa.py_buffer(random.bytes(_BATCH * _FIELD_BYTES))
-        ends = np.arange(_BATCH + 1, dtype=np.int32) * _FIELD_BYTES
-        return pa.Array.from_buffers(pa.binary(), _BATCH, [None, pa.py_buffer(ends), data])
+        return binary_array(random.bytes(_BATCH * _FIELD_BYTES), _BATCH)
 
     def headers() -> pa.Array:
         names = pa.array(["h"] * _BATCH)
@@ -81,7 +75,7 @@ def _fill(root: str, count: int) -> Path:
 
 
 def _read(root: str, path: Path, columns: Sequence[str]) -> tuple[int, int]:
-    """Return how many bytes of the file a read touches, and how many it hands to Spark."""
+    """Return the bytes of the file that a read touches, and the bytes that Spark receives."""
     options = parse_read_options({"path": root, "subscribe": "t"}, is_stream=False)
     (split,) = plan_splits(options)
     batches = list(read_split(split, columns, options))
@@ -92,7 +86,7 @@ def _read(root: str, path: Path, columns: Sequence[str]) -> tuple[int, int]:
 
 
 def _mapped_bytes(path: Path) -> int:
-    """Return how much of a file this process has mapped and touched."""
+    """Return the bytes of a file that this process has mapped and touched."""
     total_kib, is_wanted = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, rest = line.partition(" ")

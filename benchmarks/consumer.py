@@ -1,17 +1,15 @@
-"""How fast a `Consumer` reads, how soon it sees an append, and what it costs while it waits.
+"""Measures a `Consumer`: throughput, latency of an append, and its processor time while idle.
 
     python -m benchmarks.consumer --records 2000000 --appends 2000
 
-Reading: records of 100-byte values and 8-byte keys, in batches as a producer makes them (16 KB are
-a batch of Kafka's; ours are larger) and in large ones; cached by the system, uncompressed. Latency:
-one process appends 2 KB every few milliseconds, unsynced, another one polls. Waiting: processor
-time of a process whose consumer polls and gets nothing.
+No peer; each figure has a goal (`clients_kafka` compares with Kafka). Throughput: records with
+values of 100 bytes and keys of 8, in batches of 1,024 and of 16,384 records, uncompressed, from the
+page cache. Latency: one process appends 2 KB every few milliseconds, unsynced, and another one
+polls. Idle: processor time of a process whose consumer polls and receives nothing.
 """
 
 import argparse
 import multiprocessing
-import random
-import struct
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -19,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-import pyarrow as pa
-
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import SMALL_BATCH, VALUE_BYTES, records
+from benchmarks.log_workload import SMALL_BATCH, records, stamped_batch
+from benchmarks.timing import ages_in_another_process, report_ages
 from spark_log import Admin, Consumer, NewTopic
 from spark_log.consumer.fetch import fetcher
 from spark_log.log import PartitionLog
@@ -30,8 +27,6 @@ from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import SilentWatch
 
 _PROCESSES = multiprocessing.get_context("spawn")
-_STAMP = struct.Struct("<q")
-_WARMUPS = 100
 _TOPIC = "flights"
 _LARGE_BATCH = 16_384
 _MEDIUM_BATCH = 1_024
@@ -40,10 +35,10 @@ _MEDIUM_BATCH = 1_024
 def main() -> None:
     """Run the benchmark as the command line says."""
     options = parser("consumer", __doc__)
-    options.add_argument("--records", type=int, default=2_000_000, help="to read (2,000,000)")
-    options.add_argument("--appends", type=int, default=2_000, help="to be seen (2000)")
+    options.add_argument("--records", type=int, default=2_000_000, help="to read (2000000)")
+    options.add_argument("--appends", type=int, default=2_000, help="measured appends (2000)")
     options.add_argument("--every-ms", type=float, default=5, help="mean time between them (5)")
-    options.add_argument("--idle-s", type=float, default=10, help="how long to wait idly (10)")
+    options.add_argument("--idle-s", type=float, default=10, help="idle time measured (10)")
     run(options, measure)
 
 
@@ -78,7 +73,7 @@ def _reading(root: Path, count: int) -> list[Figure]:
         for log in _logs(root, name):
             for _ in range(count // rows // 2):
                 if name == "l":
-                    log.append([batch] * 1)
+                    log.append([batch])
                 else:
                     log.append(batch)
     figures = []
@@ -95,10 +90,12 @@ def _reading(root: Path, count: int) -> list[Figure]:
 def _rate(root: Path, topic: str, poll: Callable[[Consumer], int]) -> float:
     with Consumer(topic, root=root, auto_offset_reset="earliest") as consumer:
         count = poll(consumer)
-        began = time.perf_counter()
+        began, ended = time.perf_counter(), None
         while got := poll(consumer):
             count += got
             ended = time.perf_counter()
+    if ended is None:
+        raise SystemExit(f"--records: one poll returned all {count:,} records, take more")
     return count / (ended - began)
 
 
@@ -121,45 +118,28 @@ def _logs(root: Path, topic: str) -> list[PartitionLog]:
 
 
 def _seen_ms(root: str, options: argparse.Namespace) -> list[float]:
-    """Append stamped batches at an uneven pace; return how long each took to be polled."""
+    """Append stamped batches at random intervals; return how old each was when it was polled."""
     Admin(root).create_topics([NewTopic(_TOPIC, topic_configs={"flush.on.append": "false"})])
     (log,) = _logs(Path(root), _TOPIC)
-    count = options.appends + _WARMUPS
-    theirs, ours = _PROCESSES.Pipe()
-    reader = _PROCESSES.Process(target=_read, args=(root, count, ours), daemon=True)
-    reader.start()
-    theirs.recv()
-    pace = random.Random(0)
-    for _ in range(count):
-        time.sleep(pace.uniform(0, 2 * options.every_ms) / 1000)
-        log.append(_stamped(_STAMP.pack(time.monotonic_ns())))
-    seen: list[float] = theirs.recv()
-    reader.join()
-    return seen[_WARMUPS:]
+    return ages_in_another_process(
+        _read,
+        (root,),
+        lambda stamp: log.append(stamped_batch(stamp)),
+        count=options.appends,
+        every_ms=options.every_ms,
+    )
 
 
 def _read(root: str, count: int, pipe: Connection) -> None:
-    took_ms: list[float] = []
     with Consumer(_TOPIC, root=root, auto_offset_reset="earliest") as consumer:
         consumer.poll(timeout_ms=10)
-        pipe.send("ready")
-        while len(took_ms) < count:
-            for found in consumer.poll(timeout_ms=1000).values():
-                now_ns = time.monotonic_ns()
-                for record in found:
-                    if record.offset % SMALL_BATCH == 0:
-                        assert isinstance(record.value, bytes)
-                        took_ms.append((now_ns - _STAMP.unpack_from(record.value)[0]) / 1e6)
-    pipe.send(took_ms)
 
+        def next_values() -> list[object]:
+            polled = consumer.poll(timeout_ms=1000).values()
+            every = (record for records in polled for record in records)
+            return [record.value for record in every if record.offset % SMALL_BATCH == 0]
 
-_BATCH = records(SMALL_BATCH)
-
-
-def _stamped(stamp: bytes) -> pa.RecordBatch:
-    values = pa.array([stamp.ljust(VALUE_BYTES, b"-")] * SMALL_BATCH, pa.binary())
-    columns = [_BATCH.column(0), values, *_BATCH.columns[2:]]
-    return pa.RecordBatch.from_arrays(columns, schema=_BATCH.schema)
+        report_ages(pipe, next_values, count)
 
 
 # --- waiting -------------------------------------------------------------------------------------

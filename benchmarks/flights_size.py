@@ -1,14 +1,14 @@
-"""How much disk the flights of 2013 take up as a topic, beside a real Kafka and Parquet.
+"""Compares the disk size of the flights of 2013 as a topic, in a real Kafka, and as Parquet.
 
     python -m benchmarks.flights_size
 
-336,776 records: the key is the carrier, the value the flight as JSON, as ``make demo`` has them,
-four partitions. Ours are appended 2,000 at a time with each compression and then merged with zstd
-by the cleaner, as cold data are (``merge.compression.type``); Kafka's come from confluent-kafka
-with its own batches. Only logs are counted, no indexes. Parquet has the same keys and values as
-binary columns; the flights with columns of their own, which no log can have, stand beside.
+336,776 records in four partitions: the key is the carrier, the value the flight as JSON, as in
+``make demo``. Ours are appended 2,000 at a time with each compression, and then merged with zstd by
+the cleaner (``merge.compression.type``). Kafka's are produced by confluent-kafka in its own
+batches. Only segments count, no indexes. Parquet has the same keys and values as binary columns; a
+Parquet file of the flights with a column per field, which no log can have, is shown as well.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure all, the one after the other."""
+    """Measure all sizes, one after the other."""
     flights = _flights()
     records = _records(flights)
     figures = []
@@ -82,7 +82,7 @@ def _flights() -> pa.Table:
 
 
 def _records(flights: pa.Table) -> pa.Table:
-    """Return key, value and timestamp as jobs/produce.py makes them: JSON that leaves out nulls."""
+    """Return key, value and timestamp as jobs/produce.py makes them: JSON without null fields."""
     times = pc.strftime(flights["time_hour"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
     rows = flights.set_column(flights.column_names.index("time_hour"), "time_hour", times)
     values = [
@@ -100,7 +100,7 @@ def _records(flights: pa.Table) -> pa.Table:
 
 
 def _ours(root: Path, records: pa.Table, compression: str) -> tuple[int, int]:
-    """Return the bytes of the segments as appended, and once a cleaner has merged them."""
+    """Return the bytes of the segments before and after the cleaner merges them."""
     configs = {"merge.compression.type": "zstd", "merge.tail.segments": "0", "retention.ms": "-1"}
     configs |= {"flush.on.append": "false", "file.delete.delay.ms": "0"}
     Admin(str(root)).create_topics([NewTopic(TOPIC, PARTITIONS, topic_configs=configs)])
@@ -128,14 +128,14 @@ def _live_bytes(cluster: Cluster) -> int:
 
 
 def _kafkas(broker: KafkaBroker, records: pa.Table, compression: str) -> int:
-    """Return the bytes of the broker's segments."""
+    """Produce the records, and return the bytes of the broker's segments."""
     topic = f"{TOPIC}-{compression}"
     broker.create_topic(topic, PARTITIONS)
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "compression.type": compression,
-            "partitioner": "murmur2_random",  # as Kafka's own client, and ours
+            "partitioner": "murmur2_random",  # the partitioner of Kafka's Java client and of ours
             "linger.ms": 100,
             "log_level": 2,
         }

@@ -1,11 +1,14 @@
-"""How long a rebalance takes: real processes, on a local root.
+"""Measures how long a rebalance takes, with members in real processes on a local root.
 
-From a member's clean leave, and from SIGKILL, until all others have their new assignment, what has
-to move between them included. Every member is a process of its own that acts on a change as soon as
-its thread tells of it. Run: ``python -m benchmarks.group_rebalance``.
+    python -m benchmarks.group_rebalance
+    python -m benchmarks.group_rebalance --joins 8,50,100
 
-With ``--joins 8,50,100`` instead: so many members join an empty group at once, threads of 8
-processes: how many records that makes, and how long until the last has its final assignment.
+No peer. Measured from a clean leave, and from a SIGKILL, until all other members have their new
+assignment, including partitions that move between them. Every member is a process that reacts as
+soon as its group thread reports a change.
+
+With ``--joins``, that many members join an empty group at once, as threads of 8 processes.
+Measured: the records that this writes, and the time until the last member has its final assignment.
 """
 
 from __future__ import annotations
@@ -71,9 +74,11 @@ def main(
         f"{session_timeout_ms // 3}"
     )
     _print("clean leave → all others have their new assignment", left_ms)
-    _print("SIGKILL → likewise", killed_ms)
+    _print("SIGKILL → all others have their new assignment", killed_ms)
     if killed_ms:
-        typer.echo(f"SIGKILL, over the session timeout: {max(killed_ms) - session_timeout_ms:.0f}")
+        typer.echo(
+            f"SIGKILL, beyond session.timeout.ms: {max(killed_ms) - session_timeout_ms:.0f} ms"
+        )
 
 
 def _joins(count: int, partitions: int, session_timeout_ms: int, strategy: str, root: str) -> None:
@@ -128,7 +133,7 @@ class _Bench:
         self.processes.append(_Process(process, here))
 
     def start_at_once(self, count: int) -> float:
-        """Let so many join an empty group; return when they began to."""
+        """Let ``count`` members join an empty group; return when they began to, in milliseconds."""
         context = get_context("spawn")
         begin = context.Barrier(count + 1)
         pipes = [context.Pipe() for _ in range(count)]
@@ -145,7 +150,10 @@ class _Bench:
         return time.monotonic_ns() / 1e6
 
     def leave(self) -> float:
-        """Let the member that is in the group for longest leave; then let another one join."""
+        """Let the oldest member leave, and return the milliseconds until the group is stable.
+
+        Afterwards a new member joins.
+        """
         leaving = self.processes.pop(0)
         leaving.pipe.send("leave")
         began_ms = self._receive(leaving)
@@ -167,7 +175,7 @@ class _Bench:
         return took_ms
 
     def settled(self) -> float:
-        """Wait until all have what they are to have; return when the last of them had it."""
+        """Wait until every member has its final assignment; return when the last one got it."""
         until_s = time.monotonic() + _PATIENCE_S
         while not self._is_settled():
             ready = wait([each.pipe for each in self.processes], until_s - time.monotonic())
@@ -196,15 +204,15 @@ class _Bench:
     @staticmethod
     def _receive(leaving: _Process) -> float:
         while True:
-            told = leaving.pipe.recv()
-            if isinstance(told, float):
-                return told
+            message = leaving.pipe.recv()
+            if isinstance(message, float):
+                return message
 
 
 def _live_together(
     begin: Barrier, pipes: list[Connection], url: str, session_timeout_ms: int, strategy: str
 ) -> None:
-    """Several members, each on a thread of its own."""
+    """Run several members, each on a thread of its own."""
     arguments = url, session_timeout_ms, strategy, begin
     threads = [threading.Thread(target=_live, args=(pipe, *arguments)) for pipe in pipes]
     for thread in threads:
@@ -220,7 +228,7 @@ def _live(
     strategy: str,
     begin: Barrier | None = None,
 ) -> None:
-    """A member: releases what is revoked at once, and tells what it has."""
+    """Run a member that releases revoked partitions at once and reports its assignment."""
     changed = threading.Event()
     config = ConsumerConfig.parse(
         {

@@ -1,4 +1,4 @@
-"""A real Kafka broker for benchmarks: jars by Maven, one KRaft node, nothing left when it stops."""
+"""A real Kafka broker for benchmarks: jars by Maven, one KRaft node, removed when it stops."""
 
 import ctypes
 import os
@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,7 +47,7 @@ class BrokerError(Exception):
 
 
 def exit_status(run: Callable[[], object]) -> int:
-    """Run a benchmark, say in one line what went wrong, and return the exit status."""
+    """Run a benchmark; print an error in one line, and return the exit status."""
     try:
         run()
     except ToolMissingError as error:
@@ -57,6 +57,17 @@ def exit_status(run: Callable[[], object]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+@contextmanager
+def confluent_kafka_required() -> Iterator[None]:
+    """Let an import of confluent-kafka that fails raise `ToolMissingError`."""
+    try:
+        yield
+    except ImportError:
+        raise ToolMissingError(
+            "the client is missing: pip install -c constraints.txt confluent-kafka"
+        ) from None
 
 
 class KafkaBroker:
@@ -85,7 +96,7 @@ class KafkaBroker:
         Args:
             directory: Of the new directory; None for the system's temporary one.
             settings: Of the broker, beside Kafka's defaults.
-            loggers: What in the broker tells what it does, at level info, in `log_path`.
+            loggers: Loggers of the broker that write to `log_path` at level info.
             start_timeout_s: How long it may take to start.
             stop_timeout_s: How long it may take to stop until it is killed.
         """
@@ -135,7 +146,7 @@ class KafkaBroker:
         self._stack.close()
 
     def create_topic(self, topic: str, num_partitions: int) -> None:
-        """Create ``topic`` with one replica per partition; about a second, for it starts a JVM."""
+        """Create ``topic`` with one replica per partition. It takes a second: it starts a JVM."""
         size = ["--partitions", str(num_partitions), "--replication-factor", "1"]
         self._topic_command("--create", "--topic", topic, *size)
 
@@ -144,7 +155,7 @@ class KafkaBroker:
         self._topic_command("--delete", "--topic", topic)
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time of the broker so far, seconds; None where nothing tells it."""
+        """Return the broker's CPU time so far, in seconds; None without /proc."""
         status = Path(f"/proc/{self._process.pid}/stat") if self._process else Path()
         if not status.is_file():
             return None
@@ -162,8 +173,8 @@ class KafkaBroker:
 
     def _start(self, properties: Path, log: Path, port: int, stack: ExitStack) -> None:
         logger = "-Dorg.slf4j.simpleLogger"
-        told = (f"{logger}.log.{each}=info" for each in self._loggers)
-        flags = (*_JVM_FLAGS, f"{logger}.defaultLogLevel=warn", *told)
+        levels = (f"{logger}.log.{each}=info" for each in self._loggers)
+        flags = (*_JVM_FLAGS, f"{logger}.defaultLogLevel=warn", *levels)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self._java[0], *flags, *self._java[1:], "kafka.Kafka", str(properties)],
@@ -180,7 +191,7 @@ class KafkaBroker:
             stopped = process.poll() is not None
             if stopped or time.monotonic() > deadline:
                 what = "stopped" if stopped else f"was not up after {self._start_timeout_s:.0f} s"
-                raise BrokerError(f"Kafka {what}; it said last:\n{_tail(log.read_text())}")
+                raise BrokerError(f"Kafka {what}; its last lines:\n{_tail(log.read_text())}")
             time.sleep(0.1)
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
@@ -196,13 +207,13 @@ def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) 
     """Return a directory with the jars of ``artifacts`` (``group:artifact:version``), by Maven.
 
     Cached in ``benchmarks/.kafka/<name>`` for as long as the list stays the same; the list is
-    written there last, so a fetch that was cut off is done again. Maven must be there even so:
-    a benchmark that runs or stops depending on what was run before helps nobody.
+    written there last, so a fetch that was cut off is done again. Maven is required
+    even then, so that a benchmark does not depend on earlier runs.
 
     Args:
         name: The directory's name in the cache.
         artifacts: What to fetch.
-        transitive: Whether what they depend on comes too.
+        transitive: Whether to fetch their dependencies, too.
 
     Raises:
         ToolMissingError: There is no Maven.
@@ -229,7 +240,7 @@ def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) 
 
 
 def find_java() -> str:
-    """Return the Java that Spark would take: JAVA_HOME's, else the one on the path.
+    """Return the Java that Spark uses: JAVA_HOME's, else the one on the path.
 
     Raises:
         ToolMissingError: There is none.
@@ -318,7 +329,7 @@ def _run(command: Sequence[str], *, directory: Path | None = None, timeout_s: fl
             capture_output=True,
             text=True,
             timeout=timeout_s,
-            check=False,  # what it said belongs into the error
+            check=False,  # its output belongs into the error
         )
     except subprocess.TimeoutExpired as error:
         raise BrokerError(f"{Path(command[0]).name} took more than {timeout_s:.0f} s") from error

@@ -1,4 +1,4 @@
-"""Kafka's log cleaner, in a real broker: cleans when it is told to, and tells what it took."""
+"""The log cleaner of a real Kafka broker: cleans on request, and reports what it took."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from benchmarks.log_cleaning import Cleaning
 
 _TOPIC = "updates"
 _CONFIG_S = 2.0
-"""So long a broker may take until it goes by a changed setting."""
+"""Time until the broker applies a changed setting."""
 _MOST_S = 600
 _MIB = 2**20
 _MAP_ENTRY_BYTES = 24  # a hash of 16 bytes and an offset of 8
@@ -43,15 +43,15 @@ _CLEANED = re.compile(
 class KafkaCleaner:
     """A broker with one cleaner thread, and a compacted topic of one partition.
 
-    The cleaner may do nothing until `clean` says so: ``min.cleanable.dirty.ratio`` is 1 till then.
-    Before it puts a cleaned segment in its place it syncs it (``LogCleaner.cleanSegments``).
+    The cleaner does nothing until `clean` is called: ``min.cleanable.dirty.ratio`` is 1 before.
+    It syncs a cleaned segment before that replaces the old ones (``LogCleaner.cleanSegments``).
 
     Attributes:
         dedupe_mib: memory for keys (``log.cleaner.dedupe.buffer.size``).
     """
 
     def __init__(self, directory: Path | None, keys: int) -> None:
-        """Args: directory: where its files lie meanwhile; keys: there is room for so many."""
+        """Args: directory: of the broker's files; keys: number of keys that fit into memory."""
         # Twice as many as in the log at once, so that one pass is enough.
         self.dedupe_mib = max(16, int(keys * _MAP_ENTRY_BYTES / _MAP_LOAD / _MIB) + 8)
         self._broker = KafkaBroker(
@@ -90,7 +90,7 @@ class KafkaCleaner:
         self._broker.__exit__(kind, error, traceback)
 
     def fill(self, batches: Iterator[pa.RecordBatch], closing: pa.RecordBatch) -> None:
-        """Send records, and a last one that gets a new segment: the active one."""
+        """Send records, and a last one into a new segment, which stays the active one."""
         self._send(batches)
         self._alter({"segment.ms": "1"})
         self._send(iter([closing]))
@@ -98,10 +98,10 @@ class KafkaCleaner:
         os.sync()
 
     def clean(self) -> Cleaning:
-        """Let the cleaner go, and wait until it has cleaned all but the active segment.
+        """Let the cleaner run, and wait until it has cleaned all but the active segment.
 
         Raises:
-            BrokerError: it has not for ten minutes.
+            BrokerError: it takes more than ten minutes.
         """
         cpu_began = self._broker.cpu_s()
         self._alter({"min.cleanable.dirty.ratio": "0"})
@@ -112,8 +112,8 @@ class KafkaCleaner:
                 raise BrokerError(f"the cleaner was not done after {_MOST_S} s")
             time.sleep(0.5)
             lines = self._broker.log_path.read_text(errors="replace")
-            told = [each for each in _CLEANED.finditer(lines) if each["log"] == f"{_TOPIC}-0"]
-            found = told[self._cleaned :]
+            cleaned = [each for each in _CLEANED.finditer(lines) if each["log"] == f"{_TOPIC}-0"]
+            found = cleaned[self._cleaned :]
         self._cleaned += len(found)
         cpu_ended = self._broker.cpu_s()
         self._alter({"min.cleanable.dirty.ratio": "1"})

@@ -1,4 +1,4 @@
-"""confluent-kafka and a real broker, as `clients_kafka` measures them."""
+"""confluent-kafka and a real broker as a `ClientPeer`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from benchmarks.client_peer import (
     Poll,
     ReadStamps,
     Send,
-    age_ms,
     values,
 )
 from benchmarks.kafka_broker import BrokerError, KafkaBroker
+from benchmarks.timing import report_ages
 
 _FIRST_RECORD = """
 from confluent_kafka import Producer
@@ -28,45 +28,40 @@ p.produce("{topic}", b"x" * 100)
 raise SystemExit(p.flush(30))
 """
 _QUEUED = 1_000_000
-"""Messages that may wait to be sent: ten times the default, so that `produce` blocks less."""
+"""Messages in the send queue: ten times the default, so that `produce` blocks less."""
 _MORE_AHEAD: dict[str, str | int] = {"queued.min.messages": 1_000_000}
-"""By default it fetches 100,000 messages ahead, and then pauses for a second."""
+"""With the default of 100,000 the client pauses its fetches for a second when that many wait."""
 _QUIET: dict[str, str | int] = {"log_level": 2}
-"""That the broker stops at the end is no news."""
+"""No message about the broker that stops at the end."""
 
 
 class KafkaPeer:
-    """See `ClientPeer`. Callbacks are left out: the client is as fast as it gets."""
+    """confluent-kafka as a `ClientPeer`, without callbacks, which would slow it down."""
 
     name = "confluent-kafka"
 
     def __init__(self, broker: KafkaBroker) -> None:
-        """Args: broker: started."""
+        """Args: broker: a running broker."""
         self._broker = broker
         self._admin = AdminClient({**_QUIET, "bootstrap.servers": self.address})
 
     @property
     def address(self) -> str:
-        """See `ClientPeer`."""
         return self._broker.bootstrap_servers
 
     @property
     def read_stamps(self) -> ReadStamps:
-        """See `ClientPeer`."""
         return read_stamps
 
     @property
     def first_record(self) -> str:
-        """See `ClientPeer`."""
         return _FIRST_RECORD.format(servers=self.address, topic=FIRST_RECORD_TOPIC)
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """See `ClientPeer`."""
         for done in self._admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             done.result(30)
 
     def record_count(self, topic: str) -> int:
-        """See `ClientPeer`."""
         consumer = _consumer(self.address)
         ends = [
             consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
@@ -76,7 +71,6 @@ class KafkaPeer:
         return sum(ends)
 
     def send_all(self, topic: str, count: int) -> float:
-        """See `ClientPeer`."""
         producer = Producer(
             {
                 "bootstrap.servers": self.address,
@@ -102,7 +96,6 @@ class KafkaPeer:
         return took_s
 
     def pollers(self) -> dict[str, Poll]:
-        """See `ClientPeer`."""
         return {
             self.name: partial(self._poll_all, _MORE_AHEAD),
             f"{self.name}, defaults": partial(self._poll_all, {}),
@@ -125,7 +118,6 @@ class KafkaPeer:
         return took_s
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
-        """See `ClientPeer`."""
         producer = Producer(
             {"bootstrap.servers": self.address, "acks": "all", "linger.ms": 0, **_QUIET}
         )
@@ -138,18 +130,17 @@ class KafkaPeer:
 
 
 def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
-    """See `ClientPeer`."""
+    """Read stamps as `ClientPeer.read_stamps` describes."""
     consumer = _consumer(address)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     consumer.poll(1)
-    pipe.send("waiting")
-    took_ms: list[float] = []
-    while len(took_ms) < count:
+
+    def next_values() -> list[object]:
         message = consumer.poll(1)
-        if message is not None and message.error() is None:
-            took_ms.append(age_ms(message.value() or b""))
+        return [] if message is None or message.error() else [message.value()]
+
+    report_ages(pipe, next_values, count)
     consumer.close()
-    pipe.send(took_ms)
 
 
 def _consumer(address: str, settings: Mapping[str, str | int] | None = None) -> Consumer:

@@ -1,10 +1,11 @@
-"""All benchmarks of the partition log, or those that are named, one after the other.
+"""Runs all benchmarks of the partition log, or the ones named, one after the other.
 
     python -m benchmarks.log_all
     python -m benchmarks.log_all append_latency lookup --json
     python -m benchmarks.log_lookup --segments 100 --lookups 50
 
-Each is a process of its own; those with more options take them when they are run apart.
+Each is a process of its own. Further options are passed to all of them; options that only one of
+them has work if it is run alone.
 """
 
 import argparse
@@ -22,7 +23,7 @@ BENCHMARKS = (
 
 
 def main() -> None:
-    """Run what the command line names; other options go to each of them."""
+    """Run the named benchmarks, and pass all other options to each of them."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.log_all",
         description=__doc__,
@@ -32,7 +33,7 @@ def main() -> None:
     chosen, options = parser.parse_known_args()
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark {unknown[0]!r}, expected one of {', '.join(BENCHMARKS)}")
     failed = [name for name in chosen.names or BENCHMARKS if not _run(name, options)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -1,15 +1,16 @@
-"""How long an append of one small batch takes, beside the bare put of the same bytes.
+"""Compares the latency of an append of one small batch with a bare put of the same bytes.
 
     python -m benchmarks.log_append_latency --appends 2000
 
-One process, one partition, one batch of 20 records (2 KB) an append, with and without sync.
+One process, one partition, one batch of 20 records (2 KB) per append, with and without sync.
 """
 
 import argparse
 from functools import partial
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records, timed
+from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records
+from benchmarks.timing import timed
 from spark_log.storage.local import LocalStore
 
 GOALS_MS = {False: 0.3, True: 1.0}
@@ -23,7 +24,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure appends and bare puts, the one after the other."""
+    """Measure appends and bare puts, in turns."""
     with local_stores(options.directory) as new_store:
         took_ms = {sync: latencies_ms(new_store(), options.appends, sync=sync) for sync in GOALS_MS}
     figures = []
@@ -41,7 +42,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def latencies_ms(store: LocalStore, count: int, *, sync: bool) -> tuple[list[float], list[float]]:
-    """Return what bare puts and appends took; they take turns, after a few for warming up."""
+    """Return the latencies of bare puts and of appends, in turns, after a hundred warm-ups."""
     log = open_log(store, flush_on_append=sync)
     batches = [records(SMALL_BATCH, first=number * SMALL_BATCH) for number in range(64)]
     log.append(batches[0])

@@ -1,20 +1,20 @@
-"""What a compaction took, ours or Kafka's: what `log_compaction` compares."""
+"""The result of one compaction, by our cleaner or Kafka's."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What one compaction did, and what it took.
+    """The work of one compaction, and its cost.
 
     Attributes:
-        records_read: of all that it went over.
-        records_written: that stay.
-        bytes_read: of files.
-        took_s: by the clock.
-        cpu_s: of the processor; None where it is not known.
-        peak_mib: the most memory of its process; None likewise.
-        before_mib: the same before it began.
+        records_read: records that the compaction read.
+        records_written: records that remain.
+        bytes_read: bytes of segments that it read.
+        took_s: wall-clock time.
+        cpu_s: CPU time; None if unknown.
+        peak_mib: peak memory of its process; None if unknown.
+        before_mib: peak memory of its process before it began; None if unknown.
     """
 
     records_read: int

@@ -1,16 +1,16 @@
-"""How fast a partition is compacted by one process, in how much memory; and by Kafka's cleaner.
+"""Compares the speed and memory of compaction with the log cleaner of a real Kafka broker.
 
     python -m benchmarks.log_compaction
     python -m benchmarks.log_compaction --ours-only --records 4000000 --updates 2000000
 
-Two compactions, each on the same records for both: of records that all have different keys, and of
-updates of some of them, drawn at random, beside what the first one left. Values of 100 bytes that
-no compressor gains by, uncompressed. Both work in one thread and sync what they write to disk
-before it takes the place of what was there; both read from the page cache, synced before. A broker
-with one cleaner thread and room for all keys tells its own times; ours runs in a new process each
-time, whose memory is measured, what it maps of files included. Rates are of what is read.
+Two compactions on the same records for both sides: first of records that all have different keys,
+then of random updates of some of them, on top of what the first one left. Values are 100 random
+bytes, uncompressed. Both sides use one thread, read from the page cache, and sync the new segments
+before they replace the old ones. The broker has one cleaner thread and memory for all keys, and its
+own log gives the times. Ours runs in a new process each time; its memory includes mapped files.
+Rates are of records and bytes read.
 
-Exit status 2 where Maven, Java or confluent-kafka is missing, 1 where Kafka fails.
+Exit status 2 if Maven, Java or confluent-kafka is missing, 1 if Kafka fails.
 """
 
 import argparse
@@ -29,10 +29,11 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.kafka_broker import KAFKA_VERSION, ToolMissingError, exit_status
+from benchmarks.command_line import positive
+from benchmarks.kafka_broker import KAFKA_VERSION, confluent_kafka_required, exit_status
 from benchmarks.log_cleaning import Cleaning
-from benchmarks.log_report import Figure, Report, parser
-from benchmarks.log_workload import local_stores, open_log
+from benchmarks.log_report import Figure, Report, parser, run
+from benchmarks.log_workload import binary_array, local_stores, open_log
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
@@ -53,33 +54,27 @@ _console = Console(stderr=True)
 def main() -> int:
     """Run the benchmark as the command line says; return the exit status."""
     options = parser("log_compaction", __doc__)
-    options.add_argument("--records", type=int, default=10_000_000, help="different keys (10 M)")
-    options.add_argument("--updates", type=int, default=5_000_000, help="of some of them (5 M)")
-    options.add_argument("--value-bytes", type=int, default=100, help="of each value (100)")
-    options.add_argument("--memory", type=int, default=128, help="MiB for keys, ours (128)")
+    options.add_argument(
+        "--records", type=positive, default=10_000_000, help="different keys (10 M)"
+    )
+    options.add_argument(
+        "--updates", type=positive, default=5_000_000, help="of some of them (5 M)"
+    )
+    options.add_argument("--value-bytes", type=positive, default=100, help="of each value (100)")
+    options.add_argument("--memory", type=positive, default=128, help="MiB for keys, ours (128)")
     options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
-    chosen = options.parse_args()
-    if min(chosen.records, chosen.updates, chosen.value_bytes, chosen.memory) < 1:
-        options.error("--records, --updates, --value-bytes and --memory must be at least 1")
-    return exit_status(lambda: _run(chosen))
-
-
-def _run(options: argparse.Namespace) -> None:
-    report = measure(options)
-    report.print()
-    if options.json:
-        print(f"written: {report.write_json()}")
+    return exit_status(lambda: run(options, measure))
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure both, one compaction after the other."""
+    """Measure both sides, one compaction after the other."""
     figures = []
     with ExitStack() as stack:
         stores = stack.enter_context(local_stores(options.directory))
         ours = Ours(stores(), options.memory)
         kafka = None if options.ours_only else _kafka(stack, options)
         for number, name in enumerate(_NAMES):
-            # A generator anew for each: both get the same records.
+            # A new generator for each side: both get the same records.
             ours.fill(updates(options, number))
             own = ours.clean()
             _console.print(f"ours: {own}", style="dim", highlight=False)
@@ -102,7 +97,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def own_figures(name: str, own: Cleaning) -> list[Figure]:
-    """Return what ours amounts to, with the goals."""
+    """Return our figures, with their goals."""
     cpu_s, peak_mib, before_mib = own.cpu_s or 0, own.peak_mib or 0, own.before_mib or 0
     rate, size = own.records_read / 1e6, own.bytes_read / 1e6
     return [
@@ -117,13 +112,13 @@ def own_figures(name: str, own: Cleaning) -> list[Figure]:
 
 
 def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]:
-    """Return what Kafka's amounts to, and how ours compares with it."""
+    """Return Kafka's figures, and the ratios of ours to them."""
     if theirs.records_written != own.records_written:
-        _console.print("the two did not keep the same number of records", style="red")
+        _console.print("the two sides kept different numbers of records", style="red")
     rate, size = theirs.records_read / 1e6, theirs.bytes_read / 1e6
     ratio = own.records_read / own.took_s / (theirs.records_read / theirs.took_s)
     by_cpu = []
-    if own.cpu_s and theirs.cpu_s:  # what else the broker does meanwhile is in it: compiling
+    if own.cpu_s and theirs.cpu_s:  # the broker's includes JIT compilation
         by_cpu = [
             Figure(f"{name}: Kafka, records, by CPU time", rate / theirs.cpu_s, "M/s"),
             Figure(f"{name}: records, by CPU time, ours / Kafka", theirs.cpu_s / own.cpu_s),
@@ -136,13 +131,13 @@ def compared_figures(name: str, own: Cleaning, theirs: Cleaning) -> list[Figure]
     ]
 
 
-# --- what is written -----------------------------------------------------------------------------
+# --- records -------------------------------------------------------------------------------------
 
 
 def updates(options: argparse.Namespace, number: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a round: first each key once, then some of them again, at random."""
+    """Yield the records of a round: in round 0 each key once, then random keys."""
     random = np.random.default_rng(number)
-    values = _fixed(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
+    values = binary_array(random.bytes(_BATCH_RECORDS * options.value_bytes), _BATCH_RECORDS)
     count = (options.records, options.updates)[number]
     for first in range(0, count, _BATCH_RECORDS):
         rows = min(_BATCH_RECORDS, count - first)
@@ -157,30 +152,24 @@ def _batch(numbers: np.ndarray, values: pa.Array) -> pa.RecordBatch:
     count = len(numbers)
     texts = np.char.add(b"key-", np.char.zfill(numbers.astype("S"), 12)).astype("S16")
     times = pa.array(np.full(count, SYSTEM_CLOCK.time_us()), TIMESTAMP_TYPE)
-    columns = [_fixed(texts.tobytes(), count), values, pa.nulls(count, HEADERS_TYPE), times]
+    columns = [binary_array(texts.tobytes(), count), values, pa.nulls(count, HEADERS_TYPE), times]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def _fixed(data: bytes, count: int) -> pa.Array:
-    width = pa.binary(len(data) // count)
-    fixed = pa.FixedSizeBinaryArray.from_buffers(width, count, [None, pa.py_buffer(data)])
-    return fixed.cast(pa.binary())
-
-
-# --- the two -------------------------------------------------------------------------------------
+# --- our side ------------------------------------------------------------------------------------
 
 
 class Ours:
-    """A partition of ours."""
+    """A partition of Spark Log."""
 
     def __init__(self, store: LocalStore, memory_mib: int) -> None:
-        """Args: store: empty; memory_mib: for keys."""
+        """Args: store: an empty store; memory_mib: memory for keys."""
         self._store = store
         self._memory_bytes = memory_mib * _MIB
         self._rounds = 0
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Append records, and one more, whose segment stays the active one."""
+        """Append records, and one more in a segment that stays the active one."""
         log = _open(self._store, sync=False)
         batch = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
         while True:
@@ -197,7 +186,7 @@ class Ours:
     def clean(self) -> Cleaning:
         """Compact in a new process."""
         self._rounds += 1
-        # As if the delay between two compactions had passed.
+        # Later than any delay between two compactions.
         now_us = SYSTEM_CLOCK.time_us() + self._rounds * 10**10
         theirs, own = _PROCESSES.Pipe()
         arguments = (self._store.url, now_us, self._memory_bytes, own)
@@ -234,7 +223,7 @@ def _open(store: LocalStore, *, sync: bool) -> PartitionLog:
 
 
 def closing_record() -> pa.RecordBatch:
-    """Return one more record: it stays in the active segment, which nobody compacts."""
+    """Return the record of the active segment, which is never compacted."""
     return _batch(np.array([0]), pa.array([b""], pa.binary()))
 
 
@@ -243,18 +232,14 @@ def peak_mib() -> float:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    # Not getrusage here: it counts what the process had before it became this program.
+    # Not getrusage: it includes the memory of the process before exec.
     lines = status.read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def _kafka(stack: ExitStack, options: argparse.Namespace) -> "KafkaCleaner":
-    try:
+    with confluent_kafka_required():
         from benchmarks.kafka_cleaner import KafkaCleaner
-    except ImportError:
-        raise ToolMissingError(
-            "the client is missing: pip install -c constraints.txt confluent-kafka"
-        ) from None
     return stack.enter_context(KafkaCleaner(options.directory, options.records))
 
 

@@ -1,9 +1,10 @@
-"""Several processes that append small batches to one partition as fast as they can.
+"""Measures several processes that append small batches to one partition as fast as they can.
 
     python -m benchmarks.log_contention --processes 4 --seconds 10
 
-Whoever loses the race for a name reads where the winner ends and tries the next one. How much all
-get done together, and how much the slowest of them, beside one process on its own.
+The peer is one process that appends alone. A process that loses the race for a base offset reads
+where the winner's segment ends and tries the next one. Measured: appends of all processes together,
+and the share of the slowest.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure one process, then all."""
+    """Measure one process, then all of them."""
     rates: dict[int, list[float]] = {}
     latencies_ms: dict[int, list[float]] = {}
     with local_stores(options.directory) as new_store:

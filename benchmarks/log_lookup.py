@@ -1,10 +1,10 @@
-"""Finding an offset and a time in a partition of 100, 1,000 and 10,000 segments.
+"""Measures lookups of an offset and a timestamp in partitions of 100, 1,000 and 10,000 segments.
 
     python -m benchmarks.log_lookup
 
-Segments of 10,000 records each, appended one by one, so that the largest partition has 100 million;
-they have no keys and values, and what is done to find one does not depend on those. After one
-listing, random lookups through a store that counts what is read: anything but the listing.
+No peer; each figure has a goal. Segments have 10,000 records, appended one segment at a time: the
+largest partition has 100 million records. They have neither keys nor values, which a lookup does
+not read. After one listing, random lookups go through a store that counts reads of files.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 _SEGMENT_RECORDS = 10_000
 _BATCH_RECORDS = 1_000
 _SAME_TIME = 100
-"""Records in a row that have one timestamp: so a segment is small on disk, but for its indexes."""
+"""Consecutive records with one timestamp, so that segments compress well."""
 _MAX_READS = 3
 _MAX_MS = 1
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Grow one log from size to size, and look things up at each."""
+    """Grow one log from size to size, and measure lookups at each."""
     figures = []
     with local_stores(options.directory) as new_store:
         store = CountingStore(new_store().url)
@@ -62,8 +62,8 @@ def lookup_figures(store: CountingStore, segments: int, lookups: int) -> list[Fi
     """Measure one listing, then lookups of random offsets and times, each checked.
 
     As appenders leave a log, up to ``snapshot.interval.segments`` of its segments are in no
-    snapshot yet, and the first lookup of a time may have to open those. So that one is told apart;
-    then, after a snapshot, come all those of another handle.
+    snapshot yet, and the first lookup of a time may have to open those. It is reported
+    separately; the other lookups follow after a snapshot, by a new handle.
     """
     end_offset = segments * _SEGMENT_RECORDS
     chance = random.Random(segments)
@@ -94,8 +94,8 @@ class Lookups:
 
     Attributes:
         listing_ms: how long the listing took.
-        reads: of each lookup.
-        took_ms: by each lookup.
+        reads: requests to the store, of each lookup.
+        took_ms: latency of each lookup.
     """
 
     def __init__(self, store: CountingStore, end_offset: int) -> None:
@@ -105,7 +105,7 @@ class Lookups:
         self._view = self._log.observe()
         self.listing_ms = (time.perf_counter() - start) * 1000
         assert self._view.log_end_offset == end_offset
-        self._log.fetch(end_offset)  # lists on its own, as it does now and then
+        self._log.fetch(end_offset)  # a fetch lists the log from time to time; this one does
         self.reads: list[int] = []
         self.took_ms: list[float] = []
 

@@ -1,14 +1,19 @@
-"""What merging and cleaning leave of many small appends, and what they cost.
+"""Measures what merging and cleaning cost, and what they leave of many small appends.
 
     python -m benchmarks.log_maintenance --appends 100000 --days 365 --appends-a-day 240
 
-One process, one partition, not synced. First how fast segments of 40,000 records are merged, by
-what is read and in one thread: as they are, and words that are compressed with zstd meanwhile.
-Then one record an append, by an idempotent producer,
-merged by the appender on its way; then the cleaner; then all of it is read, beside the same
-records in one segment. Then a partition that lived for a year, cleaned daily, on a clock that is
-turned: scaled to so many appends a day, with ``segment.bytes`` scaled likewise, so that there are
-as many segments as of one append a second. Reads are repeated, the median counts.
+One process, one partition, not synced, in four parts (``--only`` picks one):
+
+- merges: speed of merging segments of 40,000 records in one thread, as they are, and words that are
+  compressed with zstd on the way.
+- latency: appends of one record to a log that merges inline, and to one that does not.
+- small: appends of one record by an idempotent producer, merged inline, then cleaned; reading them
+  all is compared with the same records in one segment.
+- life: a partition that lived for a year on a manual clock, cleaned daily. Appends per day and
+  ``segment.bytes`` are scaled down alike, so there are as many segments as with one append a
+  second.
+
+Reads are repeated, and the median is shown.
 """
 
 import argparse
@@ -19,7 +24,8 @@ from statistics import median
 
 from benchmarks.counting_store import CountingStore
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records, timed
+from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records
+from benchmarks.timing import timed
 from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
@@ -46,7 +52,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure everything, the one after the other."""
+    """Measure the parts, one after the other."""
     figures: list[Figure] = []
     parts = [options.only] if options.only else PARTS
     with local_stores(options.directory) as new_store:
@@ -72,7 +78,7 @@ def open_log(store: LocalStore, clock: ManualClock, **config: object) -> Partiti
 
 
 def merges(name: str, store: LocalStore, compression: str, *, is_text: bool) -> list[Figure]:
-    """Merge segments of some MB into one; neither is synced."""
+    """Merge segments of some MB into one, without sync."""
     log = open_log(store, ManualClock(), **{"merge.tail.segments": 0})
     for number in range(_MERGED):
         log.append(records(_MERGED_ROWS, first=number * _MERGED_ROWS, text=is_text))
@@ -93,7 +99,7 @@ def merges(name: str, store: LocalStore, compression: str, *, is_text: bool) -> 
 
 
 def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure]:
-    """Append to a log that is merged on the way and to one that is not, in turns."""
+    """Append to a log that merges inline and to one that does not, in turns."""
     logs = {
         "merged inline": open_log(merging, ManualClock()),
         "not merged": open_log(other, ManualClock(), **{"merge.tail.segments": 0}),
@@ -115,7 +121,7 @@ def latency(merging: LocalStore, other: LocalStore, appends: int) -> list[Figure
 
 
 def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Figure]:
-    """Append one by one, clean, and read; beside the same records in one segment."""
+    """Append one by one, clean, and read; compare with the same records in one segment."""
     store, clock = CountingStore(store.url), ManualClock()
     log = open_log(store, clock)
     began = time.perf_counter()
@@ -125,7 +131,7 @@ def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Fi
     took_s = time.perf_counter() - began
     on_the_way = files_of(store)
     cleaned_s = timed(lambda: clean(store, clock))
-    time.sleep(1.1)  # what may be deleted is told by the disk's clock, in whole seconds
+    time.sleep(1.1)  # the store dates files in whole seconds
     clean(store, clock)
     left = files_of(store)
     whole = open_log(large, clock)
@@ -143,9 +149,9 @@ def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Fi
 
 
 def long_life(store: LocalStore, days: int, appends_a_day: int) -> list[Figure]:
-    """Let a partition live for a year, and open it."""
+    """Append for a year of the manual clock, then open the partition."""
     clock = ManualClock()
-    # At one append a second a segment of 1 GiB takes some weeks; here it is as many weeks.
+    # At one append a second a segment of 1 GiB takes some weeks; here it takes as many weeks.
     segment_bytes = max(1_048_576, 1_073_741_824 * appends_a_day // 86_400)
     scaled = {"segment.bytes": segment_bytes, "segment.ms": days * DAY_MS}
     log = open_log(store, clock, **scaled)
@@ -173,7 +179,7 @@ def long_life(store: LocalStore, days: int, appends_a_day: int) -> list[Figure]:
 
 
 def open_all(store: LocalStore, clock: ManualClock) -> None:
-    """Find out all there is to know of a partition: its ends, segments, times and producers."""
+    """Load the state of a partition: its offsets, segments and producers."""
     log = open_log(store, clock)
     view = log.observe()
     log.segments(view)
@@ -181,19 +187,19 @@ def open_all(store: LocalStore, clock: ManualClock) -> None:
 
 
 def clean(store: LocalStore, clock: ManualClock, **config: object) -> None:
-    """Clean as if the delay of deletion were over."""
+    """Clean without the delay of deletion."""
     log = open_log(store, clock, **{"file.delete.delay.ms": 0}, **config)
-    # The clock stands still, and files are dated by the machine's.
+    # The manual clock is far from the machine's, which dates the files.
     PartitionCleaner(log, max_clock_skew_ms=2**62).clean()
 
 
 def files_of(store: LocalStore) -> int:
-    """Return how many files there are."""
+    """Return the number of files in the partition's directory."""
     return sum(1 for _ in store.list(DIRECTORY))
 
 
 def read_s(store: LocalStore, expected: int) -> float:
-    """Return how long it takes to read everything, with a new handle each time."""
+    """Return the median seconds to read everything, with a new handle each time."""
 
     def read() -> None:
         log = open_log(store, ManualClock())

@@ -1,10 +1,10 @@
-"""How much memory a process takes that appends 10 GB, and one that fetches them.
+"""Measures the memory of a process that appends 10 GB, and of one that fetches them.
 
     python -m benchmarks.log_memory --gigabytes 10
 
-Each is a process of its own, watched from outside. Its memory is what it has for itself
-(``RssAnon``); pages of mapped files belong to the page cache, which gives them up when asked to.
-The appender is given batches that are made as it goes, in segments of about 100 MB.
+No peer; each figure has a goal. Each process is watched from outside. Its own memory is
+``RssAnon``; pages of mapped files belong to the page cache, which releases them under pressure. The
+appender makes its batches on the way, in segments of about 100 MB.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from benchmarks.log_workload import (
     open_log,
     records,
 )
+from benchmarks.process_memory import memory_bytes
 from spark_log.storage.local import LocalStore
 
 _PROCESSES = multiprocessing.get_context("spawn")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Append, then fetch, and report each one's peak."""
+    """Append, then fetch, and report the peak memory of each."""
     segments = max(1, round(options.gigabytes * 1e9 / (_SEGMENT_RECORDS * RECORD_BYTES)))
     figures = []
     with local_stores(options.directory) as new_store:
@@ -64,14 +64,14 @@ def measure(options: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest values that were seen, in MB."""
+    """Peak memory of a process, in MB."""
 
     own_mb: float = 0
     mapped_mb: float = 0
     resident_mb: float = 0
 
     def or_more(self, other: "Peak") -> "Peak":
-        """Return the larger one of each."""
+        """Return the larger value of each field."""
         return Peak(
             max(self.own_mb, other.own_mb),
             max(self.mapped_mb, other.mapped_mb),
@@ -82,10 +82,10 @@ class Peak:
 def watched(
     work: Callable[[LocalStore, int], None], store: LocalStore, segments: int
 ) -> tuple[Peak, float]:
-    """Run ``work`` in a process of its own; return its memory's peak and how long it took.
+    """Run ``work`` in a new process; return its peak memory and its seconds.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the process failed.
     """
     process = _PROCESSES.Process(target=work, args=(store, segments))
     start = time.perf_counter()
@@ -95,23 +95,16 @@ def watched(
         peak = peak.or_more(_memory_of(process.pid))
         process.join(_EVERY_S)
     if process.exitcode:
-        raise RuntimeError(f"it ended with {process.exitcode}")
+        raise RuntimeError(f"the measured process ended with exit status {process.exitcode}")
     return peak, time.perf_counter() - start
 
 
 def _memory_of(pid: int | None) -> Peak:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return Peak()  # ended meanwhile
-    fields = dict(line.split(":", 1) for line in lines)
-    if "VmHWM" not in fields:
-        return Peak()
-    own, shared, mapped, resident = (
-        int(fields[name].split()[0]) * 1024 / 1e6
-        for name in ("RssAnon", "RssShmem", "RssFile", "VmHWM")
-    )
-    return Peak(own + shared, mapped, resident)
+    sizes = memory_bytes(pid or "self")
+    if "VmHWM" not in sizes:
+        return Peak()  # the process has ended
+    own_bytes = sizes["RssAnon"] + sizes["RssShmem"]
+    return Peak(own_bytes / 1e6, sizes["RssFile"] / 1e6, sizes["VmHWM"] / 1e6)
 
 
 def _append_once(store: LocalStore, segments: int) -> None:

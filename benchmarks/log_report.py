@@ -1,4 +1,4 @@
-"""How the benchmarks of the partition log report: figures beside their goals, all from one run."""
+"""Reports of benchmarks: figures with their goals, all from one run, as a table and as JSON."""
 
 import argparse
 import json
@@ -10,21 +10,21 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command_line import base_parser
+from benchmarks.machine import RESULTS, machine
 from benchmarks.whole_table import print_whole
-
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number that was measured.
+    """One measured number.
 
     Attributes:
-        name: what it is of.
+        name: what was measured.
         value: the number.
         unit: its unit; empty for a count or a ratio.
-        at_most: the goal, where less is better.
-        at_least: the goal, where more is better.
+        at_most: the goal, if less is better.
+        at_least: the goal, if more is better.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether it reaches its goal; None without one."""
+        """Whether the goal is met; None without a goal."""
         if self.at_most is not None:
             return self.value <= self.at_most
         if self.at_least is not None:
@@ -69,8 +69,6 @@ class Report:
 
     def write_json(self, directory: Path = RESULTS) -> Path:
         """Write figures and machine to ``<directory>/<name>.json`` and return that path."""
-        from benchmarks.workload import machine  # not before: it brings pyspark's memory along
-
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.name}.json"
         figures = [asdict(figure) | {"is_met": figure.is_met} for figure in self.figures]
@@ -85,13 +83,8 @@ class Report:
 
 
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that all benchmarks of the log have."""
-    options = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{module}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    options.add_argument("--directory", type=Path, help="where the log lies meanwhile ($TMPDIR)")
+    """Return a parser with ``--directory`` and ``--json``."""
+    options = base_parser(module, description)
     options.add_argument("--json", action="store_true", help="also write the figures to results/")
     return options
 
@@ -101,7 +94,7 @@ def run(
     measure: Callable[[argparse.Namespace], Report],
     arguments: Sequence[str] | None = None,
 ) -> None:
-    """Measure as the command line says, print the table, and write JSON if that is asked for."""
+    """Parse the command line, measure, print the table, and write JSON with ``--json``."""
     chosen = options.parse_args(arguments)
     report = measure(chosen)
     report.print()
@@ -110,7 +103,7 @@ def run(
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value that ``percent`` of them are at or below."""
+    """Return the smallest of ``values`` that ``percent`` percent of them do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 

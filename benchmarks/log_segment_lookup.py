@@ -1,10 +1,10 @@
-"""How long it takes to find an offset or a time in one segment of many batches.
+"""Measures lookups of an offset or a timestamp in one segment of 10,000 batches.
 
     python -m benchmarks.log_segment_lookup
 
-A segment of 10,000 batches in a temporary directory; each lookup opens the file anew. Prints a
-table: with the indexes as they were written, without them for the first reader that comes (which
-makes them anew), and, for times, by reading header after header.
+Compared are lookups with the indexes as written, lookups of the first reader after the index files
+are lost (it rebuilds them), and, for timestamps, a scan of the batch headers. Each lookup opens the
+file again. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.timing import timed
 from spark_log.log import SegmentReader, SegmentWriter
 from spark_log.log.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
@@ -68,10 +68,10 @@ def main() -> None:
         print("| | median | slowest |\n|---|---|---|")
         for name, prepare, lookup in (
             ("offset, by its index", with_indexes, by_offset),
-            ("offset, indexes missing: made anew", without, by_offset),
+            ("offset, indexes missing: rebuilt", without, by_offset),
             ("time, by its indexes", with_indexes, by_time),
-            ("time, indexes missing: made anew", without, by_time),
-            ("time, header after header", with_indexes, by_headers),
+            ("time, indexes missing: rebuilt", without, by_time),
+            ("time, by batch headers", with_indexes, by_headers),
         ):
             times_ms = [_timed_ms(prepare, lookup, offset) for offset in offsets]
             median_ms, slowest_ms = statistics.median(times_ms), max(times_ms)
@@ -103,9 +103,7 @@ def _open(store: LocalStore) -> SegmentReader:
 
 def _timed_ms(prepare: Callable[[], None], lookup: Callable[[int], None], offset: int) -> float:
     prepare()
-    begun = time.perf_counter()
-    lookup(offset)
-    return (time.perf_counter() - begun) * 1000
+    return timed(lambda: lookup(offset)) * 1000
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Appending and fetching records in bulk on one core, beside the bare work on the same bytes.
+"""Compares appends and fetches in bulk with plain file operations on the same bytes, on one core.
 
     python -m benchmarks.log_throughput --records 10000000 --repeats 5
 
-Appends stream batches of 10,000 records of 108 bytes into segments of a million, synced, beside
-plain writes and one fsync of the same bytes. Fetches read a log that lies in memory (the page
-cache), beside reading the same files and summing their bytes by CRC-32C alone. The process is bound
-to one core; what is compared takes turns; medians.
+Appends stream batches of 10,000 records of 108 bytes into segments of a million records, synced;
+the peer is plain writes and one fsync of the same bytes. Fetches read a log from the page cache;
+the peer reads the same files and computes their CRC-32C. The process is bound to one core; compared
+operations take turns, and figures are medians.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from benchmarks.log_workload import (
     open_log,
     pin_to_one_core,
     records,
-    timed,
 )
+from benchmarks.timing import timed
 from spark_log.log import PartitionLog
 from spark_log.storage.local import LocalStore
 
@@ -62,8 +62,8 @@ def measure(options: argparse.Namespace) -> Report:
 def append_figures(new_store: Callable[[], LocalStore], repeats: int) -> list[Figure]:
     """Measure the append of one segment, and the plain write and fsync of its bytes.
 
-    Each makes a new file, in a directory that is removed before the next one's turn: memory for the
-    page cache that is used for the first time would cost more than the writing.
+    Each writes a new file and removes it before the next turn: otherwise the page cache would
+    allocate new memory, which costs more than the write.
     """
     batches = {"random": [*_batches(text=False)], "text": [*_batches(text=True)]}
     store = new_store()
@@ -105,7 +105,7 @@ def append_figures(new_store: Callable[[], LocalStore], repeats: int) -> list[Fi
 
 
 def fetch_figures(store: LocalStore, n: int, repeats: int) -> list[Figure]:
-    """Measure full fetches with and without checksums, and the bare sum over the same files."""
+    """Measure full fetches with and without CRC checks, and CRC-32C of the same files alone."""
     log = open_log(store, flush_on_append=False)
     segments = max(1, n // _SEGMENT_RECORDS)
     batches = [*_batches(text=False)]
@@ -170,7 +170,7 @@ def _sum_mapped(files: list[Path]) -> None:
 
 
 def _medians_s(repeats: int, cases: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """Run the cases in turns, once to warm up; return the median of what each one says it took."""
+    """Run the cases in turns, once to warm up; return the median seconds of each."""
     took_s: dict[str, list[float]] = {name: [] for name in cases}
     for repeat in range(repeats + 1):
         for name, case in cases.items():

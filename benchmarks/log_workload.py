@@ -1,10 +1,11 @@
-"""What the benchmarks of the partition log share: logs to write to, and records to write."""
+"""Common parts of the benchmarks of the partition log: stores, logs and records."""
 
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -35,11 +36,12 @@ _WORDS = b"carrier=UA origin=EWR destination=IAH delay=4 distance=1400 tail=N142
 
 @contextmanager
 def local_stores(under: Path | None) -> Iterator[Callable[[], LocalStore]]:
-    """Yield what makes a new root at every call; all are removed at the end, not before.
+    """Yield a function that creates a new root at every call; all are removed at the end.
 
-    For ext4 without a journal does not use an inode again in the minutes after its file was
-    deleted, and looks for another one at length: a benchmark that follows many deletions would
-    measure that. So it is also waited, for two minutes at most, until creating files is quick.
+    Not earlier: ext4 without a journal does not reuse an inode in the minutes after its file was
+    deleted, and its search for another one is slow, which a benchmark after many deletions would
+    measure. For the same reason this first waits until creating files is quick, two minutes at
+    most.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=under) as directory:
         _wait_for_quick_creation(Path(directory))
@@ -64,14 +66,14 @@ def _wait_for_quick_creation(directory: Path) -> None:
 
 
 def creation_us_of(path: Path) -> float:
-    """Return how long it takes to create an empty file, microseconds."""
+    """Create an empty file, and return how long that took, in microseconds."""
     start = time.perf_counter()
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     return (time.perf_counter() - start) * 1e6
 
 
 def open_log(store: Store, **config: object) -> PartitionLog:
-    """Return a handle on the one log of a store."""
+    """Return a handle on the log of a store that has only one."""
     settings = TopicConfig.parse(config)
     return PartitionLog(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings)
 
@@ -80,9 +82,9 @@ def records(n: int, *, first: int = 0, text: bool = False) -> pa.RecordBatch:
     """Return ``n`` records of a key of 8 bytes and a value of 100, a millisecond apart.
 
     Args:
-        n: how many.
-        first: number of the first one: what its key and its time tell.
-        text: values as an application might write them; else no compressor gains by them.
+        n: number of records.
+        first: number of the first record, which its key and its timestamp contain.
+        text: whether values are words, which compress; else they are random.
     """
     keys = np.arange(first, first + n, dtype=">u8").tobytes()
     if text:
@@ -93,27 +95,35 @@ def records(n: int, *, first: int = 0, text: bool = False) -> pa.RecordBatch:
         values = np.random.default_rng(first).bytes(n * VALUE_BYTES)
     times_us = START_US + 1_000 * np.arange(first, first + n)
     columns = [
-        _fixed(keys, n),
-        _fixed(values, n),
+        binary_array(keys, n),
+        binary_array(values, n),
         pa.nulls(n, HEADERS_TYPE),
         pa.array(times_us).cast(TIMESTAMP_TYPE),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Run ``action`` and return how long it took, in seconds."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+def stamped_batch(stamp: bytes) -> pa.RecordBatch:
+    """Return `SMALL_BATCH` records, the first of which has a value that begins with ``stamp``."""
+    size_bytes = SMALL_BATCH * VALUE_BYTES
+    values = binary_array(stamp.ljust(size_bytes, b"-"), SMALL_BATCH)
+    batch = _small_batch()
+    columns = [batch.column(0), values, *batch.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+@cache
+def _small_batch() -> pa.RecordBatch:
+    return records(SMALL_BATCH)
 
 
 def pin_to_one_core() -> None:
-    """Let this process run on one core only: what it does beside is paid for as well."""
+    """Let this process run on one core only, so that its other threads count, too."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def _fixed(data: bytes, count: int) -> pa.Array:
+def binary_array(data: bytes, count: int) -> pa.Array:
+    """Return ``count`` binary values of equal length, ``data`` one after the other."""
     offsets = np.arange(count + 1, dtype=np.int32) * (len(data) // count)
     return pa.BinaryArray.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -1,9 +1,9 @@
-"""What carries object stores: s3fs and obstore side by side, and the partition log on top.
+"""Compares s3fs, obstore and our store on one S3 server, and measures the log on top of ours.
 
     python -m benchmarks.object_stores
 
-Everything runs against one S3 server on 127.0.0.1 (versitygw, if ``make s3-server`` built it), the
-two libraries taking turns. "Ours" is `spark_log.storage`'s store, which stands on obstore.
+All run against the same server on 127.0.0.1 (versitygw if ``make s3-server`` built it) and take
+turns. "ours" is `spark_log.storage`'s store, which is built on obstore.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from rich.table import Table
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, open_log, records
+from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.storage import Store, open_store
@@ -41,7 +42,7 @@ CONTENDERS = 16
 
 
 class S3fs:
-    """s3fs, as fsspec's users have it, but without its cache of listings, which lies."""
+    """s3fs with its defaults, except for its cache of listings, which is stale."""
 
     name = "s3fs"
 
@@ -67,7 +68,7 @@ class S3fs:
         return bytes(self.fs.cat_file(f"{self.bucket}/{key}", start=start, end=start + length))
 
     def list_after(self, prefix: str, start: str) -> int:
-        # It cannot begin somewhere: all is listed, and what comes first is thrown away.
+        # It cannot start after a key: all keys are listed, and earlier ones dropped.
         first = f"{self.bucket}/{prefix}/{start}"
         found = self.fs.ls(f"{self.bucket}/{prefix}", detail=True, refresh=True)
         return sum(entry["name"] > first for entry in found)
@@ -135,7 +136,7 @@ KINDS: tuple[type[Client], ...] = (S3fs, Obstore, Ours)
 
 
 def compare(server: S3Server, options: argparse.Namespace) -> Table:
-    """Return the table of the libraries, all from this run."""
+    """Return a table of the libraries' figures."""
     bucket = server.new_bucket()
     clients = [kind(server, bucket) for kind in KINDS]
     table = Table(title=f"Libraries, against {server.name}", box=SIMPLE_HEAD)
@@ -182,7 +183,7 @@ def _create(data: bytes, client: Client, key: str) -> bool:
 def in_turn(
     clients: list[Client], times: int, call: Callable[[Client, str], object]
 ) -> list[list[float]]:
-    """Return what each call took in ms, by client, after three for warming up."""
+    """Return the milliseconds of each call, by client, after three warm-ups."""
     took: list[list[float]] = [[] for _ in clients]
     for number in track(range(-3, times), "measuring", transient=True):
         for client, each in zip(clients, took, strict=True):
@@ -194,7 +195,7 @@ def in_turn(
 
 
 def race(client: Client, rounds: int) -> tuple[int, list[float]]:
-    """Return in how many rounds not exactly one won, and what each round took in ms."""
+    """Return the rounds without exactly one winner, and the milliseconds of each round."""
     bad, took = 0, []
     with ThreadPoolExecutor(CONTENDERS) as pool:
         for _ in range(rounds):
@@ -208,7 +209,7 @@ def race(client: Client, rounds: int) -> tuple[int, list[float]]:
 
 
 def lose_answers(kind: type[Client], server: S3Server) -> Counter[str]:
-    """Return how 60 puts ended whose answers are lost in three of ten cases; nobody else puts."""
+    """Return the outcomes of 60 puts, three of ten of which lose their response."""
     ends: Counter[str] = Counter()
     with FaultyProxy(server.endpoint_url) as proxy:
         numbers = count()
@@ -233,7 +234,7 @@ def lose_answers(kind: type[Client], server: S3Server) -> Counter[str]:
 
 
 def import_ms(module: str) -> float:
-    """Return how long a new process takes to import it, without what Python itself takes."""
+    """Return the milliseconds to import a module in a new process, without Python's start."""
 
     def took(code: str) -> float:
         start = time.perf_counter()
@@ -255,7 +256,7 @@ def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figur
         ("8 MB", records(LARGE // 108), 30),
     ):
         log = open_log(open_store(server.new_bucket(), server.storage_options))
-        took = [timed_ms(partial(log.append, batch)) for _ in range(times + 3)]
+        took = [timed(partial(log.append, batch)) * 1e3 for _ in range(times + 3)]
         for percent in (50, 99):
             yield Figure(f"append of {label}, p{percent}", percentile(took[3:], percent), "ms")
     for label, size in (("2 KB", 0), ("staged in parts", 1_000_000)):
@@ -273,18 +274,11 @@ def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figur
             staged.seal()
             for number in ("first", "second"):
                 put = partial(large.put_if_absent, f"huge/{label} {number}", staged)
-                yield Figure(f"put of 256 MB, {label}, its {number} name", timed_ms(put), "ms")
-
-
-def timed_ms(call: Callable[[], object]) -> float:
-    """Return how long a call took."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
+                yield Figure(f"put of 256 MB, {label}, its {number} name", timed(put) * 1e3, "ms")
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Print the libraries' table, and measure the log."""
+    """Print the table of the libraries, and measure the log."""
     with run_s3_server() as server:
         print_whole(compare(server, options))
         return Report("object_stores", [*log_figures(server, options)], {"server": server.name})

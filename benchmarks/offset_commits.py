@@ -1,11 +1,11 @@
-"""Commits of positions: how long one takes, and how many a second several processes make.
+"""Compares commits of offsets with Kafka's: latency of one, and throughput of several processes.
 
     python -m benchmarks.offset_commits [--processes 8] [--members 4] [--seconds 10]
-    python -m benchmarks.offset_commits --kafka       # a real Kafka broker beside it
+    python -m benchmarks.offset_commits --kafka       # also a real Kafka broker
     python -m benchmarks.offset_commits --large       # 10,000 groups of 100 partitions
 
-Every commit that was acknowledged is looked for in the table afterwards. Ours is synced, Kafka's
-is not, which is its default; its client is confluent-kafka.
+Afterwards every acknowledged commit is looked up in the offsets table. Ours is synced; Kafka's is
+not, which is its default. Kafka's client is confluent-kafka.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COORDINATOR_TIMEOUT_S = 60
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Run the benchmark as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--members", type=int, default=4, help="threads of each process")
@@ -92,7 +92,7 @@ def _commits(root: str, group: str, seconds: float) -> tuple[list[float], int]:
 
 
 def _committer(root: str, group: str) -> Callable[[int], object]:
-    """Return what commits an offset in every partition, and waits for it."""
+    """Return a function that commits an offset for every partition and waits for it."""
     if root.startswith(_KAFKA):
         import confluent_kafka
 
@@ -108,7 +108,7 @@ def _committer(root: str, group: str) -> Callable[[int], object]:
         while True:
             try:
                 commit_to_kafka(0)
-            except confluent_kafka.KafkaException:  # of a new broker: no coordinator yet
+            except confluent_kafka.KafkaException:  # a new broker has no coordinator yet
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
@@ -158,7 +158,7 @@ def _process(
 def _many(root: str, processes: int, members: int, seconds: float) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    begin = context.Barrier(processes)  # when all have imported what they need
+    begin = context.Barrier(processes)  # all start at once, after their imports
     first = _versions(root)
     started = [
         context.Process(target=_process, args=(root, number, members, seconds, results, begin))
@@ -190,7 +190,7 @@ def _versions(root: str) -> int:
 
 
 def _lost(root: str, group: str, last: int) -> int:
-    """Return how many acknowledged positions are not there; of Kafka's the last alone are kept."""
+    """Return how many acknowledged positions are missing; Kafka keeps only the last ones."""
     if root.startswith(_KAFKA):
         import confluent_kafka
 
@@ -210,7 +210,7 @@ def _large(root: str, groups: int) -> None:
     rows = [Row(PartitionKey("t", topic_id, at), 0) for at in range(100)]
     with Producer(root) as producer:
         for at in range(100):
-            producer.send("t", b"read by who resumes", partition=at)
+            producer.send("t", b"first record after a resume", partition=at)
     began = time.monotonic()
     shared = table._shared()
     for first in range(0, groups, 500):
@@ -221,7 +221,7 @@ def _large(root: str, groups: int) -> None:
         shared.commits.submit_all(requests)
         assert not any(request.error for request in requests)
     table.maintain()
-    for at in range(200):  # what comes after a compaction: small files with any group in them
+    for at in range(200):  # after a compaction: small files, each with any group
         table.commit(f"group-{at * 37 % groups:05}", {TopicPartition("t", 0): OffsetAndMetadata(5)},
                      generation=1)  # fmt: skip
     print(f"{groups} groups of 100 partitions, made in {time.monotonic() - began:.0f} s")
@@ -266,10 +266,10 @@ def resume(group):
 
 began = time.monotonic()
 first = resume(f"group-{number:05}")
-began = time.monotonic()  # the table is opened anew: nobody holds it
+began = time.monotonic()  # the table is opened again
 print(first, resume(f"group-{number + 1000:05}"))
 """
-"""Two consumers of two groups, one after the other, in a process of their own."""
+"""Program that runs two consumers of two groups, one after the other."""
 
 
 def _describe(root: str, groups: int, results: Queue[object]) -> None:

@@ -1,9 +1,10 @@
-"""How fast `Producer` sends, record by record and by tables, and how soon a record is acknowledged.
+"""Measures a `Producer`: throughput of records and of tables, and latency of one record.
 
     python -m benchmarks.producer --records 2000000
 
-One process, values of 100 bytes, acks=all, idempotent. Rates are the best of three rounds: from the
-first send to the end of flush.
+No peer; each figure has a goal (`clients_kafka` compares with Kafka). One process, values of 100
+bytes, acks=all, idempotent. Throughput is the best of three rounds, from the first send to the end
+of flush.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.log_workload import VALUE_BYTES, local_stores, timed
+from benchmarks.log_workload import VALUE_BYTES, binary_array, local_stores
+from benchmarks.timing import timed
 from spark_log import Admin, NewTopic, Producer
 
 _ROUNDS = 3
@@ -103,7 +105,7 @@ def table_rates(root: str, count: int) -> list[Figure]:
 
 
 def best_rate(root: str, action: Callable[[Producer], None], count: int) -> float:
-    """Return the best rate of some rounds, each with a producer that is warm."""
+    """Return the best rate of the rounds, each with a warm producer."""
     took = []
     for _ in range(_ROUNDS):
         with Producer(root) as producer:
@@ -113,7 +115,7 @@ def best_rate(root: str, action: Callable[[Producer], None], count: int) -> floa
 
 
 def ack_latencies(root: str, count: int) -> list[Figure]:
-    """Measure one record at a time, from send to acknowledgement."""
+    """Measure the latency from send to acknowledgement, one record at a time."""
     figures = []
     for topic, label, goals in (
         ("one", "not synced", (0.5, 3.0)),
@@ -134,7 +136,7 @@ def ack_latencies(root: str, count: int) -> list[Figure]:
 
 
 def first_record(root: str) -> list[Figure]:
-    """Measure a new process: import, and until its first record is acknowledged."""
+    """Measure a new process: its import, and the time until its first record is acknowledged."""
     project = str(Path(__file__).parents[1])
     took = []
     for _ in range(5):
@@ -149,10 +151,7 @@ def first_record(root: str) -> list[Figure]:
 
 
 def _values(count: int) -> pa.Array:
-    offsets = np.arange(count + 1, dtype=np.int32) * VALUE_BYTES
-    data = np.random.default_rng(0).bytes(count * VALUE_BYTES)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+    return binary_array(np.random.default_rng(0).bytes(count * VALUE_BYTES), count)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The ceiling of Spark's Python data source API: ready-made batches out, and batches dropped.
+"""A Spark data source that does no work: the upper bound of Spark's Python data source API.
 
-It has Spark Log's columns and batch sizes and does nothing: no file is opened, no array is made
-after the first. What it reaches nothing behind this API can pass.
+It has Spark Log's columns and batch sizes. Its reader yields slices of one batch, its writer drops
+every batch; no file is opened. No source behind this API can be faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ BATCH_ROWS = 10_000
 
 
 @dataclass
-class Share(InputPartition):
-    """How many records a task hands out."""
+class Slice(InputPartition):
+    """Number of records that a task yields."""
 
     records: int
 
@@ -56,24 +56,24 @@ class ReadyMadeReader(DataSourceReader):
     """Yields slices of one record batch."""
 
     def __init__(self, records: int, partitions: int) -> None:
-        """Args: records: in all; partitions: how many tasks share them."""
+        """Args: records: total number; partitions: number of tasks."""
         self._records, self._partitions = records, partitions
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Even shares."""
+        """Return slices of equal size."""
         bounds = np.linspace(0, self._records, self._partitions + 1).astype(int)
-        return [Share(int(size)) for size in np.diff(bounds)]
+        return [Slice(int(size)) for size in np.diff(bounds)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the share."""
-        assert isinstance(partition, Share)
+        """Yield the records of a slice."""
+        assert isinstance(partition, Slice)
         batch = _batch()
         for start in range(0, partition.records, BATCH_ROWS):
             yield batch.slice(0, min(BATCH_ROWS, partition.records - start))
 
 
 class DroppingWriter(DataSourceArrowWriter):
-    """Takes batches and drops them."""
+    """Drops all batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Drop one task's batches."""

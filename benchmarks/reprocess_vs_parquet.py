@@ -1,21 +1,21 @@
-"""Reprocessing a retained log into a Delta table, beside the same records from Parquet.
+"""Compares reprocessing of a log into a Delta table with the same records read from Parquet.
 
     python -m benchmarks.reprocess_vs_parquet --records 10000000 --repeats 3
 
-Both read key, value and timestamp and append them to a new table. Ours goes through what
-jobs/reprocess.py goes through, steps and all: the table tells with each commit how far it came.
+Both read key, value and timestamp and append them to a new table. Spark Log does what
+jobs/reprocess.py does: step by step, each step committed to the table together with its offsets.
 """
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.workload import PARTITIONS, Case, measure, records, session
-from spark_log import Admin, NewTopic
+from benchmarks.command_line import base_parser, positive
+from benchmarks.spark_log_peer import append_to_new_topic
+from benchmarks.workload import Case, measure, records, session
 from spark_log.datasource.options.options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.jobs.reprocessing import DeltaTarget, Offsets, Reprocessing
@@ -27,15 +27,12 @@ _COLUMNS = ["key", "value", "timestamp"]
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reprocess_vs_parquet",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = base_parser("reprocess_vs_parquet", __doc__)
+    parser.add_argument("--records", type=positive, default=10_000_000, help="how many (10000000)")
+    parser.add_argument("--step-records", type=positive, help="of each step (all in one)")
+    parser.add_argument(
+        "--repeats", type=positive, default=3, help="measured runs, after a warm-up (3)"
     )
-    parser.add_argument("--records", type=int, default=10_000_000, help="how many (10000000)")
-    parser.add_argument("--step-records", type=int, help="of each step (all in one)")
-    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
-    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
     options = parser.parse_args()
     spark = session([DELTA_PACKAGE], extra_settings=DELTA_SETTINGS)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as work:
@@ -65,8 +62,7 @@ def run(spark: SparkSession, options: argparse.Namespace, work: Path) -> None:
         [Case("Spark Log to Delta", from_log, after=check, against=("Parquet to Delta",))],
     ]
     result = measure("reprocess_vs_parquet", options.records, peers, options.repeats)
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def _reprocess(spark: SparkSession, root: str, table: str, name: str, step: int | None) -> None:
@@ -89,11 +85,7 @@ def _write(spark: SparkSession, n: int, root: str, parquet: str) -> None:
         F.timestamp_micros(F.lit(1_700_000_000_000_000) + F.col("id") * 1000).alias("timestamp"),
     )
     made.write.parquet(parquet)
-    Admin(root).create_topics(
-        [NewTopic(_TOPIC, PARTITIONS, topic_configs={"flush.on.append": "false"})]
-    )
-    rows = spark.read.parquet(parquet)
-    rows.write.format("spark_log").mode("append").option("topic", _TOPIC).save(root)
+    append_to_new_topic(spark.read.parquet(parquet), root, _TOPIC)
 
 
 if __name__ == "__main__":

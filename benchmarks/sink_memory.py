@@ -1,13 +1,12 @@
-"""How much memory a sink task takes that writes to hundreds of partitions.
+"""Measures the memory of a sink task that writes to hundreds of partitions, without a peer.
 
     python -m benchmarks.sink_memory --partitions 500 --gigabytes 2
 
-The task runs in a process of its own, as in Spark's Python worker, without Spark: rows with keys
-come in Arrow batches of 10,000. Its memory is what it has for itself (``RssAnon``), watched from
-outside, less what it had after its imports; pages of mapped files belong to the page cache.
+The task runs in a new process, like a Python worker of Spark, but without Spark: it gets rows with
+keys in Arrow batches of 10,000. Measured from outside is its own memory (``RssAnon``), minus that
+after its imports. Pages of mapped files belong to the page cache and do not count.
 """
 
-import argparse
 import multiprocessing
 import tempfile
 import time
@@ -17,6 +16,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.command_line import base_parser, positive
+from benchmarks.log_workload import binary_array
+from benchmarks.process_memory import memory_bytes
 from spark_log import Admin, NewTopic
 from spark_log.datasource.options.options import parse_write_options
 from spark_log.datasource.write.identity import WriteIdentity
@@ -30,11 +32,12 @@ _EVERY_S = 0.02
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--partitions", type=int, default=500)
-    options.add_argument("--gigabytes", type=float, default=2.0)
-    options.add_argument("--value-bytes", type=int, default=1000)
-    options.add_argument("--directory", help="for the root (a temporary one)")
+    options = base_parser("sink_memory", __doc__)
+    options.add_argument("--partitions", type=positive, default=500, help="of the topic (500)")
+    options.add_argument("--gigabytes", type=float, default=2.0, help="of records (2)")
+    options.add_argument(
+        "--value-bytes", type=positive, default=1000, help="bytes of a value (1000)"
+    )
     given = options.parse_args()
     with tempfile.TemporaryDirectory(dir=given.directory) as directory:
         root = f"{directory}/root"
@@ -49,7 +52,7 @@ def main() -> None:
         before = ours.recv()
         most = before
         while not ours.poll(_EVERY_S):
-            most = max(most, _anonymous_bytes(process.pid))
+            most = max(most, _own_bytes(process.pid))
         seconds, append_seconds, spilled, open_files = ours.recv()
         process.join()
     print(
@@ -62,7 +65,7 @@ def main() -> None:
 
 
 def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
-    told.send(_anonymous_bytes("self"))
+    told.send(_own_bytes("self"))
     buffers, most_open = RecordBuffers(), 0
     draw = np.random.default_rng(1)
     began = time.monotonic()
@@ -74,8 +77,8 @@ def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
             writer.add(
                 pa.record_batch(
                     {
-                        "key": _fixed(keys, 8),
-                        "value": _fixed(draw.bytes(rows * value_bytes), value_bytes),
+                        "key": binary_array(keys, rows),
+                        "value": binary_array(draw.bytes(rows * value_bytes), rows),
                     }
                 )
             )
@@ -86,17 +89,8 @@ def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
     told.send((ended - began, ended - staged, buffers.spilled_bytes, most_open))
 
 
-def _fixed(data: bytes, width: int) -> pa.Array:
-    return pa.Array.from_buffers(
-        pa.binary(width), len(data) // width, [None, pa.py_buffer(data)]
-    ).cast(pa.binary())
-
-
-def _anonymous_bytes(pid: int | str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _own_bytes(pid: int | str) -> int:
+    return memory_bytes(pid).get("RssAnon", 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our clients on a root on disk, as `clients_kafka` measures them."""
+"""Spark Log's clients, on a root on disk, as a `ClientPeer`."""
 
 import time
 from collections.abc import Callable
@@ -14,13 +14,12 @@ from benchmarks.client_peer import (
     Poll,
     ReadStamps,
     Send,
-    age_ms,
     values,
 )
+from benchmarks.timing import report_ages
 from spark_log import (
     Admin,
     Consumer,
-    ConsumerRecord,
     NewTopic,
     OffsetSpec,
     Producer,
@@ -37,16 +36,16 @@ _WAIT_MS = 10_000
 
 
 class SparkLogPeer:
-    """See `ClientPeer`."""
+    """Spark Log as a `ClientPeer`."""
 
     name = "spark-log"
 
     def __init__(self, root: str, *, is_synced: bool = False) -> None:
-        """Prepare.
+        """Open an `Admin` on a root.
 
         Args:
-            root: a new one.
-            is_synced: whether appends are synced to disk, as is our default and not Kafka's.
+            root: URL of a new root.
+            is_synced: whether appends are synced to disk, which is our default but not Kafka's.
         """
         self.address = root
         self._configs = {"flush.on.append": is_synced}
@@ -54,27 +53,22 @@ class SparkLogPeer:
 
     @property
     def read_stamps(self) -> ReadStamps:
-        """See `ClientPeer`."""
         return read_stamps
 
     @property
     def first_record(self) -> str:
-        """See `ClientPeer`."""
         return _FIRST_RECORD.format(root=self.address, topic=FIRST_RECORD_TOPIC)
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """See `ClientPeer`."""
         self._admin.create_topics([NewTopic(topic, partitions, topic_configs=self._configs)])
 
     def record_count(self, topic: str) -> int:
-        """See `ClientPeer`."""
         (described,) = self._admin.describe_topics([topic])
         partitions = [TopicPartition(topic, each.partition) for each in described.partitions]
         ends = self._admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
         return sum(end.offset for end in ends.values())
 
     def send_all(self, topic: str, count: int) -> float:
-        """See `ClientPeer`."""
         with Producer(self.address, acks="all") as producer:
             send = producer.send
             start = time.perf_counter()
@@ -84,7 +78,7 @@ class SparkLogPeer:
             return time.perf_counter() - start
 
     def send_table(self, topic: str, count: int) -> float:
-        """Send records as a table, a part for each partition; return the seconds as `send_all`."""
+        """Send a table, one slice per partition; return the seconds until all is acknowledged."""
         table = pa.table({"value": pa.array(list(values(count)), pa.binary())})
         each = -(-count // PARTITIONS)
         with Producer(self.address, acks="all") as producer:
@@ -95,11 +89,10 @@ class SparkLogPeer:
             return time.perf_counter() - start
 
     def pollers(self) -> dict[str, Poll]:
-        """See `ClientPeer`."""
         return {self.name: self.poll_all}
 
     def poll_all(self, topic: str, count: int) -> float:
-        """Read all records; see `ClientPeer.pollers`."""
+        """Read a topic from its start; return the seconds until every value was looked at."""
         with _consumer(self.address) as consumer:
             start = time.perf_counter()
             _assign(consumer, topic, PARTITIONS)
@@ -124,7 +117,6 @@ class SparkLogPeer:
             return time.perf_counter() - start
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
-        """See `ClientPeer`."""
         producer = Producer(self.address, acks="all", linger_ms=0)
 
         def send(value: bytes) -> None:
@@ -134,21 +126,16 @@ class SparkLogPeer:
 
 
 def read_stamps(address: str, topic: str, count: int, pipe: Connection) -> None:
-    """See `ClientPeer`."""
+    """Read stamps as `ClientPeer.read_stamps` describes."""
     with _consumer(address) as consumer:
         _assign(consumer, topic, 1)
         consumer.poll(timeout_ms=100)
-        pipe.send("waiting")
-        took_ms: list[float] = []
-        while len(took_ms) < count:
-            for records in consumer.poll(timeout_ms=_WAIT_MS).values():
-                took_ms += [age_ms(_stamp(record)) for record in records]
-        pipe.send(took_ms)
 
+        def next_values() -> list[object]:
+            polled = consumer.poll(timeout_ms=_WAIT_MS).values()
+            return [record.value for records in polled for record in records]
 
-def _stamp(record: ConsumerRecord) -> bytes:
-    assert isinstance(record.value, bytes)
-    return record.value
+        report_ages(pipe, next_values, count)
 
 
 def _consumer(root: str) -> Consumer:

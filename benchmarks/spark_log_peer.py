@@ -1,4 +1,4 @@
-"""Spark Log's side of the comparisons: the same cases beside every peer."""
+"""Spark Log's cases in the comparisons through Spark, the same against every peer."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,6 +12,13 @@ from spark_log import Admin, NewTopic
 from spark_log.datasource import by_partition
 
 
+def append_to_new_topic(rows: DataFrame, root: str, topic: str) -> None:
+    """Create a topic of `PARTITIONS` partitions that is not synced, and append ``rows`` to it."""
+    configs = {"flush.on.append": "false"}
+    Admin(root).create_topics([NewTopic(topic, PARTITIONS, topic_configs=configs)])
+    rows.write.format("spark_log").mode("append").option("topic", topic).save(root)
+
+
 def spark_log_cases(
     spark: SparkSession,
     df: DataFrame,
@@ -21,7 +28,7 @@ def spark_log_cases(
     unkeyed_against: Sequence[str],
     read_against: Sequence[str],
 ) -> list[list[Case]]:
-    """Return the peers of Spark Log; what the first of them writes is read as well.
+    """Return the cases of Spark Log; the first log written is also read.
 
     Keyed through `by_partition`, keyed without its shuffle, unkeyed (the values alone, null keys)
     without a shuffle: all with ``flush.on.append=false``, since neither Kafka nor Parquet syncs;
@@ -32,8 +39,8 @@ def spark_log_cases(
         df: the records, columns key and value.
         work: a directory for the logs; each is removed after its case.
         keyed_against: names of the cases that keyed writes are compared with.
-        unkeyed_against: likewise.
-        read_against: likewise.
+        unkeyed_against: names of the cases that unkeyed writes are compared with.
+        read_against: names of the cases that the read is compared with.
     """
 
     def root(topic: str) -> str:

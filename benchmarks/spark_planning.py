@@ -1,11 +1,11 @@
-"""Planning a batch read of 1,000 partitions of 100 segments on a local root.
+"""Measures how long the driver plans a batch read of 1,000 partitions of 100 segments.
 
     python -m benchmarks.spark_planning
 
-What the driver does between ``load()`` and the first task: no Spark is started for it. The
-segments of a partition are links to its first one, since a segment's base offset is in its name
-alone; ``--indexes`` puts two index files beside each, as segments of several batches have them.
-Wall time on a machine that does nothing else; CPU time beside it, for one that does.
+No peer, and no Spark: measured is the work between ``load()`` and the first task, on a local root.
+The segments of a partition are hard links to its first one, since planning takes the base offset
+from the name alone; ``--indexes`` adds two index files to each, as segments of several batches have
+them. CPU time is shown as well, for machines that are busy.
 """
 
 import argparse
@@ -35,12 +35,14 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=1_000, help="how many (1000)")
     options.add_argument("--segments", type=int, default=100, help="of each (100)")
     options.add_argument("--indexes", action="store_true", help="with index files")
-    options.add_argument("--rounds", type=int, default=5, help="the median of so many (5)")
+    options.add_argument(
+        "--rounds", type=int, default=5, help="number of plans, the median counts (5)"
+    )
     run(options, measure)
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Make the topic, and plan reads of it."""
+    """Create the topic, and plan reads of it."""
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         root = f"{directory}/root"
         _make(root, options.partitions, options.segments, with_indexes=options.indexes)

@@ -1,14 +1,12 @@
-"""Reading part of a log beside Parquet: some columns, and one day out of thirty.
+"""Compares reads of some columns, and of one day out of thirty, with Parquet; both through Spark.
 
     python -m benchmarks.spark_reads_vs_parquet --records 10000000 --repeats 3
 
-Records of thirty days, appended in the order of time. The same records as Parquet are in random
-order, as a table is whose rows were shuffled when it was written: every row group then has records
-of every day, and its statistics prune nothing. Parquet in the order of time stands beside.
+The log's records are appended in the order of time. The Parquet copy is in random order, like a
+table that was shuffled when it was written: every row group has records of every day, so its
+statistics prune nothing. A Parquet copy in the order of time is measured as well.
 """
 
-import argparse
-import os
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +14,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.workload import PARTITIONS, Case, measure, noop, records, session
-from spark_log import Admin, NewTopic
+from benchmarks.command_line import base_parser, positive
+from benchmarks.spark_log_peer import append_to_new_topic
+from benchmarks.workload import Case, measure, noop, records, session
 
 _DAYS = 30
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,14 +26,11 @@ _COLUMNS = ["key", "value", "timestamp"]
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark_reads_vs_parquet",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = base_parser("spark_reads_vs_parquet", __doc__)
+    parser.add_argument("--records", type=positive, default=10_000_000, help="how many (10000000)")
+    parser.add_argument(
+        "--repeats", type=positive, default=3, help="measured runs, after a warm-up (3)"
     )
-    parser.add_argument("--records", type=int, default=10_000_000, help="how many (10000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
-    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
     options = parser.parse_args()
     spark = session()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -86,8 +82,7 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
         ),
     ]
     result = measure("spark_reads_vs_parquet", n, peers, repeats)
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 _TYPES = {"key": "binary", "value": "binary", "timestamp": "timestamp"}
@@ -103,11 +98,7 @@ def _write(spark: SparkSession, n: int, root: str, ordered: str, shuffled: str) 
     )
     made.write.parquet(ordered)
     spark.read.parquet(ordered).orderBy(F.xxhash64("value")).write.parquet(shuffled)
-    Admin(root).create_topics(
-        [NewTopic(_TOPIC, PARTITIONS, topic_configs={"flush.on.append": "false"})]
-    )
-    by_time = spark.read.parquet(ordered)
-    by_time.write.format("spark_log").mode("append").option("topic", _TOPIC).save(root)
+    append_to_new_topic(spark.read.parquet(ordered), root, _TOPIC)
 
 
 if __name__ == "__main__":

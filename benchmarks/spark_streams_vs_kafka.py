@@ -1,14 +1,13 @@
-"""Streaming through Spark Log beside Kafka: a copy between topics, and what a micro-batch costs.
+"""Compares Structured Streaming on Spark Log and on Kafka: a copy, and a trivial micro-batch.
 
     python -m benchmarks.spark_streams_vs_kafka --records 2000000 --repeats 3
 
-Kafka is a real 4.1 broker behind Spark's own connector (see `benchmarks.spark_vs_kafka`). The copy
-reads all that a topic holds and writes it to another one, in one `availableNow` run. A trivial
-micro-batch has one record, and a sink that drops it: so what is left is the source's and Spark's.
-Its duration is what the query's progress calls ``triggerExecution``.
+Kafka is a real 4.1 broker used through Spark's own connector (see `benchmarks.spark_vs_kafka`). The
+copy reads a whole topic and writes it to another one in one `availableNow` run. The trivial
+micro-batch reads one record into a sink that drops it, so that its duration (``triggerExecution``
+of the query's progress) is the overhead of the source and of Spark.
 """
 
-import os
 import shutil
 import sys
 import tempfile
@@ -44,7 +43,7 @@ class Peer:
         name: for the report.
         source_format: of `readStream` and `writeStream`.
         options: of every read and write.
-        create: makes a topic of so many partitions.
+        create: creates a topic, from its name and number of partitions.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Peer:
         writer.option("topic", topic).save()
 
     def stream(self, spark: SparkSession, topic: str, **more: str) -> DataFrame:
-        """Return a topic from its beginning on."""
+        """Return a stream of a topic from its start."""
         reader = spark.readStream.format(self.source_format).options(**self.options, **more)
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
@@ -106,8 +105,7 @@ def run(n: int, repeats: int, value_bytes: int, directory: Path | None) -> None:
             value_bytes=value_bytes,
         )
         result = replace(result, notes=_micro_batches(spark, kafka, spark_log, work, repeats))
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def _kafka(broker: KafkaBroker) -> Peer:
@@ -147,7 +145,7 @@ def _copy(spark: SparkSession, peer: Peer, work: Path, against: tuple[str, ...])
 def _micro_batches(
     spark: SparkSession, kafka: Peer, spark_log: Peer, work: Path, repeats: int
 ) -> dict[str, object]:
-    """Return what a micro-batch of one record takes, by trigger; the peers take turns."""
+    """Return the duration of a micro-batch of one record, by trigger; the peers take turns."""
     notes: dict[str, object] = {}
     for name, trigger in _TRIGGERS.items():
         took: dict[str, list[float]] = {kafka.name: [], spark_log.name: []}
@@ -175,7 +173,7 @@ def _run_trivial(spark: SparkSession, peer: Peer, trigger: Trigger, work: Path) 
             progress = query.recentProgress
         finally:
             query.stop()
-    # The first ones make what the later ones use again.
+    # The first ones warm up.
     return [each["durationMs"]["triggerExecution"] for each in progress if each["batchId"] > 4]
 
 

@@ -1,20 +1,19 @@
-"""Spark Log beside Kafka: the same records written and read by Spark through both, in one run.
+"""Compares writes and reads of the same records through Spark Log and through Kafka, by Spark.
 
     python -m benchmarks.spark_vs_kafka --records 2000000 --repeats 3
 
-Kafka is a real 4.1 broker on this machine behind Spark's own connector (acks=all, 4 partitions).
-Neither side syncs to disk, which is Kafka's default; Spark Log's synced figure stands beside.
+Kafka is a real 4.1 broker on this machine, used through Spark's own connector (acks=all, 4
+partitions). Neither side syncs to disk, which is Kafka's default; our synced figure is shown as
+well.
 
-The connector's read has a floor that is no work: at the end of each partition its task waits for
-a fetch that the broker holds for fetch.max.wait.ms (500): 1 s for 1,000 records in 4 partitions on
-2 cores. It is what a user gets, so it is compared with; the read with that wait cut to 10 ms stands
-beside it, always after it.
+At the end of each partition the connector's task waits for a fetch that the broker holds for
+fetch.max.wait.ms (500 ms): reading 1,000 records of 4 partitions on 2 cores takes 1 s. A user gets
+this wait, so ratios include it. The read with fetch.max.wait.ms=10 is measured after it.
 
-Exit status 2 where Maven or Java is missing, 1 where Kafka fails.
+Exit status 2 if Maven or Java is missing, 1 if Kafka fails.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.command_line import base_parser, positive
 from benchmarks.kafka_broker import (
     KAFKA_VERSION,
     KafkaBroker,
@@ -110,8 +110,7 @@ def run(
             versions=versions if jars else None,
             value_bytes=value_bytes,
         )
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def kafka_cases(spark: SparkSession, df: DataFrame, broker: KafkaBroker) -> list[Case]:
@@ -146,37 +145,18 @@ def connector_jars() -> list[Path]:
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     """Return a parser of what the comparisons with Kafka have in common."""
-    arguments = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{name}",
-        description=doc,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    arguments.add_argument("--records", type=_positive, default=2_000_000, help="(2000000)")
+    arguments = base_parser(name, doc)
+    arguments.add_argument("--records", type=positive, default=2_000_000, help="(2000000)")
     arguments.add_argument(
-        "--repeats", type=_positive, default=3, help="measured runs, after two that warm up (3)"
+        "--repeats", type=positive, default=3, help="measured runs, after two that warm up (3)"
     )
     arguments.add_argument(
         "--value-bytes",
-        type=_positive,
+        type=positive,
         default=VALUE_BYTES,
         help="of a record; its key has 8 (100)",
     )
-    arguments.add_argument(
-        "--directory", type=_directory, help="where the logs lie meanwhile ($TMPDIR)"
-    )
     return arguments
-
-
-def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
-    return int(text)
-
-
-def _directory(text: str) -> Path:
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a directory")
-    return Path(text)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-"""Spark Log beside Parquet: the same records written and read by Spark as both, in one run.
+"""Compares writes and reads of the same records as a log and as Parquet; both through Spark.
 
     python -m benchmarks.spark_vs_parquet --records 2000000 --records 10000000 --repeats 3
 
-Neither syncs to disk; Spark Log's synced figure stands beside. Unkeyed records are the values
-alone, for Parquet too. Reads and writes are also compared with the ceiling of Spark's Python data
-source API (`benchmarks.ready_made`). The largest resident memory of a Python worker that wrote is
-measured as well.
+Neither side syncs to disk; Spark Log's synced figure is shown as well. Unkeyed records are the
+values alone, for Parquet too. Reads and writes are also compared with the upper bound of Spark's
+Python data source API (`benchmarks.ready_made`). The largest resident memory of a Python worker
+that wrote is measured as well.
 """
 
-import argparse
-import os
 import shutil
 import tempfile
 from dataclasses import replace
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.command_line import base_parser, positive
 from benchmarks.ready_made import ReadyMadeSource
 from benchmarks.spark_log_peer import spark_log_cases
 from benchmarks.worker_memory import WorkerMemory
@@ -29,14 +28,13 @@ DROPPED, DROPPED_VALUES = "dropped batches", "dropped batches, values"
 
 def main() -> None:
     """Run the benchmark as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark_vs_parquet",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = base_parser("spark_vs_parquet", __doc__)
+    parser.add_argument(
+        "--records", type=positive, action="append", help="how many (2000000, 10000000)"
     )
-    parser.add_argument("--records", type=int, action="append", help="how many (2000000, 10000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="measured runs, after a warm-up (3)")
-    parser.add_argument("--directory", type=Path, help="where the files lie meanwhile ($TMPDIR)")
+    parser.add_argument(
+        "--repeats", type=positive, default=3, help="measured runs, after a warm-up (3)"
+    )
     options = parser.parse_args()
     spark = session()
     spark.dataSource.register(ReadyMadeSource)
@@ -64,8 +62,7 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
     result = replace(
         result, notes={"largest Python worker that wrote, MB": memory.peak_bytes // 10**6}
     )
-    result.print()
-    print(f"written: {os.path.relpath(result.write_json())}")
+    result.report()
 
 
 def _watched(case: Case, memory: WorkerMemory) -> Case:

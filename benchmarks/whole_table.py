@@ -1,4 +1,4 @@
-"""Tables of figures, printed whole however narrow the terminal is."""
+"""Prints tables without cutting figures, on any width of the terminal."""
 
 from __future__ import annotations
 

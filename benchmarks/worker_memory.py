@@ -1,9 +1,11 @@
-"""How much memory Spark's Python workers take, read from /proc while a benchmark runs."""
+"""Memory of Spark's Python workers, read from /proc while a benchmark runs."""
 
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from benchmarks.process_memory import memory_bytes
 
 _POLL_S = 0.05
 
@@ -11,10 +13,10 @@ _POLL_S = 0.05
 class WorkerMemory:
     """The largest resident memory of any Python worker while the context manager is open.
 
-    May be opened again and again; libraries and mapped files count.
+    Can be opened several times; libraries and mapped files count.
 
     Attributes:
-        peak_bytes: the largest so far; 0 where there is no /proc.
+        peak_bytes: the largest so far; 0 without /proc.
     """
 
     def __init__(self) -> None:
@@ -45,8 +47,6 @@ def _worker_bytes(process: Path) -> int:
     try:
         if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
             return 0
-        status = (process / "status").read_text()
     except OSError:
-        return 0  # ended meanwhile
-    fields = dict(line.split(":", 1) for line in status.splitlines())
-    return int(fields["VmRSS"].split()[0]) * 1024
+        return 0  # the process has ended
+    return memory_bytes(process.name).get("VmRSS", 0)

@@ -1,14 +1,11 @@
-"""What the benchmarks share: the records, the session, the clock, and how figures are reported."""
+"""Common parts of the benchmarks through Spark: records, session, runs in turn, and results."""
 
 import json
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -19,10 +16,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.machine import CORES, RESULTS, machine
+from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
 
-RESULTS = Path(__file__).parent / "results"
-CORES = 2
 PARTITIONS = 4
 VALUE_BYTES = 100
 KEY_BYTES = 8
@@ -71,12 +68,12 @@ def session(
 def records(
     spark: SparkSession, n: int, value_bytes: int = VALUE_BYTES, key_bytes: int = KEY_BYTES
 ) -> DataFrame:
-    """Return ``n`` records: ``key string`` and ``value binary``, of exactly the sizes given.
+    """Return ``n`` records: ``key string`` and ``value binary``, of exactly these sizes.
 
-    Beside them ``id``, the record's number; they come in its order.
+    A third column, ``id``, is the record's number; rows are in its order.
 
     The bytes are hashes of the record's number: the same in every run, however Spark splits them,
-    and of no use to a compressor or a dictionary, so no format gains by its encoding.
+    and neither compressors nor dictionaries shrink them, so no format gains by its encoding.
     """
     files = CORES * ceil(n * (value_bytes + key_bytes) / (CORES * _FILE_BYTES))
     return spark.range(0, n, 1, max(CORES, files)).select(
@@ -91,8 +88,8 @@ def prepare(
 ) -> DataFrame:
     """Write ``n`` records to Parquet under ``directory`` and return them read back.
 
-    So making them is not measured, and what is measured starts with a plain scan of at least two
-    even input splits, for every peer alike.
+    Their generation is thus not measured. For every peer a measured write starts with a plain scan
+    of at least two even input splits.
     """
     path = str(directory / f"records-{n}")
     records(spark, n, value_bytes).drop("id").write.mode("overwrite").parquet(path)
@@ -104,32 +101,25 @@ def noop(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Run ``action`` and return how long it took, in seconds."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 def _nothing(topic: str) -> None:
     """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure. Its functions are given a name that is new in every repeat."""
+    """One measured operation. Its functions get a name that is new in every repeat."""
 
     name: str
     run: Callable[[str], object]
     before: Callable[[str], object] = _nothing
     after: Callable[[str], object] = _nothing
     against: tuple[str, ...] = ()
-    """Names of the cases that its rate is divided by, where they were run."""
+    """Names of the cases that its rate is divided by, if they were run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run measured: seconds of every repeat of every case, and what they are compared to."""
+    """The seconds of every repeat of every case, and which cases are compared."""
 
     name: str
     n: int
@@ -191,6 +181,11 @@ class Result:
         path.write_text(json.dumps(content, indent=2) + "\n")
         return path
 
+    def report(self) -> None:
+        """Print the table, write the JSON file, and print its path."""
+        self.print()
+        print(f"written: {os.path.relpath(self.write_json())}")
+
     @property
     def _repeats(self) -> int:
         return max((len(seconds) for seconds in self.seconds.values()), default=0)
@@ -210,16 +205,16 @@ def measure(
 
     A peer's cases run in their order, under one name (a write, then the read of what it wrote);
     which peer goes first moves on with every repeat. Before each case the disk is synced, so that
-    nobody pays for what another left in the page cache.
+    no case pays for dirty pages of another one.
 
     Args:
         name: The benchmark's name.
-        n: How many records each case handles.
+        n: Number of records of each case.
         peers: The cases of each peer.
-        repeats: How many runs are measured.
-        warmups: How many runs before them are not; a peer behind a JVM of its own wants two.
-        versions: Of what else is compared, for the report.
-        value_bytes: How large the values are, for the report.
+        repeats: Number of measured runs.
+        warmups: Number of runs before those; a peer in a JVM of its own needs two.
+        versions: Versions of the peers, for the report.
+        value_bytes: Size of a value, for the report.
     """
     cases = [case for peer in peers for case in peer]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -240,20 +235,6 @@ def measure(
                 case.after(topic)
     against = {case.name: case.against for case in cases}
     return Result(name, n, seconds, against, versions or {}, value_bytes=value_bytes)
-
-
-def machine() -> dict[str, str | int]:
-    """Return what the figures depend on: processors, memory, system and versions."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cores": os.cpu_count() or 0,
-        "spark_cores": CORES,
-        "memory_gb": round(memory_bytes / 1e9),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "pyspark": version("pyspark"),
-        "pyarrow": version("pyarrow"),
-    }
 
 
 def _hash_bytes(name: str, size_bytes: int) -> Column:
