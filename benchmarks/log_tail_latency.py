@@ -76,6 +76,8 @@ def kafka_latencies_ms(options: argparse.Namespace) -> list[float]:
     """
     with confluent_kafka_required():
         from confluent_kafka import Producer
+
+        from benchmarks.kafka_client import read_stamps
     with KafkaBroker(options.directory) as broker:
         broker.create_topic(_TOPIC, 1)
         producer = Producer(
@@ -87,8 +89,8 @@ def kafka_latencies_ms(options: argparse.Namespace) -> list[float]:
             producer.flush()
 
         return ages_in_another_process(
-            _read_kafka,
-            (broker.bootstrap_servers,),
+            read_stamps,
+            (broker.bootstrap_servers, _TOPIC),
             send,
             count=options.appends,
             every_ms=options.every_ms,
@@ -103,21 +105,6 @@ def _read_log(store: LocalStore, count: int, pipe: Connection) -> None:
         return [batch.records.column("value")[0].as_py() for batch in batches]
 
     report_ages(pipe, next_values, count)
-
-
-def _read_kafka(bootstrap_servers: str, count: int, pipe: Connection) -> None:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "benchmark"})
-    consumer.assign([TopicPartition(_TOPIC, 0, 0)])
-    consumer.poll(1)
-
-    def next_values() -> list[object]:
-        message = consumer.poll(1)
-        return [] if message is None or message.error() else [message.value()]
-
-    report_ages(pipe, next_values, count)
-    consumer.close()
 
 
 if __name__ == "__main__":
