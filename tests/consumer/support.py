@@ -1,6 +1,5 @@
 """Appends records for tests, and polls until they arrive."""
 
-import threading
 import time
 
 import pyarrow as pa
@@ -59,14 +58,6 @@ def values_of(found, partition=T0):
 def read_values(consumer, count, partition=T0, **options):
     """Poll ``count`` records of one partition, and return their values."""
     return values_of(poll_until(consumer, count, **options), partition)
-
-
-def wait_until(condition):
-    """Return when another thread has made the condition true."""
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
 
 
 class Notes(ConsumerRebalanceListener):

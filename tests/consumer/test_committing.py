@@ -25,8 +25,8 @@ from tests.consumer.support import (
     numbered,
     read_values,
     values_of,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 def committed(root, group="g"):

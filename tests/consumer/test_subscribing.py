@@ -38,8 +38,8 @@ from tests.consumer.support import (
     poll_until,
     read_values,
     values_of,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.stop_signals import StopSignals
 from spark_log.metadata import Cluster
 from tests.datasource.streams import append
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -70,11 +71,11 @@ def written(kind, path):
 
 def settle(*members):
     """Let all members release and take over partitions until every one has its share."""
-    deadline = time.monotonic() + LIMIT_S
     even = PARTITIONS // len(members)
-    while {len(member.next_batch()[0].starts) for member in members} != {even}:
-        assert time.monotonic() < deadline, "the group does not settle"
-        time.sleep(0.01)
+    wait_until(
+        lambda: {len(member.next_batch()[0].starts) for member in members} == {even},
+        "the group does not settle",
+    )
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -155,10 +156,8 @@ def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_pat
         member, processor, Cluster(root).clock, stop=Stop(), max_poll_interval_ms=300_000
     ).run()
     assert tally.records == 0
-    deadline = time.monotonic() + LIMIT_S
-    while spark.sparkContext.statusTracker().getActiveStageIds():
-        assert time.monotonic() < deadline, "Spark continues the batch"
-        time.sleep(0.05)
+    tracker = spark.sparkContext.statusTracker()
+    wait_until(lambda: not tracker.getActiveStageIds(), "Spark continues the batch")
     assert processor.progress() == ([], []), "nothing is running, and progress works"
     found = OffsetsTable(Cluster(root)).fetch("g")
     assert {each.offset for each in found.values()} == {0}

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_log.jobs.destination import Destination, Sink
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +38,8 @@ def test_a_writer_that_ends_first_leaves_alone_what_another_has_staged(spark, tm
         slow = records.mapInArrow(rows_that_wait(began, go), records.schema)
         thread = threading.Thread(target=destination.write, args=(slow,))
         thread.start()
-        while not Path(began).exists():
-            assert thread.is_alive()
-            time.sleep(0.01)
+        wait_until(lambda: Path(began).exists() or not thread.is_alive())
+        assert thread.is_alive()
         assert destination.write(records).written == 10
         Path(go).touch()
         thread.join()

@@ -1,7 +1,5 @@
 """Members of a group job on a real root, without Spark."""
 
-import time
-
 import pytest
 
 from spark_log import (
@@ -20,6 +18,7 @@ from spark_log.datasource.options.options import parse_read_options
 from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records
+from tests.waiting import wait_until
 
 LIMIT_S = 120
 
@@ -56,13 +55,7 @@ def join(root):
 
 def until(happens, *others):
     """Wait for a condition, while the other members do what jobs do between batches."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := happens()):
-        assert time.monotonic() < deadline, "timeout"
-        for each in others:
-            each.next_batch()
-        time.sleep(0.01)
-    return found
+    return wait_until(happens, meanwhile=lambda: [each.next_batch() for each in others])
 
 
 def committed(root):

@@ -22,6 +22,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, SparkLogError, TopicP
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.testing.servers.s3_server import run_s3_server, versitygw_binary
+from tests.waiting import wait_until
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
 """Duration of the faults in each test. A long run, which logs its events and results:
@@ -232,13 +233,11 @@ class Campaign:
         return found
 
     def wait_until_consumed(self, ends):
-        until = time.monotonic() + SETTLE_S
-        while time.monotonic() < until:
+        def is_consumed():
             with self._lock:
-                if all(len(self.consumed[number]) == end for number, end in ends.items()):
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"of {ends} only {[*map(len, self.consumed.values())]} were consumed")
+                return all(len(self.consumed[number]) == end for number, end in ends.items())
+
+        wait_until(is_consumed, f"not all of {ends} were consumed", timeout_s=SETTLE_S)
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from tests.consumer.support import (
     numbered,
     poll_until,
     read_values,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 class LostHints(InotifyWatch):

@@ -21,8 +21,8 @@ from tests.consumer.support import (
     numbered,
     poll_until,
     values_of,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 
 class ClockWatch(SilentWatch):
