@@ -17,7 +17,7 @@ TOGETHER = -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long" $(ARGS)
 
-test-long: java venv s3-server ## Run the tests that take minutes: campaigns of kills, a cluster that loses an executor
+test-long: java venv s3-server ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
 
 coverage: java venv s3-server ## Run the tests that need no Spark, and show which lines they do not reach

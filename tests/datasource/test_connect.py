@@ -11,7 +11,7 @@ import pytest
 from spark_log import Admin, NewTopic
 from tests.datasource import connect_program as program
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_a_client_of_spark_connect_writes_reads_and_streams(tmp_path: Path) -> None:

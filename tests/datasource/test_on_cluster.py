@@ -14,7 +14,7 @@ from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.datasource import cluster_job as job
 from tests.datasource.sink_support import numbers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 _JOB_S = 300
 

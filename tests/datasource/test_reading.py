@@ -149,7 +149,7 @@ def test_an_unknown_column_in_the_schema_is_refused(spark: SparkSession, root: s
     reader = spark.read.format("spark_log").option("subscribe", "t")
     with pytest.raises(PySparkException, match="did you mean 'offset'"):
         reader.schema("offsets bigint").load(root).collect()
-    with pytest.raises(PySparkException, match="column 'offset' is bigint"):
+    with pytest.raises(PySparkException, match="column 'offset' has type bigint"):
         reader.schema("offset string").load(root).collect()
 
 

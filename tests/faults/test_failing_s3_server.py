@@ -123,9 +123,10 @@ class Campaign:
     # --- who uses it -----------------------------------------------------------------------------
 
     def produce(self, name):
-        producer = Producer(
-            **self.settings, linger_ms=2, max_block_ms=BLOCK_MS, request_timeout_ms=1_000
-        )
+        settings = {"linger_ms": 2, "max_block_ms": BLOCK_MS, "request_timeout_ms": 1_000}
+        producer = None  # the server may fail before the producer has opened the root
+        while producer is None:
+            producer = self.timed("open", 1_000, lambda: Producer(**self.settings, **settings))
         number = 0
 
         def send():

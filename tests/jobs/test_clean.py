@@ -15,7 +15,7 @@ from spark_log.metadata import Cluster
 from tests.datasource.reading import fill, log_of, records
 from tests.jobs.conftest import ENVIRONMENT, HOME, report
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 NOW_US = time.time_ns() // 1000
 

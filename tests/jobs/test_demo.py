@@ -16,7 +16,7 @@ from tests.docs.blocks import block, blocks, cells
 from tests.docs.notebooks import plotted_lag
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.jobs.conftest import Submit, report
 from tests.record.samples import numbered
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def write_lines(path: Path, count: int) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from tests.datasource.reading import create, fill
 from tests.jobs.conftest import ENVIRONMENT, HOME
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_tasks_run_by_the_python_of_their_job(tmp_path):

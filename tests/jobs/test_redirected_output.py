@@ -57,6 +57,7 @@ def test_every_job_is_tried_here():
     )
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_job_adds_to_the_log_file_of_its_user(folder):
     """All jobs run one after the other in one Java process, because it takes 10 s to start."""
