@@ -10,7 +10,7 @@ import pytest
 
 from spark_log import Admin, NewTopic
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROJECT = Path(__file__).parents[2]
 

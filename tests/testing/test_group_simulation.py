@@ -18,6 +18,9 @@ SEEDS_PER_RULE = 600
 RARE = {"positions are read after the fence"}
 """Rules whose absence shows only in one of hundreds of seeds: they have tests elsewhere."""
 
+FIRST_SEED = {"a change whose answer was lost is looked for": 425}
+"""Where the search begins for rules that few seeds miss, so that the test is quick."""
+
 FAILING = "a change is appended where it was decided"
 
 
@@ -38,7 +41,9 @@ def test_everything_holds():
 
 @pytest.mark.parametrize("rule", [rule for rule in GROUP_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
-    assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"
+    first = FIRST_SEED.get(rule, 0)
+    seeds = [*range(first, SEEDS_PER_RULE), *range(first)]
+    assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
 
 
 def test_one_seed_runs_the_same_way_each_time():

@@ -18,9 +18,18 @@ RARE = {
 """Rules whose absence shows in one of 10,000 seeds: for `make simulate ARGS='--rule …'`."""
 
 
+FIRST_SEED = {
+    "a listing with a hole is repeated": 1522,
+    "an appender frees names after the delay": 435,
+}
+"""Where the search begins for rules that few seeds miss, so that the test is quick."""
+
+
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
-    assert any(fails(seed, RULES[rule]) for seed in range(SEEDS)), f"nobody misses: {rule}"
+    first = FIRST_SEED.get(rule, 0)
+    seeds = [*range(first, SEEDS), *range(first)]
+    assert any(fails(seed, RULES[rule]) for seed in seeds), f"nobody misses: {rule}"
 
 
 def fails(seed, variant):
