@@ -1,6 +1,7 @@
 """What a new user does first: install, and the README's code as it stands, in an empty folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -28,7 +29,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = next(folder.glob("lib/python*/site-packages"))
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
     checkout = folder.with_name("spark-log")
-    subprocess.run(["git", "clone", "-q", PROJECT, checkout], check=True)
+    others = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "spark-warehouse", "build")
+    shutil.copytree(PROJECT, checkout, symlinks=True, ignore=others)
     subprocess.run([*pip, "--target", site, wanted], cwd=folder.parent, check=True)
     assert (site / "spark_log" / "conf" / "spark-defaults.conf").is_file()
     # Behind the site itself: of spark_log the wheel is found, not the checkout.
