@@ -28,9 +28,13 @@ from spark_log.testing.simulation.compaction.compacted_log import (
 from spark_log.testing.simulation.log import true_log, writers
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
+from spark_log.testing.simulation.log.simulation import (
+    SimulationResult,
+    report_failures,
+    run_to_end,
+)
 from spark_log.testing.simulation.log.small_ranges import small_ranges
-from spark_log.testing.simulation.log.true_log import Record, ViolationError
+from spark_log.testing.simulation.log.true_log import Record
 from spark_log.testing.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
@@ -214,18 +218,7 @@ def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
 
 
 def _run(world: CompactedWorld) -> None:
-    scheduler, profile = world.scheduler, world.profile
-    scheduler.crash_chance = profile.crash
-    scheduler.run(lambda: scheduler.steps >= profile.steps)
-    scheduler.note("--- faults end ---")
-    scheduler.crash_chance = 0.0
-    world.store.profile = profile.without_faults()
-    world.is_ending = True
-    until = scheduler.steps + _MAX_STEPS_TO_END
-    scheduler.run(lambda: scheduler.steps >= until)
-    for actor in scheduler.actors:
-        if not actor.is_done:
-            raise ViolationError(f"{actor.name} does not come to an end")
+    run_to_end(world, world.profile, world.profile.steps, _MAX_STEPS_TO_END)
     _check_end(world)
 
 

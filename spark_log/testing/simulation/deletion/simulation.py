@@ -35,7 +35,11 @@ from spark_log.testing.simulation.deletion.world import (
     draw_id,
 )
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
+from spark_log.testing.simulation.log.simulation import (
+    SimulationResult,
+    report_failures,
+    run_to_end,
+)
 from spark_log.testing.simulation.log.true_log import Record, ViolationError
 from spark_log.testing.simulation.log.writers import record_batch
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
@@ -251,18 +255,7 @@ def _spawn_all(root: Root) -> None:
 
 
 def _run(root: Root) -> None:
-    scheduler, profile = root.scheduler, root.profile
-    scheduler.crash_chance = profile.crash
-    scheduler.run(lambda: scheduler.steps >= profile.steps)
-    scheduler.note("--- faults end ---")
-    scheduler.crash_chance = 0.0
-    root.store.profile = profile.without_faults()
-    root.is_ending = True
-    until = scheduler.steps + _MAX_STEPS_TO_END
-    scheduler.run(lambda: scheduler.steps >= until)  # with all late copies
-    for actor in scheduler.actors:
-        if not actor.is_done:
-            raise ViolationError(f"{actor.name} does not come to an end")
+    run_to_end(root, root.profile, root.profile.steps, _MAX_STEPS_TO_END)  # with all late copies
     clean(root)
     _check_end(root)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 from unittest import mock
 
 from spark_log.log.append import appender, tail_merger
@@ -137,6 +138,46 @@ def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterato
         scheduler.close()
 
 
+class FaultyWorld(Protocol):
+    """The world of a simulation in which processes crash and the store fails."""
+
+    is_ending: bool
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Runs the actors."""
+
+    @property
+    def store(self) -> SimulatedStore:
+        """The store of all actors."""
+
+
+def run_to_end(world: FaultyWorld, faults: Profile, steps: int, max_steps_to_end: int) -> None:
+    """Run the actors with faults, then without them until all have ended.
+
+    Args:
+        world: the actors' world; ``is_ending`` is set when the faults end.
+        faults: conditions of the store and of crashes until then.
+        steps: number of steps with faults.
+        max_steps_to_end: number of steps after which every actor must have ended.
+
+    Raises:
+        ViolationError: an actor does not end.
+    """
+    scheduler = world.scheduler
+    scheduler.crash_chance = faults.crash
+    scheduler.run(lambda: scheduler.steps >= steps)
+    scheduler.note("--- faults end ---")
+    scheduler.crash_chance = 0.0
+    world.store.profile = faults.without_faults()
+    world.is_ending = True
+    until = scheduler.steps + max_steps_to_end
+    scheduler.run(lambda: scheduler.steps >= until)
+    for actor in scheduler.actors:
+        if not actor.is_done:
+            raise ViolationError(f"{actor.name} does not come to an end")
+
+
 def retention_of(profile: Profile) -> int | None:
     """Return ``retention.ms``; None if records are deleted for other reasons, too."""
     return None if profile.retentions or profile.retention_bytes >= 0 else profile.retention_ms
@@ -177,18 +218,7 @@ def _spawn_all(world: World, variant: Variant) -> None:
 
 
 def _run(world: World) -> None:
-    scheduler, profile = world.scheduler, world.profile
-    scheduler.crash_chance = profile.crash
-    scheduler.run(lambda: scheduler.steps >= profile.steps)
-    scheduler.note("--- faults end ---")
-    scheduler.crash_chance = 0.0
-    world.store.profile = profile.without_faults()
-    world.is_ending = True
-    until = scheduler.steps + _MAX_STEPS_TO_END
-    scheduler.run(lambda: scheduler.steps >= until)
-    for actor in scheduler.actors:
-        if not actor.is_done:
-            raise ViolationError(f"{actor.name} does not come to an end")
+    run_to_end(world, world.profile, world.profile.steps, _MAX_STEPS_TO_END)
     _check_end(world)
 
 

@@ -13,7 +13,11 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
+from spark_log.testing.simulation.log.simulation import (
+    SimulationResult,
+    report_failures,
+    run_to_end,
+)
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
 from spark_log.testing.simulation.offsets.profile import draw_offsets_profile
@@ -145,17 +149,7 @@ def _run(world: OffsetsWorld) -> None:
         scheduler.spawn_mortal(f"committer {number}", Committer(world).run)
     for number in range(profile.vandals):
         scheduler.spawn_mortal(f"vandal {number}", Vandal(world).run)
-    scheduler.crash_chance = profile.faults.crash
-    scheduler.run(lambda: scheduler.steps >= profile.steps)
-    scheduler.note("--- faults end ---")
-    scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.without_faults()
-    world.is_ending = True
-    limit = scheduler.steps + _MAX_STEPS_TO_END
-    scheduler.run(lambda: scheduler.steps >= limit)
-    for actor in scheduler.actors:
-        if not actor.is_done:
-            raise ViolationError(f"{actor.name} does not come to an end")
+    run_to_end(world, profile.faults, profile.steps, _MAX_STEPS_TO_END)
     _check_end(world)
 
 
