@@ -17,7 +17,7 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 from spark_log.testing.simulation.compaction.actors import CompactedWorld
-from spark_log.testing.simulation.compaction.simulation import CompactionVariant
+from spark_log.testing.simulation.log.simulation import PatchVariant
 
 
 def _widest_first(name: SegmentName) -> tuple[int, int]:
@@ -86,41 +86,41 @@ def _own_time_us(self: PartitionCleaner) -> int:
     return self._log.clock.time_us()
 
 
-COMPACTION_RULES: dict[str, CompactionVariant] = {
-    "the highest generation counts, not the widest": CompactionVariant(
+COMPACTION_RULES: dict[str, PatchVariant] = {
+    "the highest generation counts, not the widest": PatchVariant(
         ((live_log, "_preference", _widest_first),)
     ),
-    "a merge leaves alone what a compaction wrote": CompactionVariant(
+    "a merge leaves alone what a compaction wrote": PatchVariant(
         ((SegmentName, "is_compacted", False),)
     ),
-    "a compaction takes the generation that follows its look": CompactionVariant(
+    "a compaction takes the generation that follows its look": PatchVariant(
         ((compactor, "take_generation", _takes_any),)
     ),
-    "clean is what the newest compaction wrote": CompactionVariant(
+    "clean is what the newest compaction wrote": PatchVariant(
         ((log_to_clean, "first_dirty_offset", _clean_is_what_any_wrote),)
     ),
-    "between two compactions the delay passes": CompactionVariant(
+    "between two compactions the delay passes": PatchVariant(
         ((compactor, "is_recently_compacted", _never),)
     ),
-    "tombstones stay for their time": CompactionVariant(
+    "tombstones stay for their time": PatchVariant(
         ((BatchFilter, "_is_past_horizon", _past_any_horizon),)
     ),
-    "tombstones go by the storage's time": CompactionVariant(
+    "tombstones go by the storage's time": PatchVariant(
         (
             (PartitionCleaner, "_storage_time_us", _own_time_us),
             (CompactedWorld, "storage_time_us", lambda world: world.clock.time_us()),
         )
     ),
-    "tombstones stay where anything is dirty before them": CompactionVariant(
+    "tombstones stay where anything is dirty before them": PatchVariant(
         ((BatchFilter, "_is_clean", _always_clean),)
     ),
-    "the last batch of a producer stays": CompactionVariant(
+    "the last batch of a producer stays": PatchVariant(
         ((compactor, "_last_batches_of_producers", _nobody),)
     ),
-    "an append is known by the end of it that is left": CompactionVariant(
+    "an append is known by the end of it that is left": PatchVariant(
         ((ProducerState, "find", _finds_whole_appends_only),)
     ),
-    "a taken generation is shown until a higher one has stood": CompactionVariant(
+    "a taken generation is shown until a higher one has stood": PatchVariant(
         ((file_deletion, "_superseded_generations", _removes_generations_at_once),)
     ),
 }

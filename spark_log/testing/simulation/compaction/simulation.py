@@ -29,6 +29,7 @@ from spark_log.testing.simulation.log import true_log, writers
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.log.simulation import (
+    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
@@ -43,18 +44,7 @@ from spark_log.testing.simulation.wall_clocks import WallClocks
 _MAX_STEPS_TO_END = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionVariant:
-    """The changes to the shipped code in one simulation.
-
-    Attributes:
-        patches: (object, attribute name, value) of what is replaced.
-    """
-
-    patches: tuple[tuple[object, str, object], ...] = ()
-
-
-COMPACTION_SOUND = CompactionVariant()
+COMPACTION_SOUND = PatchVariant()
 """The shipped code."""
 
 
@@ -123,9 +113,7 @@ def draw_compaction_profile(random: Random) -> CompactionProfile:
     )
 
 
-def simulate_compaction(
-    seed: int, variant: CompactionVariant = COMPACTION_SOUND
-) -> SimulationResult:
+def simulate_compaction(seed: int, variant: PatchVariant = COMPACTION_SOUND) -> SimulationResult:
     """Run one simulation to its end.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from unittest import mock
 
@@ -36,6 +36,7 @@ from spark_log.testing.simulation.deletion.world import (
 )
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.log.simulation import (
+    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
@@ -53,18 +54,7 @@ _PARTITIONS = 2
 _MAX_STEPS_TO_END = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionVariant:
-    """The changes to the shipped code in one simulation.
-
-    Attributes:
-        patches: (object, attribute name, value) of what is replaced.
-    """
-
-    patches: tuple[tuple[object, str, object], ...] = ()
-
-
-DELETION_SOUND = DeletionVariant()
+DELETION_SOUND = PatchVariant()
 """The shipped code."""
 
 
@@ -83,7 +73,7 @@ def draw_deletion_profile(random: Random) -> Profile:
     )
 
 
-def simulate_deletion(seed: int, variant: DeletionVariant = DELETION_SOUND) -> SimulationResult:
+def simulate_deletion(seed: int, variant: PatchVariant = DELETION_SOUND) -> SimulationResult:
     """Run one simulation to its end.
 
     Args:
@@ -321,23 +311,23 @@ def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> l
     return []
 
 
-DELETION_RULES: dict[str, DeletionVariant] = {
-    "a deletion is marked before it is made": DeletionVariant(
+DELETION_RULES: dict[str, PatchVariant] = {
+    "a deletion is marked before it is made": PatchVariant(
         ((admin_module, "mark_deleted", _marks_nothing),)
     ),
-    "metadata are looked at after the markers": DeletionVariant(
+    "metadata are looked at after the markers": PatchVariant(
         ((sys.modules[__name__], "ClusterCleaner", _RemembersTheMetadata),)
     ),
-    "a marker goes by the storage's time": DeletionVariant(
+    "a marker goes by the storage's time": PatchVariant(
         ((topic_deletion, "storage_time_us", _own_time_us),)
     ),
-    "who has the time wrong cleans nothing": DeletionVariant(
+    "who has the time wrong cleans nothing": PatchVariant(
         (
             (cleaner, "check_clock_skew", _marks_nothing),
             (topic_deletion, "check_clock_skew", _marks_nothing),
         )
     ),
-    "only what is marked is removed": DeletionVariant(
+    "only what is marked is removed": PatchVariant(
         ((cluster_cleaner, "finish_deletions", _removes_all_unknown),)
     ),
 }

@@ -138,6 +138,17 @@ def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterato
         scheduler.close()
 
 
+@dataclass(frozen=True, slots=True)
+class PatchVariant:
+    """The changes to the shipped code in one simulation.
+
+    Attributes:
+        patches: (object, attribute name, value) of what is replaced.
+    """
+
+    patches: tuple[tuple[object, str, object], ...] = ()
+
+
 class FaultyWorld(Protocol):
     """The world of a simulation in which processes crash and the store fails."""
 
