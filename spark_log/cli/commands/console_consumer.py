@@ -91,7 +91,11 @@ def console_consumer(
     tail: Annotated[
         int | None,
         typer.Option(
-            "--tail", metavar="N", min=1, help="Start N offsets before the end of each partition."
+            "--tail",
+            metavar="N",
+            min=1,
+            help="Start N offsets before the end of each partition, and wait for "
+            "more records unless --max-messages or --timeout-ms ends the command.",
         ),
     ] = None,
     max_messages: Annotated[
