@@ -59,7 +59,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.cluster import open_cluster
-from spark_log.metadata.metadata_log import DIRECTORY as METADATA_DIRECTORY
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.storage import StorageOptions
 from spark_log.types import (
     ConsumerGroupMetadata,

@@ -321,7 +321,7 @@ class TopicTarget:
         return int(counted.get["rows"])
 
     def _time_us(self) -> int:
-        return storage_time_us(self._cluster.store, metadata_log.DIRECTORY)
+        return storage_time_us(self._cluster.store, metadata_log.METADATA_DIRECTORY)
 
     def _commit(self, progress: Progress) -> None:
         positions = {tp: OffsetAndMetadata(at) for tp, at in progress.reached.items()}

@@ -253,7 +253,7 @@ class Cluster:
         return self._read()
 
     def _has_metadata(self) -> bool:
-        directory = metadata_log.DIRECTORY
+        directory = metadata_log.METADATA_DIRECTORY
         return next(iter(self.store.list(directory)), None) is not None or Witness(
             directory
         ).exists(self.store)

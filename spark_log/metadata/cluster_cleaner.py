@@ -30,7 +30,7 @@ def check_clock(cluster: Cluster) -> None:
         StorageError: the storage does not answer.
     """
     max_skew_ms = cluster.image().cluster_config().max_clock_skew_ms
-    now_us = storage_time_us(cluster.store, metadata_log.DIRECTORY)
+    now_us = storage_time_us(cluster.store, metadata_log.METADATA_DIRECTORY)
     check_clock_skew(cluster.clock, now_us, max_skew_ms)
 
 

@@ -18,7 +18,7 @@ from spark_log.metadata.topics import deletion as topic_deletion
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 _INTERNAL = (
-    metadata_log.DIRECTORY,
+    metadata_log.METADATA_DIRECTORY,
     "__consumer_offsets",
     "__consumer_groups",
     topic_deletion.MARKERS,
@@ -86,7 +86,7 @@ class ClusterVerifier:
         """
         if self._metadata_error is not None:
             yield Finding(
-                metadata_log.DIRECTORY,
+                metadata_log.METADATA_DIRECTORY,
                 FindingKind.UNREADABLE,
                 Severity.ERROR,
                 f"the topics cannot be listed: {self._metadata_error}",
@@ -121,7 +121,7 @@ class ClusterVerifier:
         if topics is None and partitions is None:
             yield PartitionLog(
                 self._cluster.store,
-                metadata_log.DIRECTORY,
+                metadata_log.METADATA_DIRECTORY,
                 topic_id=metadata_log.TOPIC_ID,
                 partition=0,
                 config=TopicConfig(),

@@ -30,7 +30,7 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
-DIRECTORY = "__cluster_metadata-0"
+METADATA_DIRECTORY = "__cluster_metadata-0"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
@@ -55,7 +55,7 @@ class MetadataLog:
         self._clock = clock
         self._log = PartitionLog(
             store,
-            DIRECTORY,
+            METADATA_DIRECTORY,
             topic_id=TOPIC_ID,
             partition=0,
             config=TopicConfig(merge_tail_segments=0),
@@ -64,7 +64,7 @@ class MetadataLog:
             has_witness=True,
         )
         self._store = store
-        self._witness = Witness(DIRECTORY)
+        self._witness = Witness(METADATA_DIRECTORY)
         self._is_checked = False
         self._image = MetadataImage()
         self._offset = 0
@@ -106,7 +106,7 @@ class MetadataLog:
                     continue
                 self._replay_to_end()
                 # The change is made. After a crash or an error here the witness has an older end.
-                with self._log.suppressed.suppress("witness", DIRECTORY, SparkLogError):
+                with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
                     self._store.put(self._witness.path, b"%d\n" % self._offset)
                 return
 

@@ -32,11 +32,11 @@ def partition_for_keys(keys: pa.Array, num_partitions: int) -> np.ndarray:
     Returns:
         int32 array of the same length.
     """
-    positive = murmur2(keys) & np.uint32(0x7FFFFFFF)
+    positive = murmur2_of_keys(keys) & np.uint32(0x7FFFFFFF)
     return (positive % np.uint32(num_partitions)).astype(np.int32)
 
 
-def murmur2(keys: pa.Array) -> np.ndarray:
+def murmur2_of_keys(keys: pa.Array) -> np.ndarray:
     """Return the 32-bit murmur2 hash of every key as uint32.
 
     Args:

@@ -12,7 +12,7 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
 
-def rebase(
+def rebase_batches(
     headers: Sequence[BatchHeader], records: pa.RecordBatch, shift: int, *, with_offsets: bool
 ) -> tuple[tuple[BatchHeader, ...], pa.RecordBatch]:
     """Return batches with offsets relative to another base offset. Their checksums do not change.

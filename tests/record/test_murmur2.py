@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.record.murmur2 import _LONG_WORDS, murmur2, partition_for_keys
+from spark_log.record.murmur2 import _LONG_WORDS, murmur2_of_keys, partition_for_keys
 
 LONG_BYTES = 4 * _LONG_WORDS
 
@@ -50,18 +50,18 @@ class TestMurmur2:
         ],
     )
     def test_kafkas_own_examples(self, key, signed):
-        assert murmur2(pa.array([key])).astype(np.int32).tolist() == [signed]
+        assert murmur2_of_keys(pa.array([key])).astype(np.int32).tolist() == [signed]
         assert scalar_murmur2(key) == signed & 0xFFFFFFFF
 
     @given(st.lists(keys, max_size=30))
     def test_a_column_is_hashed_as_its_keys_one_by_one(self, column):
-        hashes = murmur2(pa.array(column, pa.binary()))
+        hashes = murmur2_of_keys(pa.array(column, pa.binary()))
         assert hashes.dtype == np.uint32
         assert hashes.tolist() == [scalar_murmur2(key or b"") for key in column]
 
     @given(st.lists(st.none() | st.text(max_size=12), max_size=30))
     def test_strings_are_hashed_as_their_utf_8(self, column):
-        hashes = murmur2(pa.array(column, pa.string()))
+        hashes = murmur2_of_keys(pa.array(column, pa.string()))
         assert hashes.tolist() == [scalar_murmur2((key or "").encode()) for key in column]
 
     @given(st.lists(keys, min_size=1, max_size=12), st.data())
@@ -70,14 +70,14 @@ class TestMurmur2:
         count = data.draw(st.integers(0, len(column) - first))
         part = pa.array(column, pa.binary()).slice(first, count)
         expected = [scalar_murmur2(key or b"") for key in column[first : first + count]]
-        assert murmur2(part).tolist() == expected
+        assert murmur2_of_keys(part).tolist() == expected
 
     @pytest.mark.parametrize("length", [*range(9), *range(LONG_BYTES - 5, LONG_BYTES + 6), 100_003])
     def test_every_length_has_its_own_path_to_the_same_hash(self, length):
         key = bytes(np.arange(length, dtype=np.uint64).astype(np.uint8))
         column = pa.array([b"x", key, b"", key, b"yy"], pa.binary())
         expected = [scalar_murmur2(key) for key in column.to_pylist()]
-        assert murmur2(column).tolist() == expected
+        assert murmur2_of_keys(column).tolist() == expected
 
     def test_a_null_that_owns_bytes_is_hashed_as_empty(self):
         offsets = pa.py_buffer(np.array([0, 3, 9, 12], "<i4"))
@@ -85,11 +85,11 @@ class TestMurmur2:
         column = pa.Array.from_buffers(pa.binary(), 3, buffers)
         assert column.to_pylist() == [b"one", None, b"two"]
         expected = [scalar_murmur2(key or b"") for key in column.to_pylist()]
-        assert murmur2(column).tolist() == expected
+        assert murmur2_of_keys(column).tolist() == expected
 
     @pytest.mark.parametrize("column", [[], [None], [None, None], [b""], [b"", None]])
     def test_columns_without_a_single_byte(self, column):
-        hashes = murmur2(pa.array(column, pa.binary()))
+        hashes = murmur2_of_keys(pa.array(column, pa.binary()))
         assert hashes.tolist() == [scalar_murmur2(b"")] * len(column)
 
 

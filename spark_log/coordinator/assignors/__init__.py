@@ -4,11 +4,16 @@
 into the partitions that members may have now.
 """
 
-from spark_log.coordinator.assignors.assignor import Assignor, Racks, Subscription, assignor
 from spark_log.coordinator.assignors.claims import claims_in_force
 from spark_log.coordinator.assignors.cooperative_sticky import (
     CooperativeStickyAssignor,
     cooperative_step,
+)
+from spark_log.coordinator.assignors.partition_assignor import (
+    Assignor,
+    Racks,
+    Subscription,
+    assignor,
 )
 from spark_log.coordinator.assignors.range import RangeAssignor
 from spark_log.coordinator.assignors.roundrobin import RoundRobinAssignor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_log.coordinator.assignors.assignor import Subscription
+from spark_log.coordinator.assignors.partition_assignor import Subscription
 from spark_log.types import TopicPartition
 
 

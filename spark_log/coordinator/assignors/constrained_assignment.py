@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from spark_log.coordinator.assignors.assignor import partitions_of
+from spark_log.coordinator.assignors.partition_assignor import partitions_of
 from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 

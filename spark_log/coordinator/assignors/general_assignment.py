@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from spark_log.coordinator.assignors.assignor import partitions_of
+from spark_log.coordinator.assignors.partition_assignor import partitions_of
 from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from spark_log.coordinator.assignors.assignor import (
+from spark_log.coordinator.assignors.partition_assignor import (
     Racks,
     Subscription,
     in_member_order,

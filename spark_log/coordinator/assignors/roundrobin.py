@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from spark_log.coordinator.assignors.assignor import (
+from spark_log.coordinator.assignors.partition_assignor import (
     Racks,
     Subscription,
     in_member_order,

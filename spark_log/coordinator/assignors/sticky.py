@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_log.coordinator.assignors.assignor import (
+from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, uncontested
+from spark_log.coordinator.assignors.constrained_assignment import ConstrainedAssignment
+from spark_log.coordinator.assignors.general_assignment import GeneralAssignment
+from spark_log.coordinator.assignors.partition_assignor import (
     Racks,
     Subscription,
     in_java_order,
     subscribers_by_topic,
 )
-from spark_log.coordinator.assignors.claims import claims_in_force, former_owners, uncontested
-from spark_log.coordinator.assignors.constrained_assignment import ConstrainedAssignment
-from spark_log.coordinator.assignors.general_assignment import GeneralAssignment
 from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from spark_log.coordinator.assignors.assignor import (
+from spark_log.coordinator.assignors.partition_assignor import (
     Racks,
     Subscription,
     partitions_of,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
-from spark_log.record.murmur2 import murmur2
+from spark_log.record.murmur2 import murmur2_of_keys
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class RecordsDigest:
         for name in ("key", "value"):
             column = records.column(name)
             hashes *= np.uint64(0x9E3779B97F4A7C15)
-            hashes += murmur2(column).astype(np.uint64)
+            hashes += murmur2_of_keys(column).astype(np.uint64)
             hashes += column.is_null().to_numpy(zero_copy_only=False).astype(
                 np.uint64
             ) << np.uint64(32)

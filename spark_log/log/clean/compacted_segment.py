@@ -24,7 +24,7 @@ from spark_log.record.batch_header import (
     BatchHeader,
 )
 from spark_log.record.checksum import batch_crc32c
-from spark_log.record.rebase import rebase
+from spark_log.record.rebase import rebase_batches
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
 OnProgress = Callable[[int], None]
@@ -148,7 +148,7 @@ class CompactedSegment:
         ):
             shift = reader.base_offset - base_offset
             filtered = batch_filter.apply(
-                *rebase(headers, records, shift, with_offsets=True), base_offset
+                *rebase_batches(headers, records, shift, with_offsets=True), base_offset
             )
             spare = filtered.headers[-1], filtered.records.slice(0, 0)
             needed = filtered.retained_headers()

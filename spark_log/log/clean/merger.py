@@ -29,7 +29,7 @@ from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.segment.writer import SegmentWriter
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.record.batch_header import BatchHeader
-from spark_log.record.rebase import rebase
+from spark_log.record.rebase import rebase_batches
 from spark_log.record.schema import OFFSET_DELTA_FIELD
 
 KEEP_COMPRESSION: Final = "producer"
@@ -119,7 +119,9 @@ def merge(
     record_count = 0
     try:
         batches = (
-            rebase(headers, records, reader.base_offset - base_offset, with_offsets=with_offsets)
+            rebase_batches(
+                headers, records, reader.base_offset - base_offset, with_offsets=with_offsets
+            )
             for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
         written = 0

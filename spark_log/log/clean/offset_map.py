@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from spark_log.record.arrays import int_array
-from spark_log.record.murmur2 import murmur2
+from spark_log.record.murmur2 import murmur2_of_keys
 
 _ROW_BYTES = 96
 """Memory for a key besides its own bytes: row number, hash and temporary arrays."""
@@ -93,7 +93,7 @@ class OffsetMap:
         if keys.null_count:
             rows = rows[keys.is_valid().to_numpy(zero_copy_only=False)]
             keys = keys.drop_null()
-        batch = _batch(keys, murmur2(keys), rows)
+        batch = _batch(keys, murmur2_of_keys(keys), rows)
         if self._bucket_count > 1:
             self._spread(batch)
             return

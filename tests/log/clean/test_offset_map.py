@@ -41,7 +41,7 @@ def test_the_map_gives_the_same_rows_as_a_dictionary(memory_bytes, chunks):
 @given(chunks=st.lists(st.lists(KEYS, max_size=30), max_size=6))
 def test_keys_with_the_same_hash_are_distinguished(chunks):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_map, "murmur2", lambda keys: np.zeros(len(keys), np.uint32))
+        patch.setattr(offset_map, "murmur2_of_keys", lambda keys: np.zeros(len(keys), np.uint32))
         assert kept_rows(chunks, memory_bytes=2**20) == last_rows(chunks)
         assert kept_rows(chunks, memory_bytes=200) == last_rows(chunks)
 

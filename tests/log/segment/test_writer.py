@@ -9,7 +9,7 @@ from spark_log.errors import InvalidRecordError
 from spark_log.log.append.producer_state import ProducerAppend, ProducerState
 from spark_log.log.file_names import SegmentName
 from spark_log.record.checksum import batch_crc32c
-from spark_log.record.rebase import rebase
+from spark_log.record.rebase import rebase_batches
 from tests.log.support import (
     DIRECTORY,
     Part,
@@ -36,7 +36,7 @@ def joined(readers, base, *, with_offsets=False):
         for ordinal in range(reader.batch_count):
             own, records = reader.read_batch(ordinal)
             shift = reader.base_offset - base
-            moved, rows = rebase(own, records, shift, with_offsets=with_offsets)
+            moved, rows = rebase_batches(own, records, shift, with_offsets=with_offsets)
             headers += moved
             pieces.append(rows)
     return pa.concat_batches(pieces), headers

@@ -42,7 +42,7 @@ class TrueTopics:
     def on_file_created(self, path: str) -> None:
         """Handle the creation of a file: the metadata may change."""
         directory, _, name = path.rpartition("/")
-        if directory == metadata_log.DIRECTORY and name.endswith(".log"):
+        if directory == metadata_log.METADATA_DIRECTORY and name.endswith(".log"):
             image = MetadataLog(self._disk, self._clock).image()
             now = {topic.directory for topic in image.topics()}
             self.deleted |= self.known - now
@@ -74,7 +74,7 @@ class RootDisk(SimulatedDisk):
 
     def _set(self, path: str, data: pa.Buffer) -> None:
         super()._set(path, data)
-        if not self.is_begun and path.startswith(metadata_log.DIRECTORY):
+        if not self.is_begun and path.startswith(metadata_log.METADATA_DIRECTORY):
             self.is_begun = (
                 True  # otherwise it would look like a root with topics that has lost its metadata
             )
