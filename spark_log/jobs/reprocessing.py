@@ -24,7 +24,8 @@ from spark_log.datasource.read.offsets import format_offsets, parse_offsets
 from spark_log.datasource.stream.read_limits import count_offsets, limit_rate
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.delta_rows import open_table
-from spark_log.metadata import Cluster, metadata_log
+from spark_log.metadata import Cluster
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -321,7 +322,7 @@ class TopicTarget:
         return int(counted.get["rows"])
 
     def _time_us(self) -> int:
-        return storage_time_us(self._cluster.store, metadata_log.METADATA_DIRECTORY)
+        return storage_time_us(self._cluster.store, METADATA_DIRECTORY)
 
     def _commit(self, progress: Progress) -> None:
         positions = {tp: OffsetAndMetadata(at) for tp, at in progress.reached.items()}

@@ -26,9 +26,8 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionLog
 from spark_log.log.witness import Witness
-from spark_log.metadata import metadata_log
 from spark_log.metadata.image import MetadataImage, TopicImage
-from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.storage import StorageOptions, Store, open_store
 from spark_log.storage.deadline import call_within
@@ -253,7 +252,7 @@ class Cluster:
         return self._read()
 
     def _has_metadata(self) -> bool:
-        directory = metadata_log.METADATA_DIRECTORY
+        directory = METADATA_DIRECTORY
         return next(iter(self.store.list(directory)), None) is not None or Witness(
             directory
         ).exists(self.store)

@@ -15,8 +15,8 @@ from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import CleanReport, PartitionCleaner
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES
-from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
@@ -30,7 +30,7 @@ def check_clock(cluster: Cluster) -> None:
         StorageError: the storage does not answer.
     """
     max_skew_ms = cluster.image().cluster_config().max_clock_skew_ms
-    now_us = storage_time_us(cluster.store, metadata_log.METADATA_DIRECTORY)
+    now_us = storage_time_us(cluster.store, METADATA_DIRECTORY)
     check_clock_skew(cluster.clock, now_us, max_skew_ms)
 
 

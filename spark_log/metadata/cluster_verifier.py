@@ -11,17 +11,17 @@ from spark_log.log import PartitionLog
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.log.witness import WITNESSES
-from spark_log.metadata import metadata_log
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.topics import deletion as topic_deletion
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID
+from spark_log.metadata.topics.deletion import DELETION_MARKERS
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 _INTERNAL = (
-    metadata_log.METADATA_DIRECTORY,
+    METADATA_DIRECTORY,
     "__consumer_offsets",
     "__consumer_groups",
-    topic_deletion.MARKERS,
+    DELETION_MARKERS,
     WITNESSES,
 )
 
@@ -86,7 +86,7 @@ class ClusterVerifier:
         """
         if self._metadata_error is not None:
             yield Finding(
-                metadata_log.METADATA_DIRECTORY,
+                METADATA_DIRECTORY,
                 FindingKind.UNREADABLE,
                 Severity.ERROR,
                 f"the topics cannot be listed: {self._metadata_error}",
@@ -121,8 +121,8 @@ class ClusterVerifier:
         if topics is None and partitions is None:
             yield PartitionLog(
                 self._cluster.store,
-                metadata_log.METADATA_DIRECTORY,
-                topic_id=metadata_log.TOPIC_ID,
+                METADATA_DIRECTORY,
+                topic_id=METADATA_TOPIC_ID,
                 partition=0,
                 config=TopicConfig(),
                 clock=self._cluster.clock,

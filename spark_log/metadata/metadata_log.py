@@ -31,7 +31,7 @@ from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
-TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
@@ -56,7 +56,7 @@ class MetadataLog:
         self._log = PartitionLog(
             store,
             METADATA_DIRECTORY,
-            topic_id=TOPIC_ID,
+            topic_id=METADATA_TOPIC_ID,
             partition=0,
             config=TopicConfig(merge_tail_segments=0),
             clock=clock,

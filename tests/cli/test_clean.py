@@ -9,7 +9,7 @@ from spark_log.clock import SYSTEM_CLOCK, SystemClock
 from spark_log.errors import NotFoundError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
-from spark_log.metadata.topics.deletion import MARKERS
+from spark_log.metadata.topics.deletion import DELETION_MARKERS
 from spark_log.types import ConfigResource
 from tests.cli.support import append, flip, partition_log, segment_files
 
@@ -176,8 +176,8 @@ class TestDeletedTopics:
 
     def test_a_topic_whose_deletion_was_not_made_stays(self, shell, root):
         directory = partition_log(root, "weather").directory.partition("/")[0]
-        (root / MARKERS).mkdir()
-        (root / MARKERS / directory).write_bytes(b"")
+        (root / DELETION_MARKERS).mkdir()
+        (root / DELETION_MARKERS / directory).write_bytes(b"")
         shell("clean", "--all-topics")
         assert len(values(root)) == 10
 

@@ -8,7 +8,7 @@ import pytest
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.snapshot.snapshot import Snapshot
-from spark_log.metadata.metadata_log import DIRECTORY
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from tests.cli.support import append, append_batches, flip, partition_log, segment_files
 from tests.record.samples import numbered
 
@@ -323,5 +323,5 @@ class TestMistakes:
         )
 
     def damage_metadata(self, root):
-        path = root / DIRECTORY / "00000000000000000000.log"
+        path = root / METADATA_DIRECTORY / "00000000000000000000.log"
         flip(path, path.read_bytes().index(b"weather"))

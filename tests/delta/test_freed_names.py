@@ -7,7 +7,7 @@ from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
 from spark_log.log.log_start import move_log_start
-from spark_log.metadata.metadata_log import DIRECTORY, MetadataLog
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
 from spark_log.metadata.records import TopicRecord
 from tests.log.support import HookedStore
 
@@ -118,7 +118,7 @@ class TestMetadata:
             self.change(log, f"t{number}")
         move_log_start(log._log, 5)
         for number in range(5):
-            store.inner.delete(f"{DIRECTORY}/{number:020}.log")
+            store.inner.delete(f"{METADATA_DIRECTORY}/{number:020}.log")
         return log
 
     def test_an_idle_reader_takes_freed_names_for_no_end(self, store, clock):
@@ -136,7 +136,7 @@ class TestMetadata:
         clock.advance_ms(DELAY_MS / 2)
         with pytest.raises(OffsetOutOfRangeError):
             self.change(idle, "x")
-        assert plain(store, DIRECTORY) == []
+        assert plain(store, METADATA_DIRECTORY) == []
 
     def test_an_idle_reader_lists_again_and_sees_what_is_new(self, store, clock):
         idle, other = MetadataLog(store, clock), MetadataLog(store, clock)

@@ -1,13 +1,13 @@
 """Helpers of the tests of the metadata layer."""
 
 from spark_log.metadata import Cluster
-from spark_log.metadata.metadata_log import DIRECTORY
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from tests.record.samples import numbered
 
 
 def metadata_files(root):
     """Return the segments of the metadata log: one per change."""
-    return [file.name for file in Cluster(root).store.list(DIRECTORY)]
+    return [file.name for file in Cluster(root).store.list(METADATA_DIRECTORY)]
 
 
 def topic_names(root):

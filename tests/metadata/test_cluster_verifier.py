@@ -6,7 +6,7 @@ from spark_log import Admin, NewTopic
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
-from spark_log.metadata.metadata_log import DIRECTORY
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from tests.metadata.support import metadata_files
 from tests.record.samples import numbered
 
@@ -95,22 +95,22 @@ class TestWhichLogs:
 
 class TestMetadataLog:
     def test_its_damage_is_told_and_what_can_be_told_goes_on(self, cluster):
-        path = f"{DIRECTORY}/{metadata_files(cluster.root)[0]}"
+        path = f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}"
         damage(cluster, path, b"flights")
         other = Cluster(cluster.root)
-        assert found(other) == [(DIRECTORY, "unreadable"), (path, "damaged-segment")]
+        assert found(other) == [(METADATA_DIRECTORY, "unreadable"), (path, "damaged-segment")]
 
     def test_where_a_topic_is_named_its_damage_is_an_error(self, cluster):
-        damage(cluster, f"{DIRECTORY}/{metadata_files(cluster.root)[0]}", b"flights")
+        damage(cluster, f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}", b"flights")
         with pytest.raises(CorruptRecordError):
             ClusterVerifier(Cluster(cluster.root), ["weather"])
 
     def test_it_is_no_topic_that_can_be_named(self, cluster):
         with pytest.raises(UnknownTopicOrPartitionError):
-            ClusterVerifier(cluster, [DIRECTORY])
+            ClusterVerifier(cluster, [METADATA_DIRECTORY])
 
     def test_its_derived_files_are_repaired_too(self, cluster):
-        path = f"{DIRECTORY}/00000000000000000000.index"
+        path = f"{METADATA_DIRECTORY}/00000000000000000000.index"
         cluster.store.put(path, b"damaged")
         _, findings = verified(cluster, repair=True)
         assert [(finding.path, finding.repaired) for finding in findings] == [(path, True)]

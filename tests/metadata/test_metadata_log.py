@@ -8,7 +8,7 @@ import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, UnknownOutcomeError
-from spark_log.metadata.metadata_log import DIRECTORY, TOPIC_ID, MetadataLog
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import record_batch, row
@@ -58,12 +58,12 @@ class TestCommit:
                 PartitionRecord(topic_id="id", partition_id=1),
             ]
         )
-        assert len(list(store.list(DIRECTORY))) == 1
+        assert len(list(store.list(METADATA_DIRECTORY))) == 1
         assert log.image().topic("a").num_partitions == 2
 
     def test_a_decision_to_do_nothing_appends_nothing(self, store, log):
         log.commit(lambda image: [])
-        assert list(store.list(DIRECTORY)) == []
+        assert list(store.list(METADATA_DIRECTORY)) == []
 
     def test_a_decision_that_refuses_appends_nothing(self, log):
         log.commit(create("a"))
@@ -104,7 +104,7 @@ class TestCommit:
         store.once("put_if_absent", lose(UnknownOutcomeError("lost")))
         log.commit(create("a"))
         assert names(log) == ["a"]
-        assert len(list(store.list(DIRECTORY))) == 1
+        assert len(list(store.list(METADATA_DIRECTORY))) == 1
 
     def test_records_carry_the_time_of_the_clock(self, inner, log, clock):
         log.commit(create("a"))
@@ -116,8 +116,8 @@ class TestCommit:
         assert times == [clock.time_us() - 1_000_000, clock.time_us()]
 
     def test_it_lies_under_krafts_topic_id(self):
-        assert TOPIC_ID == "AAAAAAAAAAAAAAAAAAAAAQ"
-        assert DIRECTORY == "__cluster_metadata-0"
+        assert METADATA_TOPIC_ID == "AAAAAAAAAAAAAAAAAAAAAQ"
+        assert METADATA_DIRECTORY == "__cluster_metadata-0"
 
 
 class TestImage:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.errors import NotFoundError
-from spark_log.log.clean.spent_segments import spent_segments
 from spark_log.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -28,6 +27,7 @@ from spark_log.log.file_names import (
 )
 from spark_log.log.live_log import LiveLog, live_log
 from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.spent_segments import spent_segments
 from spark_log.storage import FileInfo, Store, storage_time_us
 
 COARSE_US: Final = 1_000_000

@@ -21,7 +21,7 @@ from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
 
-MARKERS: Final = "__deleted_topics"
+DELETION_MARKERS: Final = "__deleted_topics"
 """The directory of the markers, relative to a root."""
 
 _KEPT_US: Final = 86_400_000_000
@@ -52,7 +52,7 @@ def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
         StorageError: not all markers were created.
     """
     for topic in topics:
-        store.put(f"{MARKERS}/{topic.directory}", b"")
+        store.put(f"{DELETION_MARKERS}/{topic.directory}", b"")
 
 
 def remove_data(store: Store, topics: Iterable[TopicImage]) -> None:
@@ -83,13 +83,13 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
         StorageError: the storage does not answer; the next call continues.
     """
     store = cluster.store
-    markers = list(store.list(MARKERS))
+    markers = list(store.list(DELETION_MARKERS))
     if not markers:
         return
     # Read the metadata after the markers: a topic that has a marker and is known is not deleted.
     image = cluster.image()
     known = {topic.directory for topic in image.topics()}
-    now_us = storage_time_us(store, MARKERS)
+    now_us = storage_time_us(store, DELETION_MARKERS)
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
     for marker in markers:
         if marker.name in known:
@@ -104,7 +104,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
             size_bytes = sum(file.size_bytes for file in files)
             yield DeletedTopic(marker.name, len(files), size_bytes)
     if not dry_run:
-        for file in store.list_hidden(MARKERS):  # left by a cleaner that died
+        for file in store.list_hidden(DELETION_MARKERS):  # left by a cleaner that died
             if now_us - file.modified_us > ABANDONED_US:
                 store.delete(file.path)
 

@@ -7,7 +7,7 @@ from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import ClockSkewError
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics import deletion as topic_deletion
-from spark_log.metadata.topics.deletion import MARKERS, finish_deletions, mark_deleted
+from spark_log.metadata.topics.deletion import DELETION_MARKERS, finish_deletions, mark_deleted
 from tests.log.support import ShiftedClock, values
 from tests.metadata.support import append
 from tests.record.samples import record_batch, row
@@ -25,7 +25,7 @@ def test_a_topic_that_is_created_and_marked_while_a_cleaner_looks_stays(tmp_path
     look = cluster.store.list
 
     def look_late(directory, start_after=None):
-        if directory == MARKERS:
+        if directory == DELETION_MARKERS:
             admin.create_topics([NewTopic("b", 1)])
             append(root, "b", 1)
             mark_deleted(other.store, [other.topic("b")])
@@ -63,19 +63,19 @@ class TestWrongClock:
         allowed = ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})
         Admin(root).alter_configs([allowed])
         wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
-        (marker,) = wrong.store.list(MARKERS)
+        (marker,) = wrong.store.list(DELETION_MARKERS)
         list(finish_deletions(wrong))
-        assert [each.name for each in wrong.store.list(MARKERS)] == [marker.name]
+        assert [each.name for each in wrong.store.list(DELETION_MARKERS)] == [marker.name]
 
     def test_the_marker_goes_a_day_later_by_the_storages(self, root, monkeypatch):
         cluster = Cluster(root)
         monkeypatch.setattr(topic_deletion, "storage_time_us", later_by(DAY_US + 60_000_000))
         cluster.clock = ShiftedClock(SYSTEM_CLOCK, days=1)
         list(finish_deletions(cluster))
-        assert list(cluster.store.list(MARKERS)) == []
+        assert list(cluster.store.list(DELETION_MARKERS)) == []
 
     def test_what_a_killed_cleaner_asked_the_time_by_is_removed(self, root, monkeypatch):
-        probe = root / MARKERS / ".a-probe.tmp"
+        probe = root / DELETION_MARKERS / ".a-probe.tmp"
         probe.write_bytes(b"")
         list(finish_deletions(Cluster(root)))
         assert probe.exists(), "who wrote it may be at work"

@@ -256,7 +256,7 @@ def _check_end(root: Root) -> None:
     topics = {topic.directory: topic for topic in cluster.image().topics()}
     if topics.keys() != root.topics.known:
         raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
-    internal = {"", metadata_log.METADATA_DIRECTORY, topic_deletion.MARKERS, WITNESSES}
+    internal = {"", metadata_log.METADATA_DIRECTORY, topic_deletion.DELETION_MARKERS, WITNESSES}
     for path in root.disk.paths_below(""):
         directory = path.rpartition("/")[0].partition("/")[0]
         if directory not in internal | topics.keys() | {UNKNOWN}:
@@ -306,7 +306,11 @@ def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> l
     found = list(cluster.store.list_directories(""))
     known = {topic.directory for topic in cluster.image().topics()}
     for directory in found:
-        if directory not in {*known, metadata_log.METADATA_DIRECTORY, topic_deletion.MARKERS}:
+        if directory not in {
+            *known,
+            metadata_log.METADATA_DIRECTORY,
+            topic_deletion.DELETION_MARKERS,
+        }:
             cluster.store.delete_directory(directory)
     return []
 
