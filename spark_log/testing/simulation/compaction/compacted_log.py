@@ -15,6 +15,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from spark_log.clock import Clock
+from spark_log.consumer.fetch import FetchedRows
 from spark_log.log import LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName, parse_generation_name
 from spark_log.log.live_log import live_log
@@ -22,6 +23,7 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.readers import columns_of
 from spark_log.testing.simulation.log.true_log import (
     DIRECTORY,
     TOPIC_ID,
@@ -60,18 +62,15 @@ def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def keyed_records(batches: Iterable[LogBatch]) -> Iterator[tuple[int, Record]]:
+def keyed_records(batches: Iterable[LogBatch | FetchedRows]) -> Iterator[tuple[int, Record]]:
     """Yield the offset and the record of each row that was read.
 
     Raises:
         ViolationError: a key or value is not that of the record.
     """
     for batch in batches:
-        columns = [batch.records.column(name).to_pylist() for name in ("key", "value", "headers")]
-        times_us = batch.records.column("timestamp").view("int64").to_pylist()
-        for at, key, value, headers, time_us in zip(
-            batch.offsets().tolist(), *columns, times_us, strict=True
-        ):
+        columns = columns_of(batch, "key", "value", "headers", "timestamp")
+        for at, key, value, headers, time_us in zip(*columns, strict=True):
             record = Record(headers[0]["value"], time_us)
             expected = key_of(record), None if is_tombstone(record) else record.value
             if (key, value) != expected:

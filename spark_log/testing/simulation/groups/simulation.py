@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
@@ -26,7 +25,6 @@ _SETTLED_WITHIN_MS = 20 * SESSION_TIMEOUT_MS
 within four delete delays, dead ones expire within two session timeouts, and revoked partitions are
 released at the next poll."""
 
-_LOUD = ("group_log", "group_coordinator")
 
 _QUIET_MS = 2 * SESSION_TIMEOUT_MS
 """Time without a change after which the group counts as settled."""
@@ -61,10 +59,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.coordinator,
         variant.commits,
     )
-    loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
     with ExitStack() as stack:
-        for logger in loggers:  # for injected faults
-            stack.enter_context(mock.patch.object(logger, "disabled", True))
         for target, name, value in variant.patches:
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(report_failures(seed, profile, scheduler))

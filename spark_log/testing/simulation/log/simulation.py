@@ -239,7 +239,7 @@ def _check_end(world: World) -> None:
     log = world.open_log()
     view = log.observe()
     true_log.check_extent(view.log_start_offset, view.log_end_offset, true_log.now)
-    records = records_of(list(log.scan(true_log.start)), true_log.start)
+    records = records_of(log.scan(true_log.start), true_log.start)
     true_log.check_read(true_log.start, records, true_log.now)
     if len(records) != true_log.end - true_log.start:
         raise ViolationError(
