@@ -23,11 +23,10 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.readers import columns_of
+from spark_log.testing.simulation.log.records import Record, columns_of
 from spark_log.testing.simulation.log.true_log import (
     DIRECTORY,
     TOPIC_ID,
-    Record,
     TrueLog,
     ViolationError,
 )
@@ -96,6 +95,17 @@ class CompactedTruth(TrueLog):
         self._met_us: dict[int, set[int]] = {}
         """The times at which compactions met each tombstone, by the tombstone's offset."""
         self._taken_us: dict[int, int] = {}
+
+    # --- records of the log ----------------------------------------------------------------------
+
+    def record_batch(self, records: Sequence[Record]) -> pa.RecordBatch:
+        """Return records as writers append them, with their keys."""
+        return keyed_batch(records)
+
+    def records_in(self, reader: SegmentReader) -> list[Record]:
+        """Return the records of a segment."""
+        batches = reader.read(reader.base_offset, check_crcs=False)
+        return [record for _, record in keyed_records(batches)]
 
     # --- changes of the storage ------------------------------------------------------------------
 

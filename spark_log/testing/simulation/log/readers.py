@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from spark_log.consumer.fetch import FetchedRows
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log import LogBatch, PartitionLog
-from spark_log.record.schema import TIMESTAMP_TYPE
+from spark_log.log import PartitionLog
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.records import records_of
 from spark_log.testing.simulation.log.simulated_fetcher import SimulatedFetcher
-from spark_log.testing.simulation.log.true_log import Record, ViolationError
+from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.scheduler import START_US
 
@@ -107,29 +105,3 @@ def only_faults() -> Iterator[None]:
         raise ViolationError(f"a reader was given an error: {error}") from error
     except StorageError:
         pass
-
-
-def columns_of(rows: LogBatch | FetchedRows, *names: str) -> list[list[Any]]:
-    """Return the offsets of consecutive rows, and the values of these columns; times in µs."""
-    column = rows.column if isinstance(rows, FetchedRows) else rows.records.column
-    columns = [column(name) for name in names]
-    return [
-        rows.offsets().tolist(),
-        *(
-            (each.view("int64") if each.type == TIMESTAMP_TYPE else each).to_pylist()
-            for each in columns
-        ),
-    ]
-
-
-def records_of(batches: Iterable[LogBatch | FetchedRows], offset: int) -> list[Record]:
-    """Return the records of consecutive batches that begin at an offset.
-
-    The value of a record at an unexpected offset is marked, so that it matches no written record.
-    """
-    records: list[Record] = []
-    for batch in batches:
-        for at, value, timestamp_us in zip(*columns_of(batch, "value", "timestamp"), strict=True):
-            is_next = at == offset + len(records)
-            records.append(Record(value if is_next else b"at %d: " % at + value, timestamp_us))
-    return records
