@@ -23,13 +23,13 @@ from spark_log.testing.simulation.compaction.compacted_log import (
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.log.simulation import (
-    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
 )
-from spark_log.testing.simulation.log.small_numbers import patched, small_numbers
+from spark_log.testing.simulation.log.small_numbers import small_numbers
 from spark_log.testing.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
+from spark_log.testing.simulation.patches import PatchVariant, patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks

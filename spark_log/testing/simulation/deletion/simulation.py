@@ -37,13 +37,12 @@ from spark_log.testing.simulation.deletion.world import (
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.log.records import Record, record_batch
 from spark_log.testing.simulation.log.simulation import (
-    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
 )
-from spark_log.testing.simulation.log.small_numbers import patched
 from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.patches import Patch, PatchVariant, patched
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
 from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.types import NewTopic
@@ -92,23 +91,34 @@ def simulate_deletion(seed: int, variant: PatchVariant = DELETION_SOUND) -> Simu
     store = RootStore(disk, scheduler, topics, profile, clock)
     root = Root(scheduler, clock, disk, store, topics, profile)
 
+    with (
+        patched(*_replaced(scheduler, store, clock), *variant.patches),
+        report_failures(seed, profile, scheduler),
+    ):
+        _spawn_all(root)
+        _run(root)
+    return SimulationResult(
+        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
+    )
+
+
+def _replaced(scheduler: Scheduler, store: RootStore, clock: WallClocks) -> tuple[Patch, ...]:
+    """Return patches that put the store, ids and small numbers below `Cluster` and `Admin`.
+
+    Both open their store and draw ids by themselves, as users have them do, and a user's clean
+    command does not choose how many segments a merge needs.
+    """
     limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
 
     def new_id() -> str:
         return draw_id(scheduler.random)
 
-    patches = (
+    return (
         (cluster_module, "open_store", lambda url, options=None, **_: store),
         (cluster_module, "random_id", new_id),
         (admin_module, "random_id", new_id),
         (cluster_cleaner, "PartitionCleaner", partial(cleaner.PartitionCleaner, fan_in=2)),
         (MetadataImage, "cluster_config", lambda image: limits),
-    )
-    with patched(*patches, *variant.patches), report_failures(seed, profile, scheduler):
-        _spawn_all(root)
-        _run(root)
-    return SimulationResult(
-        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
     )
 
 

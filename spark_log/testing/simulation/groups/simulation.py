@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from random import Random
 from typing import cast
-from unittest import mock
 
 from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY
 from spark_log.testing.simulation.groups.members import SimulatedMember, TopicChanger
@@ -17,6 +15,7 @@ from spark_log.testing.simulation.groups.world import GroupWorld
 from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
+from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 
@@ -59,10 +58,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.coordinator,
         variant.commits,
     )
-    with ExitStack() as stack:
-        for target, name, value in variant.patches:
-            stack.enter_context(mock.patch.object(target, name, value))
-        stack.enter_context(report_failures(seed, profile, scheduler))
+    with patched(*variant.patches), report_failures(seed, profile, scheduler):
         _run(world, _spawn_all(world))
     return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
 

@@ -14,7 +14,7 @@ from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, d
 from spark_log.testing.simulation.log.readers import Follower, Seeker
 from spark_log.testing.simulation.log.records import records_of
 from spark_log.testing.simulation.log.rules import SOUND, Variant
-from spark_log.testing.simulation.log.small_numbers import Patch, patched, small_numbers
+from spark_log.testing.simulation.log.small_numbers import small_numbers
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.log.writers import (
@@ -23,6 +23,7 @@ from spark_log.testing.simulation.log.writers import (
     SimulatedProducer,
     Writer,
 )
+from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
@@ -126,17 +127,6 @@ def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterato
         ) from error
     finally:
         scheduler.close()
-
-
-@dataclass(frozen=True, slots=True)
-class PatchVariant:
-    """The changes to the shipped code in one simulation.
-
-    Attributes:
-        patches: (object, attribute name, value) of what is replaced.
-    """
-
-    patches: tuple[Patch, ...] = ()
 
 
 class FaultyWorld(Protocol):

@@ -12,23 +12,19 @@ that a segment of kilobytes takes several, and there are no threads: each reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
-from unittest import mock
 
 from spark_log.log.append import appender
 from spark_log.log.clean import file_deletion
 from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import opener as segment_opener
 from spark_log.testing.simulation.log.profile import Profile
+from spark_log.testing.simulation.patches import Patch
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-
-Patch = tuple[object, str, object]
-"""An object or module, the name of an attribute, and the value that replaces it."""
 
 
 def small_numbers(profile: Profile) -> tuple[Patch, ...]:
@@ -47,15 +43,6 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         (segment_opener, "ThreadPoolExecutor", _SameThread),
         (file_deletion, "ThreadPoolExecutor", _SameThread),
     )
-
-
-@contextmanager
-def patched(*patches: Patch) -> Iterator[None]:
-    """Replace attributes in this process within the context."""
-    with ExitStack() as stack:
-        for patch in patches:
-            stack.enter_context(mock.patch.object(*patch))
-        yield
 
 
 class _SameThread(Executor):
