@@ -5,7 +5,7 @@
 - `segment`: one segment file with its two indexes.
 - `append`: the append protocol, producer state, validation, tail merges.
 - `snapshot`: summaries of segments and the producer state, up to an offset.
-- `tail_view`, `tail_reader`: following the log's end.
+- `tail_view`, `probe_interval`: following the log's end.
 - `log_start`, `witness`: moving the log start offset; noticing that all files are gone.
 - `clean`, `verify`: retention, merges and compaction; checks of all of the above.
 """

@@ -89,9 +89,12 @@ class Store(ABC):
         url: the root as users name it, without credentials.
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
+        time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
+            the file appeared. Some storages give file times in whole seconds.
     """
 
     is_mapped: ClassVar[bool]
+    time_resolution_us: ClassVar[int] = 1_000_000
     url: str
 
     @abstractmethod

@@ -8,7 +8,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.merger import merge
-from spark_log.log.tail_reader import LOCAL_PROBES
+from spark_log.log.probe_interval import LOCAL_PROBES
 from tests.cli.support import SteppingClock
 from tests.log.support import HookedStore
 from tests.record.samples import numbered, rows_of

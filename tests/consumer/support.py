@@ -7,11 +7,34 @@ import pyarrow as pa
 from spark_log import ConsumerRebalanceListener, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.storage.directory_watch import SilentWatch
 
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
 PATIENCE_MS = 60_000
 """Longer than anything takes that happens at all."""
+
+
+class ClockWatch(SilentWatch):
+    """A watch that waits by advancing the clock; it first returns ``hints`` one by one.
+
+    Attributes:
+        waits_ms: the timeouts of the waits that were not ended by a hint.
+    """
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+        self.hints = []
+        self.waits_ms = []
+
+    def wait(self, timeout_ms):
+        if self.hints:
+            return {self.hints.pop()}
+        if timeout_ms > 0:
+            self.waits_ms.append(timeout_ms)
+            self.clock.advance_ms(timeout_ms)
+        return set()
 
 
 def append(root, values, *, to=T0, keys=None, headers=None, times_us=None):

@@ -1,16 +1,19 @@
-"""A process that reads one partition from its start, follows it, and notes all records."""
+"""A process that reads one partition as a consumer does, and notes all records."""
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.config import ConsumerConfig
+from spark_log.consumer.fetch import Fetcher
 from spark_log.errors import StorageTimeoutError
-from spark_log.log.tail_reader import TailReader
 from spark_log.storage import Store
+from spark_log.types import TopicPartition
 from tests.faults.notes import Notes
-from tests.log.support import open_log, values_of
+from tests.log.support import open_log
 
-_FETCH_MAX_BYTES = 100_000
+_PARTITION = TopicPartition("flights", 0)
 _FETCH_MAX_WAIT_MS = 100
 
 
@@ -25,19 +28,30 @@ class Reader:
 
 def read_until_told(reader: Reader, stop: Connection):
     """Follow the log; when the pipe is closed, read up to the log's end, and end."""
-    tail = TailReader(open_log(reader.store, **reader.log_config), 0)
-    with Notes(reader.notes) as notes:
-        is_told = False
-        while not is_told:
-            is_told = stop.poll()
-            while batches := _fetch(tail):
-                for offset, value in values_of(batches):
+
+    def new_log():
+        return open_log(reader.store, **reader.log_config)
+
+    position, end = 0, None
+    fetcher = Fetcher(reader.store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms)
+    fetcher.add(_PARTITION, new_log(), position)
+    with Notes(reader.notes) as notes, closing(fetcher):
+        while end is None or position < end:
+            if end is None and stop.poll():
+                end = _end_of(new_log())
+            fetch = fetcher.collect_fetch(None, _FETCH_MAX_WAIT_MS)
+            if fetch.failure is not None:
+                raise fetch.failure[1]
+            for rows in fetch.rows:
+                values = rows.column("value").to_pylist()
+                for offset, value in zip(rows.offsets().tolist(), values, strict=True):
                     notes.write(offset, value.decode())
+            position = fetch.positions.get(_PARTITION, position)
 
 
-def _fetch(tail):
+def _end_of(log):
     while True:
         with suppress(
             StorageTimeoutError
         ):  # it was stopped so often that no listing was fast enough
-            return tail.fetch(_FETCH_MAX_BYTES, _FETCH_MAX_WAIT_MS)
+            return log.log_end_offset()

@@ -133,7 +133,7 @@ class TestWhatHappens:
             r"producer # had expired",
             r"read #\.log: done",
             r"read_tail #\.#\.log: done",
-            r"fetch #: goes on at #",
+            r"poll #: goes on at #",
             r"scan #: out of range",
             r"offset for time #: \(#, #\)",
             r"offset for time #: None",

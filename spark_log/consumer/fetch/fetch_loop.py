@@ -23,7 +23,7 @@ from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.latency import Latency
 from spark_log.errors import SparkLogError, StorageError
-from spark_log.log.tail_reader import ProbeInterval
+from spark_log.log.probe_interval import ProbeInterval
 from spark_log.metadata.quotas import ClientQuota
 from spark_log.storage import Store
 from spark_log.storage.directory_watch import DirectoryWatch
@@ -142,14 +142,21 @@ class FetchLoop:
     def run(self) -> None:
         """Read until `close`. The lock is not held by the caller."""
         while not self._is_closed:
-            for cursor in self._due():
-                if self._is_throttled():  # by the turn of another partition, just now
-                    with self._changed:
-                        self.enqueue(cursor)
-                    continue
-                self._fetch(cursor)
-                if self._is_closed:
-                    return
+            self.run_once()
+
+    def run_once(self) -> None:
+        """Read one turn of each partition that is due; if none is due, wait once for a hint.
+
+        The wait ends at a hint, at `wake`, or when the next partition is due.
+        """
+        for cursor in self._due():
+            if self._is_throttled():  # by the turn of another partition, just now
+                with self._changed:
+                    self.enqueue(cursor)
+                continue
+            self._fetch(cursor)
+            if self._is_closed:
+                return
 
     def _due(self) -> list[FetchCursor]:
         """Return partitions to read now; wait if there are none."""

@@ -20,7 +20,7 @@ from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
-from spark_log.log.tail_reader import ProbeInterval
+from spark_log.log.probe_interval import ProbeInterval
 from spark_log.storage.directory_watch import watch_directories
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

@@ -20,7 +20,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.group.view import view_group
@@ -52,16 +52,10 @@ from spark_log.storage import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_TIDY_EVERY_US = 600_000_000
-"""Kafka's ``offsets.retention.check.interval.ms``."""
-
-_COMPACT_ALL_EVERY_US = 24 * 3600 * 1_000_000
 _TIDIED = f"{DIRECTORY}/_tidied.json"
 _REQUESTS_TOGETHER = 500
 _TIMEOUT_MS = 60_000
 _MAX_TRIES = 20
-_CHECKPOINT_PAUSE_MS = 5000
-"""Minimum time between two checkpoints of a process, also at hundreds of versions per second."""
 
 _LOG_RETENTION = "delta.logRetentionDuration"
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
@@ -71,7 +65,19 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetsMaintenance:
-    """Maintains one table. `start` and `run` are safe to use from any thread."""
+    """Maintains one table. `start` and `run` are safe to use from any thread.
+
+    Attributes:
+        tidy_every_us: time between two expiries of offsets and removals of files (Kafka's
+            ``offsets.retention.check.interval.ms``).
+        compact_all_every_us: time between two compactions of all files.
+        checkpoint_pause_ms: minimum time between two checkpoints of a process, also at hundreds of
+            versions per second.
+    """
+
+    tidy_every_us: ClassVar[int] = 600_000_000
+    compact_all_every_us: ClassVar[int] = 24 * 3600 * 1_000_000
+    checkpoint_pause_ms: ClassVar[float] = 5000.0
 
     def __init__(
         self, table: OffsetsStore, commits: CommitQueue, image: Callable[[], MetadataImage]
@@ -127,9 +133,9 @@ class OffsetsMaintenance:
         if self._checkpoint(is_forced=is_forced):
             self._free_versions(now_us)
         tidied_us, compacted_us = self._tidied(now_us)
-        if not is_forced and 0 <= now_us - tidied_us < _TIDY_EVERY_US:
+        if not is_forced and 0 <= now_us - tidied_us < self.tidy_every_us:
             return
-        is_full_due = not 0 <= now_us - compacted_us < _COMPACT_ALL_EVERY_US
+        is_full_due = not 0 <= now_us - compacted_us < self.compact_all_every_us
         compacted_us = now_us if is_full_due else compacted_us
         document = {"tidiedUs": now_us, "compactedUs": compacted_us}
         self._table.store.put(_TIDIED, json.dumps(document).encode(), sync=False)
@@ -235,7 +241,7 @@ class OffsetsMaintenance:
                 f"('{_FORGETS_FENCES}')",
             )
             return False
-        self._checkpoint_from_ms = now_ms + _CHECKPOINT_PAUSE_MS
+        self._checkpoint_from_ms = now_ms + self.checkpoint_pause_ms
         self._write_checkpoint()
         return True
 
@@ -288,7 +294,7 @@ class OffsetsMaintenance:
             found = json.loads(self._table.store.open_buffer(_TIDIED).to_pybytes())
             return int(found["tidiedUs"]), int(found["compactedUs"])
         except (NotFoundError, ValueError, KeyError, TypeError):
-            return -_TIDY_EVERY_US, now_us
+            return -self.tidy_every_us, now_us
 
     def _expire(self, now_us: int) -> None:
         with self._table.lock:

@@ -25,9 +25,6 @@ from spark_log.storage import FileInfo
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Bytes merged at once. An append that makes a merge due waits for it."""
 
-_CLOCK_RESOLUTION_MS: Final = 1_000
-"""Some storages give times in whole seconds."""
-
 
 class TailMerger:
     """The merges of one appender. Its state can be lost at any time."""
@@ -175,7 +172,8 @@ class TailMerger:
             run[-1],
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        delay_ms = self._config.file_delete_delay_ms + _CLOCK_RESOLUTION_MS
+        resolution_ms = self._directory.store.time_resolution_us / 1000
+        delay_ms = self._config.file_delete_delay_ms + resolution_ms
         interval_bytes = self._config.index_interval_bytes
         segments = (view.live.segments[index] for index in run)
         covered = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]

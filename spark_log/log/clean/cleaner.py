@@ -118,6 +118,7 @@ class PartitionCleaner:
         *,
         on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        fan_in: int = FAN_IN,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
     ) -> None:
         """Prepare a cleaning; touches nothing.
@@ -127,6 +128,7 @@ class PartitionCleaner:
             on_progress: called with numbers of bytes as they are read and written. It may block,
                 to limit the rate (`log.clean.throttle.Throttle`).
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
+            fan_in: number of segments that a merge needs, at least.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         """
         self._is_compacted = "compact" in log.config.cleanup_policy
@@ -140,7 +142,7 @@ class PartitionCleaner:
         self._policy = MergePolicy(
             segment_bytes=self._config.segment_bytes,
             segment_us=self._config.segment_ms * 1000,
-            fan_in=FAN_IN,
+            fan_in=fan_in,
         )
 
     def clean(self) -> CleanReport:

@@ -30,9 +30,6 @@ from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.spent_segments import spent_segments
 from spark_log.storage import FileInfo, Store, storage_time_us
 
-COARSE_US: Final = 1_000_000
-"""Some storages give file times in whole seconds."""
-
 ABANDONED_US: Final = 3_600_000_000
 """A temporary file of this age is abandoned. A writer may pause for less while its input pauses."""
 
@@ -88,7 +85,7 @@ def find_deletable(
     # Read the time before the listing: a file must never be taken for older than it is.
     if now_us is None:
         now_us = storage_time_us(directory.store, directory.path)
-    old_us = now_us - delete_delay_ms * 1000 - COARSE_US
+    old_us = now_us - delete_delay_ms * 1000 - directory.store.time_resolution_us
     files = list(directory.store.list(directory.path))
     by_name = {file.name: file for file in files}
     live = live_log(files)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.log.clean.file_deletion import COARSE_US
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 
@@ -100,7 +99,7 @@ def is_recently_compacted(log: PartitionLog, view: LogView, found: LogToClean, n
     the compaction removed. A tombstone may only be removed when no valid listing shows the records
     that it deleted.
     """
-    delay_us = log.config.file_delete_delay_ms * 1000 + COARSE_US
+    delay_us = log.config.file_delete_delay_ms * 1000 + log.files.store.time_resolution_us
     return any(
         segment.file.modified_us > now_us - delay_us
         for segment in view.live.segments

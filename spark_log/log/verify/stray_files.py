@@ -14,7 +14,6 @@ from dataclasses import replace
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.clean.file_deletion import (
     ABANDONED_US,
-    COARSE_US,
     is_evidence_of_truncation,
     segment_of_index,
 )
@@ -65,7 +64,7 @@ class StrayFiles:
         self._store = directory.store
         self._files = files
         self._live = live_log(files)
-        self._delay_us = delete_delay_ms * 1000 + COARSE_US
+        self._delay_us = delete_delay_ms * 1000 + self._store.time_resolution_us
         self._repair = repair
         self._names = {file.name for file in files}
         self._now_us = newest_modified_us(files)

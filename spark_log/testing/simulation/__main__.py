@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -48,8 +47,6 @@ def main(
 
     Exits with status 1 after a violation. Each failure names the seed that reproduces it.
     """
-    # Faults are injected on purpose; the trace of a failure shows them.
-    logging.getLogger("spark_log.suppressed").disabled = True
     if of not in SUBJECTS:
         raise typer.BadParameter(f"{of!r} cannot be simulated; give {' or '.join(SUBJECTS)}")
     if rules:

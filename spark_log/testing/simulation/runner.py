@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
@@ -53,7 +55,20 @@ class Subject:
         Raises:
             SimulationFailedError: a guarantee did not hold; has the trace.
         """
-        return self.simulate(seed, self.sound if rule is None else self.rules[rule])
+        with _without_log_lines():
+            return self.simulate(seed, self.sound if rule is None else self.rules[rule])
+
+
+@contextmanager
+def _without_log_lines() -> Iterator[None]:
+    """Silence the package: the faults are injected, and the trace of a failure shows them."""
+    logger = logging.getLogger("spark_log")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 SUBJECTS: Final = {

@@ -82,6 +82,7 @@ class SimulatedStore(Store):
     """
 
     is_mapped: ClassVar[bool] = True
+    time_resolution_us: ClassVar[int] = 0
 
     def __init__(
         self, disk: SimulatedDisk, scheduler: Scheduler, true_log: StorageObserver, profile: Profile

@@ -1,5 +1,6 @@
 """The fetcher: bounded memory, fair turns, and hints that may be lost."""
 
+import multiprocessing
 import threading
 import time
 
@@ -12,7 +13,7 @@ from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
 from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
 from spark_log.errors import StorageError
-from spark_log.log.tail_reader import LOCAL_PROBES
+from spark_log.log.probe_interval import LOCAL_PROBES
 from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import InotifyWatch, SilentWatch
 from tests.consumer.support import (
@@ -161,6 +162,50 @@ class TestSeeking:
         sought.set()
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert [rows.offsets().tolist() for rows in taken.rows] == [[5, 6, 7]]
+
+
+def append_many(root, mark, count):
+    for number in range(count):
+        append(root, [f"{mark}:{number}".encode()])
+
+
+class TestOthers:
+    def test_appends_of_four_processes_are_all_seen_in_order(self, root, open_fetcher):
+        """Real processes and a real directory: each record once, in the order of its process."""
+        context = multiprocessing.get_context("spawn")
+        processes = [
+            context.Process(target=append_many, args=(root, f"p{number}", 50))
+            for number in range(4)
+        ]
+        fetcher = open_fetcher()
+        fetcher.add(T0, log_of(root), 0)
+        for process in processes:
+            process.start()
+        seen = []
+        while len(seen) < 200:
+            fetch = fetcher.collect_fetch(None, PATIENCE_MS)
+            assert fetch.rows, "a record that was appended is not seen"
+            seen += [
+                value.decode() for rows in fetch.rows for value in rows.column("value").to_pylist()
+            ]
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * 4
+        for number in range(4):
+            mine = [value for value in seen if value.startswith(f"p{number}")]
+            assert mine == [f"p{number}:{at}" for at in range(50)]
+
+    def test_a_thread_that_waits_is_woken_by_an_append(self, root, open_fetcher):
+        fetcher = open_fetcher()
+        fetcher.add(T0, log_of(root), 0)
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.extend(fetcher.collect_fetch(None, PATIENCE_MS).rows)
+        )
+        thread.start()
+        append(root, [b"a"])
+        thread.join()
+        assert [rows.column("value").to_pylist() for rows in found] == [[b"a"]]
 
 
 class TestFaults:

@@ -16,6 +16,7 @@ from tests.consumer.support import (
     PATIENCE_MS,
     T0,
     THREE,
+    ClockWatch,
     append,
     log_of,
     numbered,
@@ -23,22 +24,6 @@ from tests.consumer.support import (
     values_of,
 )
 from tests.waiting import wait_until
-
-
-class ClockWatch(SilentWatch):
-    """A watch that waits by advancing the clock; it first returns ``hints`` one by one."""
-
-    def __init__(self, clock):
-        super().__init__()
-        self.clock = clock
-        self.hints = []
-
-    def wait(self, timeout_ms):
-        if self.hints:
-            return {self.hints.pop()}
-        if timeout_ms > 0:
-            self.clock.advance_ms(timeout_ms)
-        return set()
 
 
 class HeldWatch(SilentWatch):

@@ -16,7 +16,6 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
-from spark_log.log.tail_reader import TailReader
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
@@ -95,9 +94,8 @@ class TestAnEmptySegment:
             position = following
         assert seen == [0, 3, 4, 5, 6]
 
-    def test_a_reader_that_waits_at_an_empty_segment_skips_it(self, log):
-        reader = TailReader(log, 1)
-        assert records_of(reader.fetch(1))[0][0] == 3
+    def test_a_fetch_that_begins_in_an_empty_segment_skips_it(self, log):
+        assert records_of(log.fetch(1, max_bytes=1))[0][0] == 3
 
     def test_an_empty_segment_has_no_timestamp(self, log):
         assert log.offset_for_time(20) == (3, 40)

@@ -11,7 +11,6 @@ from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.merger import merge
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
-from spark_log.log.tail_reader import ProbeInterval, TailReader
 from spark_log.testing.simulation.compaction.compacted_log import (
     CompactedTruth,
     ReadTable,
@@ -19,12 +18,11 @@ from spark_log.testing.simulation.compaction.compacted_log import (
 )
 from spark_log.testing.simulation.log.maintenance import Cleaner
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.readers import _only_faults
+from spark_log.testing.simulation.log.readers import only_faults
+from spark_log.testing.simulation.log.simulated_fetcher import SimulatedFetcher
 from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.scheduler import START_US
-
-_PROBES = ProbeInterval(DELETE_DELAY_MS / 100, DELETE_DELAY_MS / 10)
 
 _SLEEP_CHANCE = 0.1
 """Probability that a follower sleeps until all files that it knows may be deleted."""
@@ -141,44 +139,36 @@ class StaleCleaner(Cleaner):
 
 
 class TableFollower(_Actor):
-    """Reads in sequence, and keeps the last record of each key."""
+    """Reads in sequence as a consumer does, and keeps the last record of each key."""
 
     def run(self) -> None:
         """Read until the simulation ends and everything is read."""
         world, truth = self._world, self._world.truth
         start = world.scheduler.random.choice((truth.start, truth.end))
-        reader = TailReader(world.open_log(), start, probes=_PROBES)
+        fetcher = SimulatedFetcher(world, start)
         table = ReadTable(truth)
-        while not (world.is_ending and reader.position == truth.end):
-            with _only_faults():
-                self._read_on(reader, table)
+        while not (world.is_ending and fetcher.position == truth.end):
+            self._poll(fetcher, table)
             if not world.is_ending and world.scheduler.random.random() < _SLEEP_CHANCE:
                 world.scheduler.note("sleeps past the delay")
                 world.scheduler.pass_time(DELETE_DELAY_MS * world.scheduler.random.uniform(1.2, 4))
             world.rest(world.profile.think_ms)
 
-    def _read_on(self, reader: TailReader, table: ReadTable) -> None:
-        world, truth = self._world, self._world.truth
-        random, scheduler = world.scheduler.random, world.scheduler
-        begin, since, began_ms = reader.position, truth.now, scheduler.now_ms
+    def _poll(self, fetcher: SimulatedFetcher, table: ReadTable) -> None:
+        scheduler, truth = self._world.scheduler, self._world.truth
+        begin = fetcher.position
         try:
-            batches = reader.fetch(
-                max_bytes=random.choice((1, 300, 1000)),
-                timeout_ms=random.choice((0, 0, DELETE_DELAY_MS)),
-            )
+            rows = fetcher.poll(scheduler.random.choice((0, 0, DELETE_DELAY_MS)))
         except OffsetOutOfRangeError as error:
-            truth.check_out_of_range(begin, since)
-            scheduler.note(f"fetch {begin}: goes on at {error.log_start_offset}")
-            reader.position = error.log_start_offset
+            scheduler.note(f"poll {begin}: goes on at {error.log_start_offset}")
+            fetcher.seek(error.log_start_offset)
             table.clear()
             return
-        given = list(keyed_records(batches))
-        scheduler.note(f"fetch {begin}: {len(given)} records up to {reader.position}")
-        table.read(begin, given, reader.position, began_ms=began_ms, now_ms=scheduler.now_ms)
-        if not given:
-            truth.check_end(reader.position, since)
-        if reader.position > truth.end:
-            raise ViolationError(f"a reader came to {reader.position}, the log's end {truth.end}")
+        given, end = list(keyed_records(rows)), fetcher.position
+        scheduler.note(f"poll {begin}: {len(given)} records up to {end}")
+        table.read(begin, given, end, began_ms=fetcher.read_began_ms, now_ms=scheduler.now_ms)
+        if end > truth.end:
+            raise ViolationError(f"a reader came to {end}, the log's end {truth.end}")
 
 
 class TableReader(_Actor):
@@ -191,7 +181,7 @@ class TableReader(_Actor):
         log = world.open_log()
         while not world.is_ending:
             ask = random.choice((self._read_all, self._read_all, self._look_up, self._latest))
-            with _only_faults():
+            with only_faults():
                 ask(log)
             world.rest(world.profile.think_ms)
 

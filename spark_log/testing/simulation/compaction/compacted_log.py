@@ -15,6 +15,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from spark_log.clock import Clock
+from spark_log.consumer.fetch import FetchedRows
 from spark_log.log import LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName, parse_generation_name
 from spark_log.log.live_log import live_log
@@ -22,10 +23,10 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.records import Record, columns_of
 from spark_log.testing.simulation.log.true_log import (
     DIRECTORY,
     TOPIC_ID,
-    Record,
     TrueLog,
     ViolationError,
 )
@@ -60,18 +61,15 @@ def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def keyed_records(batches: Iterable[LogBatch]) -> Iterator[tuple[int, Record]]:
+def keyed_records(batches: Iterable[LogBatch | FetchedRows]) -> Iterator[tuple[int, Record]]:
     """Yield the offset and the record of each row that was read.
 
     Raises:
         ViolationError: a key or value is not that of the record.
     """
     for batch in batches:
-        columns = [batch.records.column(name).to_pylist() for name in ("key", "value", "headers")]
-        times_us = batch.records.column("timestamp").view("int64").to_pylist()
-        for at, key, value, headers, time_us in zip(
-            batch.offsets().tolist(), *columns, times_us, strict=True
-        ):
+        columns = columns_of(batch, "key", "value", "headers", "timestamp")
+        for at, key, value, headers, time_us in zip(*columns, strict=True):
             record = Record(headers[0]["value"], time_us)
             expected = key_of(record), None if is_tombstone(record) else record.value
             if (key, value) != expected:
@@ -97,6 +95,17 @@ class CompactedTruth(TrueLog):
         self._met_us: dict[int, set[int]] = {}
         """The times at which compactions met each tombstone, by the tombstone's offset."""
         self._taken_us: dict[int, int] = {}
+
+    # --- records of the log ----------------------------------------------------------------------
+
+    def record_batch(self, records: Sequence[Record]) -> pa.RecordBatch:
+        """Return records as writers append them, with their keys."""
+        return keyed_batch(records)
+
+    def records_in(self, reader: SegmentReader) -> list[Record]:
+        """Return the records of a segment."""
+        batches = reader.read(reader.base_offset, check_crcs=False)
+        return [record for _, record in keyed_records(batches)]
 
     # --- changes of the storage ------------------------------------------------------------------
 

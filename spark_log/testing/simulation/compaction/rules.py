@@ -17,7 +17,7 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 from spark_log.testing.simulation.compaction.actors import CompactedWorld
-from spark_log.testing.simulation.log.simulation import PatchVariant
+from spark_log.testing.simulation.patches import PatchVariant
 
 
 def _widest_first(name: SegmentName) -> tuple[int, int]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from random import Random
-from unittest import mock
 
-from spark_log.log import PartitionLog, SegmentReader
-from spark_log.log.append import appender, tail_merger
-from spark_log.log.clean import cleaner, file_deletion, log_to_clean
+from spark_log.log import PartitionLog
 from spark_log.testing.simulation.compaction.actors import (
     ChangingCleaner,
     CompactedWorld,
@@ -22,21 +18,18 @@ from spark_log.testing.simulation.compaction.actors import (
 from spark_log.testing.simulation.compaction.compacted_log import (
     CompactedTruth,
     ReadTable,
-    keyed_batch,
     keyed_records,
 )
-from spark_log.testing.simulation.log import true_log, writers
 from spark_log.testing.simulation.log.maintenance import Retention, Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from spark_log.testing.simulation.log.simulation import (
-    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
 )
-from spark_log.testing.simulation.log.small_ranges import small_ranges
-from spark_log.testing.simulation.log.true_log import Record
+from spark_log.testing.simulation.log.small_numbers import small_numbers
 from spark_log.testing.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
+from spark_log.testing.simulation.patches import PatchVariant, patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
@@ -140,21 +133,9 @@ def simulate_compaction(seed: int, variant: PatchVariant = COMPACTION_SOUND) -> 
         settings=_settings(profile),
     )
     with (
-        small_ranges(faults.range_bytes) if faults.range_bytes else nullcontext(),
-        ExitStack() as stack,
+        patched(*small_numbers(faults), *variant.patches),
+        report_failures(seed, profile, scheduler),
     ):
-        for patch in (
-            (appender, "_RACES_PER_LISTING", faults.races_per_listing),
-            (cleaner, "FAN_IN", faults.fan_in),
-            (file_deletion, "COARSE_US", 0),
-            (log_to_clean, "COARSE_US", 0),
-            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
-            (writers, "record_batch", keyed_batch),
-            (true_log, "_records", _all_records),
-            *variant.patches,
-        ):
-            stack.enter_context(mock.patch.object(*patch))
-        stack.enter_context(report_failures(seed, profile, scheduler))
         _spawn_all(world, profile)
         _run(world)
     return SimulationResult(scheduler.steps, len(truth.records), scheduler.trace)
@@ -169,11 +150,6 @@ def _settings(profile: CompactionProfile) -> dict[str, object]:
         "min_cleanable_dirty_ratio": profile.dirty_ratio,
         "segment_bytes": profile.segment_bytes,
     }
-
-
-def _all_records(reader: SegmentReader) -> list[Record]:
-    batches = reader.read(reader.base_offset, check_crcs=False)
-    return [record for _, record in keyed_records(batches)]
 
 
 def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:

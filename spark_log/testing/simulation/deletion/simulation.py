@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 from unittest import mock
 
@@ -15,8 +16,7 @@ from spark_log.admin import topics as admin_module
 from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
 from spark_log.log import PartitionLog
-from spark_log.log.append import tail_merger
-from spark_log.log.clean import cleaner, file_deletion
+from spark_log.log.clean import cleaner
 from spark_log.log.witness import WITNESSES
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata import cluster_cleaner, metadata_log
@@ -35,14 +35,14 @@ from spark_log.testing.simulation.deletion.world import (
     draw_id,
 )
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from spark_log.testing.simulation.log.records import Record, record_batch
 from spark_log.testing.simulation.log.simulation import (
-    PatchVariant,
     SimulationResult,
     report_failures,
     run_to_end,
 )
-from spark_log.testing.simulation.log.true_log import Record, ViolationError
-from spark_log.testing.simulation.log.writers import record_batch
+from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.patches import Patch, PatchVariant, patched
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
 from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.types import NewTopic
@@ -91,29 +91,34 @@ def simulate_deletion(seed: int, variant: PatchVariant = DELETION_SOUND) -> Simu
     store = RootStore(disk, scheduler, topics, profile, clock)
     root = Root(scheduler, clock, disk, store, topics, profile)
 
+    with (
+        patched(*_replaced(scheduler, store, clock), *variant.patches),
+        report_failures(seed, profile, scheduler),
+    ):
+        _spawn_all(root)
+        _run(root)
+    return SimulationResult(
+        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
+    )
+
+
+def _replaced(scheduler: Scheduler, store: RootStore, clock: WallClocks) -> tuple[Patch, ...]:
+    """Return patches that put the store, ids and small numbers below `Cluster` and `Admin`.
+
+    Both open their store and draw ids by themselves, as users have them do, and a user's clean
+    command does not choose how many segments a merge needs.
+    """
     limits = ClusterConfig(max_clock_skew_ms=clock.max_skew_ms)
 
     def new_id() -> str:
         return draw_id(scheduler.random)
 
-    with ExitStack() as stack:
-        for patch in (
-            (cluster_module, "open_store", lambda url, options=None, **_: store),
-            (cluster_module, "random_id", new_id),
-            (admin_module, "random_id", new_id),
-            (topic_deletion._log, "disabled", True),
-            (cleaner, "FAN_IN", 2),
-            (file_deletion, "COARSE_US", 0),
-            (tail_merger, "_CLOCK_RESOLUTION_MS", 0),
-            (MetadataImage, "cluster_config", lambda image: limits),
-            *variant.patches,
-        ):
-            stack.enter_context(mock.patch.object(*patch))
-        stack.enter_context(report_failures(seed, profile, scheduler))
-        _spawn_all(root)
-        _run(root)
-    return SimulationResult(
-        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
+    return (
+        (cluster_module, "open_store", lambda url, options=None, **_: store),
+        (cluster_module, "random_id", new_id),
+        (admin_module, "random_id", new_id),
+        (cluster_cleaner, "PartitionCleaner", partial(cleaner.PartitionCleaner, fan_in=2)),
+        (MetadataImage, "cluster_config", lambda image: limits),
     )
 
 

@@ -15,6 +15,7 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import FileInfo
 from spark_log.testing.simulation.groups.world import SimulatedOffsets
+from spark_log.testing.simulation.patches import Patch
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 
@@ -27,14 +28,14 @@ class GroupVariant:
         coordinator: the coordinator of each member.
         commits: the fenced commits of each member.
         offsets: the offsets table.
-        patches: (object, attribute name, value) of what else is replaced.
+        patches: what else is replaced.
     """
 
     log: type[GroupLog] = GroupLog
     coordinator: type[GroupCoordinator] = GroupCoordinator
     commits: type[MemberCommits[int]] = MemberCommits
     offsets: type[SimulatedOffsets] = SimulatedOffsets
-    patches: tuple[tuple[object, str, object], ...] = ()
+    patches: tuple[Patch, ...] = ()
 
 
 GROUP_SOUND = GroupVariant()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
 from random import Random
 from typing import cast
-from unittest import mock
 
 from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY
 from spark_log.testing.simulation.groups.members import SimulatedMember, TopicChanger
@@ -18,6 +15,7 @@ from spark_log.testing.simulation.groups.world import GroupWorld
 from spark_log.testing.simulation.log.simulation import SimulationResult, report_failures
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.wrong_clocks import WrongClock
+from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 
@@ -26,7 +24,6 @@ _SETTLED_WITHIN_MS = 20 * SESSION_TIMEOUT_MS
 within four delete delays, dead ones expire within two session timeouts, and revoked partitions are
 released at the next poll."""
 
-_LOUD = ("group_log", "group_coordinator")
 
 _QUIET_MS = 2 * SESSION_TIMEOUT_MS
 """Time without a change after which the group counts as settled."""
@@ -61,13 +58,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.coordinator,
         variant.commits,
     )
-    loggers = [logging.getLogger(f"spark_log.coordinator.{name}") for name in _LOUD]
-    with ExitStack() as stack:
-        for logger in loggers:  # for injected faults
-            stack.enter_context(mock.patch.object(logger, "disabled", True))
-        for target, name, value in variant.patches:
-            stack.enter_context(mock.patch.object(target, name, value))
-        stack.enter_context(report_failures(seed, profile, scheduler))
+    with patched(*variant.patches), report_failures(seed, profile, scheduler):
         _run(world, _spawn_all(world))
     return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
 

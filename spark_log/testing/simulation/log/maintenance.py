@@ -76,7 +76,9 @@ class Cleaner(_Maintainer):
     def _do_round(self, log: PartitionLog) -> None:
         clock = self._world.clock
         was_far_off, jump_count = clock.is_far_off(), clock.jump_count()
-        cleaner = self.cleaner_class(log, max_clock_skew_ms=clock.max_skew_ms)
+        cleaner = self.cleaner_class(
+            log, fan_in=self._world.profile.fan_in, max_clock_skew_ms=clock.max_skew_ms
+        )
         try:
             report = cleaner.clean()
         except ClockSkewError:

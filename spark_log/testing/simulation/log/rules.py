@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from spark_log.record.checksum import batch_crc32c
 from spark_log.storage import FileInfo, storage_time_us
 from spark_log.testing.simulation.log.maintenance import Cleaner, Merger, Retention
 from spark_log.testing.simulation.log.true_log import DIRECTORY, TOPIC_ID
+from spark_log.testing.simulation.patches import Patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Variant:
         merger: the actor that merges segments.
         retention: the actor that moves the log start.
         cleaner: the actor that merges, applies retention and deletes files.
-        patches: (module, name, value) of functions that are replaced during the simulation.
+        patches: functions that are replaced during the simulation.
     """
 
     log: type[PartitionLog] = PartitionLog
     merger: type[Merger] = Merger
     retention: type[Retention] = Retention
     cleaner: type[Cleaner] = Cleaner
-    patches: tuple[tuple[ModuleType, str, object], ...] = ()
+    patches: tuple[Patch, ...] = ()
 
 
 SOUND = Variant()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
-from unittest import mock
 
-from spark_log.log.append import appender, tail_merger
-from spark_log.log.clean import cleaner, file_deletion
 from spark_log.testing.simulation.log.maintenance import Vandal
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from spark_log.testing.simulation.log.readers import Follower, Seeker, records_of
+from spark_log.testing.simulation.log.readers import Follower, Seeker
+from spark_log.testing.simulation.log.records import records_of
 from spark_log.testing.simulation.log.rules import SOUND, Variant
-from spark_log.testing.simulation.log.small_ranges import small_ranges
+from spark_log.testing.simulation.log.small_numbers import small_numbers
 from spark_log.testing.simulation.log.true_log import TrueLog, ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.log.writers import (
@@ -25,6 +23,7 @@ from spark_log.testing.simulation.log.writers import (
     SimulatedProducer,
     Writer,
 )
+from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock, TraceEntry
 from spark_log.testing.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
@@ -96,17 +95,9 @@ def simulate(seed: int, variant: Variant = SOUND) -> SimulationResult:
     store = store_class(disk, scheduler, true_log, profile)
     world = World(scheduler, clock, store, true_log, profile, variant.log)
     with (
-        small_ranges(profile.range_bytes) if profile.range_bytes else nullcontext(),
-        mock.patch.object(appender, "_RACES_PER_LISTING", profile.races_per_listing),
-        mock.patch.object(cleaner, "FAN_IN", profile.fan_in),
-        # The simulated storage has exact times: no tolerance beyond the delay may be needed.
-        mock.patch.object(file_deletion, "COARSE_US", 0),
-        mock.patch.object(tail_merger, "_CLOCK_RESOLUTION_MS", 0),
-        ExitStack() as stack,
+        patched(*small_numbers(profile), *variant.patches),
+        report_failures(seed, profile, scheduler),
     ):
-        for patch in variant.patches:
-            stack.enter_context(mock.patch.object(*patch))
-        stack.enter_context(report_failures(seed, profile, scheduler))
         _spawn_all(world, variant)
         _run(world)
     return SimulationResult(scheduler.steps, len(true_log.records), scheduler.trace)
@@ -136,17 +127,6 @@ def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterato
         ) from error
     finally:
         scheduler.close()
-
-
-@dataclass(frozen=True, slots=True)
-class PatchVariant:
-    """The changes to the shipped code in one simulation.
-
-    Attributes:
-        patches: (object, attribute name, value) of what is replaced.
-    """
-
-    patches: tuple[tuple[object, str, object], ...] = ()
 
 
 class FaultyWorld(Protocol):
@@ -239,7 +219,7 @@ def _check_end(world: World) -> None:
     log = world.open_log()
     view = log.observe()
     true_log.check_extent(view.log_start_offset, view.log_end_offset, true_log.now)
-    records = records_of(list(log.scan(true_log.start)), true_log.start)
+    records = records_of(log.scan(true_log.start), true_log.start)
     true_log.check_read(true_log.start, records, true_log.now)
     if len(records) != true_log.end - true_log.start:
         raise ViolationError(

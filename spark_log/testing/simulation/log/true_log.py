@@ -7,7 +7,10 @@ result of an actor is checked at once, so that a trace ends at the step that wen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.log import SegmentReader
@@ -16,6 +19,7 @@ from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import live_log
 from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 from spark_log.storage import Store
+from spark_log.testing.simulation.log.records import Record, record_batch, records_of
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
@@ -23,14 +27,6 @@ DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
 
 class ViolationError(AssertionError):
     """A guarantee of the log did not hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of a simulation; its value is unique."""
-
-    value: bytes
-    timestamp_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +109,16 @@ class TrueLog:
         """The index of the current extent."""
         return len(self.extents) - 1
 
+    # --- records of the log ----------------------------------------------------------------------
+
+    def record_batch(self, records: Sequence[Record]) -> pa.RecordBatch:
+        """Return records as writers append them."""
+        return record_batch(records)
+
+    def records_in(self, reader: SegmentReader) -> list[Record]:
+        """Return the records of a segment; their checksums are for readers to check."""
+        return records_of(reader.read(reader.base_offset, check_crcs=False), reader.base_offset)
+
     # --- changes of the storage ------------------------------------------------------------------
 
     def on_file_created(self, path: str) -> None:
@@ -160,7 +166,7 @@ class TrueLog:
         if reader.append_id in self._append_ids:
             raise ViolationError(f"what one append put at {len(self.records)} is in the log twice")
         self._append_ids.add(reader.append_id)
-        for record in _records(reader):
+        for record in self.records_in(reader):
             at = self._values.setdefault(record.value, len(self.records))
             if known_from <= at < len(self.records):
                 raise ViolationError(
@@ -209,7 +215,7 @@ class TrueLog:
 
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
-        if _records(reader) != self.records[name.base_offset : reader.end_offset]:
+        if self.records_in(reader) != self.records[name.base_offset : reader.end_offset]:
             raise ViolationError(f"{name.log} does not hold what a reader would have read")
         self._ends[path] = reader.end_offset
 
@@ -326,15 +332,3 @@ class TrueLog:
             if self.records[offset].timestamp_us >= timestamp_us:
                 return offset, self.records[offset].timestamp_us
         return None
-
-
-def _records(reader: SegmentReader) -> list[Record]:
-    return [
-        Record(value, timestamp_us)
-        for batch in reader.read(reader.base_offset, check_crcs=False)  # the readers check them
-        for value, timestamp_us in zip(
-            batch.records.column("value").to_pylist(),
-            batch.records.column("timestamp").view("int64").to_pylist(),
-            strict=True,
-        )
-    ]

@@ -18,9 +18,9 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, PartitionLog
 from spark_log.log.append.producer_state import ProducerAppend, sequence_after
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.true_log import Record, ViolationError
+from spark_log.testing.simulation.log.records import Record
+from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.scheduler import START_US
 
@@ -257,15 +257,5 @@ def draw_records(random: Random, name: str) -> list[Record]:
 def split(records: list[Record], world: World) -> list[pa.RecordBatch]:
     """Return records as one Arrow record batch, or as two."""
     at = world.scheduler.random.randrange(len(records))
-    return [record_batch(part) for part in (records[:at], records[at:]) if part]
-
-
-def record_batch(records: list[Record]) -> pa.RecordBatch:
-    """Return records as an Arrow record batch of `RECORD_SCHEMA`."""
-    columns = [
-        pa.nulls(len(records), pa.binary()),
-        pa.array([record.value for record in records], pa.binary()),
-        pa.nulls(len(records), HEADERS_TYPE),
-        pa.array([record.timestamp_us for record in records], pa.int64()).view(TIMESTAMP_TYPE),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+    parts = (records[:at], records[at:])
+    return [world.true_log.record_batch(part) for part in parts if part]

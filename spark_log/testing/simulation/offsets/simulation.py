@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from random import Random
 from typing import cast
-from unittest import mock
 
 from spark_log.coordinator.offsets.creation import MARKER
 from spark_log.coordinator.offsets.store import DIRECTORY
@@ -32,6 +30,7 @@ from spark_log.testing.simulation.offsets.world import (
     small_table,
     write_checkpoint,
 )
+from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedDisk
 
@@ -61,12 +60,9 @@ def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> Simu
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
     with (
-        small_table(scheduler, profile),
-        ExitStack() as stack,
+        patched(*small_table(scheduler, profile), *variant.patches),
+        report_failures(seed, profile, scheduler),
     ):
-        for target, name, value in variant.patches:
-            stack.enter_context(mock.patch.object(target, name, value))
-        stack.enter_context(report_failures(seed, profile, scheduler))
         _run(world)
     return SimulationResult(scheduler.steps, truth.next_version, scheduler.trace)
 

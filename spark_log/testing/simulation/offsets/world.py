@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,6 @@ from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
-from spark_log.coordinator.offsets import maintenance as offsets_maintenance
 from spark_log.coordinator.offsets import store as offsets_store
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
@@ -36,6 +34,7 @@ from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
+from spark_log.testing.simulation.patches import Patch
 from spark_log.testing.simulation.scheduler import Scheduler
 from spark_log.testing.simulation.store import SimulatedStore
 
@@ -57,7 +56,11 @@ class ListedTableStore(TableStore):
 
 
 class Maintenance(OffsetsMaintenance):
-    """Maintenance that writes checkpoints as delta-rs does, with a shorter retention of offsets."""
+    """Maintenance that writes checkpoints as delta-rs does, often, and retains offsets shortly."""
+
+    tidy_every_us: ClassVar[int] = DELETE_DELAY_MS * 500
+    compact_all_every_us: ClassVar[int] = 2 * DELETE_DELAY_MS * 1000
+    checkpoint_pause_ms: ClassVar[float] = 0.0
 
     def retention_us(self) -> int:
         """Return the retention of offsets of groups without members."""
@@ -90,14 +93,14 @@ class OffsetsVariant:
         maintenance: the maintenance of each process.
         cleanup: the cleanup of each process.
         commits: the commits of each process.
-        patches: (object, attribute name, value) of what else is replaced.
+        patches: what else is replaced.
     """
 
     log: type[DeltaLog] = DeltaLog
     maintenance: type[Maintenance] = Maintenance
     cleanup: type[DeltaCleanup] = DeltaCleanup
     commits: type[CommitQueue] = CommitQueue
-    patches: tuple[tuple[object, str, object], ...] = ()
+    patches: tuple[Patch, ...] = ()
 
 
 OFFSETS_SOUND = OffsetsVariant()
@@ -180,9 +183,12 @@ class _OneThread:
         return map(call, items)
 
 
-@contextmanager
-def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]:
-    """Make maintenance run after a few versions and milliseconds, and depend on the seed alone."""
+def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, ...]:
+    """Return patches that make the table small, quick to maintain, and dependent on the seed alone.
+
+    What `Maintenance` can set is set there. The rest are numbers of pure functions and of every
+    handle of the table's log, which no caller chooses, and sources of chance: threads and ids.
+    """
     delay = f"interval {DELETE_DELAY_MS} milliseconds"
     properties = TABLE_PROPERTIES | {
         "delta.checkpointInterval": str(profile.checkpoint_interval),
@@ -193,7 +199,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]
     def uuid4() -> uuid.UUID:
         return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
 
-    patches: list[tuple[object, str, object]] = [
+    return (
         (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
         # Vandals are as fast as other processes here: only a new listing shows their work.
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
@@ -202,18 +208,6 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> Iterator[None]
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
         (offset_commits, "_BACKOFF_S", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
-        (offsets_maintenance, "_TIDY_EVERY_US", DELETE_DELAY_MS * 500),
-        (offsets_maintenance, "_COMPACT_ALL_EVERY_US", 2 * DELETE_DELAY_MS * 1000),
-        (offsets_maintenance, "_CHECKPOINT_PAUSE_MS", 0.0),
         (offsets_store, "ThreadPoolExecutor", _OneThread),
         (uuid, "uuid4", uuid4),
-    ]
-    with mock.patch.multiple(offsets_maintenance._log, disabled=True):
-        stack = [mock.patch.object(*patch) for patch in patches]
-        for each in stack:
-            each.start()
-        try:
-            yield
-        finally:
-            for each in reversed(stack):
-                each.stop()
+    )

@@ -1,20 +1,13 @@
-"""Following a log: no record is missed or read twice, and waiting is no busy loop."""
-
-import multiprocessing
-import threading
+"""Following a log: no record is missed or read twice."""
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
-from spark_log.log.tail_reader import LOCAL_PROBES, ProbeInterval, TailReader
 from tests.log.support import (
     DIRECTORY,
-    HookedStore,
     Part,
-    file_names,
     free,
     free_plain,
     move_start,
@@ -28,6 +21,18 @@ from tests.record.samples import numbered, row
 HALF_DELAY_MS = 30_000
 
 
+class Follower:
+    """Fetches from where the fetch before it ended."""
+
+    def __init__(self, log, position=0):
+        self.log = log
+        self.position = position
+
+    def fetch(self, **options):
+        batches, self.position = self.log.fetch_from(self.position, **options)
+        return batches
+
+
 @pytest.fixture
 def others(inner):
     return open_log(inner)
@@ -35,7 +40,7 @@ def others(inner):
 
 @pytest.fixture
 def reader(store, clock):
-    return TailReader(open_log(store, clock=clock), 0)
+    return Follower(open_log(store, clock=clock))
 
 
 def append(log, mark, count=1):
@@ -84,7 +89,7 @@ class TestFetch:
     def test_passes_over_control_batches_without_stopping_at_them(self, inner, store, clock):
         parts = [Part([row(b"x")]), Part([row(b"marker")], attributes=1 << 5)]
         put_bytes(inner, segment_bytes([parts]))
-        reader = TailReader(open_log(store, clock=clock), 0)
+        reader = Follower(open_log(store, clock=clock))
         assert fetched(reader) == ["x"]
         assert reader.position == 2
         append(open_log(inner), "a")
@@ -107,7 +112,7 @@ class TestFetch:
     def test_beyond_the_end_is_an_error_with_the_range(self, store, others):
         append(others, "a")
         with pytest.raises(OffsetOutOfRangeError) as caught:
-            TailReader(open_log(store), 5).fetch()
+            Follower(open_log(store), 5).fetch()
         assert caught.value.log_end_offset == 1
 
 
@@ -152,114 +157,8 @@ class TestLogThatIsRewritten:
         assert fetched(reader) == ["b:0", "c:0"]
 
     def test_a_delay_of_nothing_lists_every_time(self, store, others):
-        reader = TailReader(open_log(store, file_delete_delay_ms=0), 0)
+        reader = Follower(open_log(store, file_delete_delay_ms=0))
         for mark in "abc":
             append(others, mark)
             assert fetched(reader) == [f"{mark}:0"]
         assert fetched(reader) == []
-
-
-class SteppingClock(ManualClock):
-    """A clock that advances by sleeping; it keeps the sleeps, and may call a function."""
-
-    def __init__(self, at_ms=None, do=None):
-        super().__init__()
-        self.slept_ms = []
-        self.at_ms = at_ms
-        self.do = do
-
-    def sleep_ms(self, duration_ms):
-        self.slept_ms.append(duration_ms)
-        self.advance_ms(max(duration_ms, 0.001))
-        if self.do and self.monotonic_ms() >= self.at_ms:
-            self.do()
-            self.do = None
-
-
-class TestWaiting:
-    def test_ends_with_the_first_record(self, store, others):
-        clock = SteppingClock(40, lambda: append(others, "a"))
-        reader = TailReader(open_log(store, clock=clock), 0)
-        assert fetched(reader, timeout_ms=10_000) == ["a:0"]
-        assert 40 <= clock.monotonic_ms() < 45
-
-    def test_ends_with_the_timeout(self, store):
-        clock = SteppingClock()
-        reader = TailReader(open_log(store, clock=clock), 0)
-        assert fetched(reader, timeout_ms=100) == []
-        assert clock.monotonic_ms() == pytest.approx(100, abs=0.01)
-
-    def test_probes_often_at_first_and_then_seldom(self, store):
-        clock = SteppingClock()
-        reader = TailReader(open_log(store, clock=clock), 0)
-        reader.fetch(timeout_ms=1_000)
-        assert clock.slept_ms[0] == LOCAL_PROBES.min_ms
-        assert max(clock.slept_ms) == LOCAL_PROBES.max_ms
-        assert len(clock.slept_ms) < 450, "no hot spin"
-        late_by_ms = [
-            slept_ms / waited_ms
-            for slept_ms, waited_ms in zip(
-                clock.slept_ms[1:], cumulative(clock.slept_ms), strict=False
-            )
-            if waited_ms > 5
-        ]
-        assert max(late_by_ms) <= 0.11, "a tenth of the time that the record took to come"
-
-    def test_on_an_object_store_probes_ten_times_a_second_at_most(self, inner):
-        clock = SteppingClock()
-        reader = TailReader(open_log(HookedStore(inner, is_mapped=False), clock=clock), 0)
-        reader.fetch(timeout_ms=10_000)
-        assert len(clock.slept_ms) < 150
-
-    def test_takes_a_probe_interval(self, store):
-        clock = SteppingClock()
-        probes = ProbeInterval(50, 50)
-        TailReader(open_log(store, clock=clock), 0, probes=probes).fetch(timeout_ms=1_000)
-        assert len(clock.slept_ms) == pytest.approx(20, abs=1)
-
-
-def cumulative(durations):
-    total = 0.0
-    for duration in durations:
-        total += duration
-        yield total
-
-
-class TestOtherProcesses:
-    def test_appends_of_four_are_all_seen_in_order(self, local_store):
-        """Real processes and a real directory: each record once, in the order of its process."""
-        context = multiprocessing.get_context("spawn")
-        processes = [
-            context.Process(target=append_many, args=(local_store, f"p{number}", 50))
-            for number in range(4)
-        ]
-        reader = TailReader(open_log(local_store), 0)
-        for process in processes:
-            process.start()
-        seen = []
-        while len(seen) < 200:
-            found = fetched(reader, timeout_ms=60_000)
-            assert found, "a record that was appended is not seen"
-            seen += found
-        for process in processes:
-            process.join()
-        assert [process.exitcode for process in processes] == [0] * 4
-        for number in range(4):
-            mine = [value for value in seen if value.startswith(f"p{number}")]
-            assert mine == [f"p{number}:{at}" for at in range(50)]
-        assert len(file_names(local_store)) >= 200
-
-    def test_a_thread_that_waits_is_woken_by_an_append(self, local_store):
-        reader = TailReader(open_log(local_store), 0)
-        found = []
-        thread = threading.Thread(target=lambda: found.extend(fetched(reader, timeout_ms=60_000)))
-        thread.start()
-        append(open_log(local_store), "a")
-        thread.join()
-        assert found == ["a:0"]
-
-
-def append_many(store, mark, count):
-    log = open_log(store)
-    for number in range(count):
-        log.append(numbered(number, 1, mark=mark))

@@ -1,0 +1,31 @@
+"""Attributes that a simulation replaces in this process: of unsafe variants, and small numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from unittest import mock
+
+Patch = tuple[object, str, object]
+"""An object or module, the name of an attribute, and the value that replaces it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchVariant:
+    """The changes to the shipped code in one simulation.
+
+    Attributes:
+        patches: what is replaced.
+    """
+
+    patches: tuple[Patch, ...] = ()
+
+
+@contextmanager
+def patched(*patches: Patch) -> Iterator[None]:
+    """Replace attributes in this process within the context."""
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        yield
