@@ -117,15 +117,12 @@ class CommitOperations(ConsumerAccess):
         partitions = self._subscription.partitions
         topic_ids = {tp.topic: partitions[tp].topic.topic_id for tp in chosen if tp in partitions}
         future = committer.commit(chosen, topic_ids)
+        if callback is not None:
 
-        def on_done(done: Future[None]) -> None:
-            error = done.exception()
-            if error is None:
-                self._interceptors.on_commit(chosen)
-            if callback is not None:
+            def on_done(done: Future[None]) -> None:
+                error = done.exception()
                 callback(chosen, error if isinstance(error, Exception) else None)
 
-        if callback is not None or self._interceptors:
             future.add_done_callback(on_done)
         self._auto_commit.forget(chosen)
         return future

@@ -92,6 +92,7 @@ class ConsumerAccess:
                 self._membership,
                 self._subscription,
                 coordinator_metrics.commits,
+                interceptors.on_commit,
             )
         self._auto_commit = AutoCommit(
             self._subscription,
