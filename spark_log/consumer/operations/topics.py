@@ -110,8 +110,8 @@ class TopicOperations(ConsumerAccess):
             self._subscription.state(partition)
             return self._fetcher.end_offset(partition)
 
-    def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int] | None:
-        """Return the partition numbers of a topic, None if the topic does not exist.
+    def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
+        """Return the partition numbers of a topic; an empty set if the topic does not exist.
 
         Args:
             topic: name of the topic.
@@ -122,7 +122,7 @@ class TopicOperations(ConsumerAccess):
         """
         with self._acquire():
             found = self._image("partitions_for_topic", timeout_ms).find(topic)
-            return None if found is None else set(found.partitions)
+            return set() if found is None else set(found.partitions)
 
     def topics(self, timeout_ms: float | None = None) -> set[str]:
         """Return the names of all topics.
