@@ -18,7 +18,7 @@ from spark_log import (
     StorageError,
     TopicPartition,
 )
-from spark_log.consumer import consumer as consumer_module
+from spark_log.consumer.operations import polling
 from spark_log.errors import InvalidTimestampError
 from spark_log.producer import validation
 from spark_log.storage.local import LocalStore
@@ -49,7 +49,7 @@ def producer(root):
 
 @pytest.fixture(autouse=True)
 def _warn_again(monkeypatch):
-    monkeypatch.setattr(consumer_module, "_has_warned_of_seconds", False)
+    monkeypatch.setattr(polling, "_has_warned_of_seconds", False)
     monkeypatch.setattr(validation, "_has_warned_of_seconds", False)
 
 

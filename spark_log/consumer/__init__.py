@@ -1,4 +1,8 @@
-"""Reading topics from a Python process: `Consumer`, and the types that its users see."""
+"""Reading topics from a Python process: `Consumer`, and the types that its users see.
+
+`operations/` has the methods of `Consumer` by subject, `fetch/` the thread that reads ahead, and
+`group/` the consumer's part in its group.
+"""
 
 from spark_log.consumer.consumer import Consumer
 from spark_log.consumer.consumer_records import TABLE_SCHEMA

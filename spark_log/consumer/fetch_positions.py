@@ -15,7 +15,6 @@ from spark_log.consumer.subscription_state import SubscriptionState, TopicPartit
 from spark_log.errors import (
     IllegalStateError,
     LogTruncatedError,
-    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     StorageError,
     UnknownTopicOrPartitionError,
@@ -213,14 +212,6 @@ class FetchPositions:
         for tp in self._unresolved - found.keys() - (asked - committed.keys()):
             state = partitions[tp]
             policy = state.reset if state.reset is not None else self._policy
-            if policy == "none":
-                raise NoOffsetForPartitionError(
-                    f"{tp} has no start offset: this consumer has no position, its group committed "
-                    f"none, and auto.offset.reset is none; seek, or set auto.offset.reset to "
-                    f"earliest or latest",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                )
             found[tp] = self._offset_fetcher.reset_offset(state.topic, tp.partition, policy)
         self._offset_fetcher.check_root()
         for tp, offset in found.items():

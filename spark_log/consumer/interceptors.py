@@ -20,7 +20,10 @@ class ConsumerInterceptor(Protocol):
         """Return the records that `Consumer.poll` returns instead of ``records``."""
 
     def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Offsets were committed by `Consumer.commit` or `Consumer.commit_async`."""
+        """Offsets were committed by the user or automatically; called on another thread.
+
+        A commit is reported when it took effect, and before `Consumer.commit` returns.
+        """
 
 
 class ConsumerInterceptors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from spark_log.consumer.offset_reset import ResetPolicy, reset_offset
+from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, StorageError
 from spark_log.log import LogView, PartitionLog
 from spark_log.metadata import Cluster
@@ -69,12 +69,13 @@ class OffsetFetcher:
         """Return the current offset of a reset policy in a partition.
 
         Raises:
+            NoOffsetForPartitionError: the policy is ``none``.
             UnknownTopicOrPartitionError: the topic was deleted.
         """
-        assert policy != "none"
+        tp = TopicPartition(topic.name, partition)
         log = self._log(topic, partition)
         with self._cluster.detecting_deletion(topic):
-            return reset_offset(log, policy, self._cluster.clock.time_us())
+            return start_offset(tp, log, None, policy, self._cluster.clock.time_us())
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Drop the log handle of a partition."""

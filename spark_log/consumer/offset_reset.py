@@ -5,23 +5,51 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
+from spark_log.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from spark_log.log import PartitionLog
+from spark_log.types import TopicPartition
 
 ResetPolicy = timedelta | Literal["earliest", "latest", "none"]
 """The value of ``auto.offset.reset``, as ``config.offset_reset`` parses it."""
 
 
-def reset_offset(
-    log: PartitionLog, policy: timedelta | Literal["earliest", "latest"], now_us: int
+def start_offset(
+    tp: TopicPartition, log: PartitionLog, committed: int | None, policy: ResetPolicy, now_us: int
 ) -> int:
-    """Return the current offset of a policy in a partition.
+    """Return the committed offset if the log has it, or else the current offset of a policy.
 
     Args:
-        log: the log of the partition.
+        tp: the partition.
+        log: its log.
+        committed: the offset that the group committed; None if it committed none.
         policy: a duration gives the first record that is not older, or the log's end (KIP-1106).
         now_us: wall clock time, microseconds since the epoch.
+
+    Raises:
+        NoOffsetForPartitionError: no offset is committed, and the policy is ``none``.
+        OffsetOutOfRangeError: the log does not have the committed offset, and the policy is
+            ``none``.
     """
+    if committed is None and policy == "none":
+        raise NoOffsetForPartitionError(
+            f"there is no committed offset for {tp}, and auto.offset.reset is none; seek, reset "
+            f"the group's offsets, or set auto.offset.reset to earliest or latest",
+            topic=tp.topic,
+            partition=tp.partition,
+        )
     view = log.observe()
+    if committed is not None:
+        if view.log_start_offset <= committed <= view.log_end_offset:
+            return committed
+        if policy == "none":
+            raise OffsetOutOfRangeError(
+                f"the committed offset {committed} of {tp} is out of range: the log has offsets "
+                f"from {view.log_start_offset} to before {view.log_end_offset}; reset the group's "
+                f"offsets, or set auto.offset.reset to earliest or latest",
+                offset=committed,
+                log_start_offset=view.log_start_offset,
+                log_end_offset=view.log_end_offset,
+            )
     if policy == "earliest":
         return view.log_start_offset
     if isinstance(policy, timedelta):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from spark_log.config import ConsumerConfig, offset_reset
-from spark_log.consumer.offset_reset import reset_offset
+from spark_log.consumer.offset_reset import start_offset
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupStatus
 from spark_log.coordinator.group.member import GroupMember
@@ -24,8 +24,6 @@ from spark_log.datasource.stream.read_limits import limit_rate
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
@@ -171,9 +169,7 @@ class JobMember:
                 offset, and ``auto.offset.reset`` is ``none``.
         """
         self._changed.clear()
-        status = self._current_assignment()
-        while not self._apply_assignment(status):
-            status = self._current_assignment()
+        status = self._take_over()
         ends = self._ends(status)
         starts = {tp: self._positions[tp][1] for tp in ends}
         if self._max_records is not None:
@@ -226,14 +222,15 @@ class JobMember:
 
     # --- internals -------------------------------------------------------------------------------
 
-    def _current_assignment(self) -> GroupStatus:
-        """Return the group's status, after releasing revoked partitions."""
+    def _take_over(self) -> GroupStatus:
+        """Return the group's status, after releasing revoked partitions and adding new ones."""
         while True:
             try:
                 status = self._member.poll()
                 if status.revoking:
                     status = self._member.release(status.revoking)
-                return status
+                if self._apply_assignment(status):
+                    return status
             except FencedInstanceIdError:
                 raise
             except UnknownMemberIdError as error:
@@ -241,7 +238,7 @@ class JobMember:
                 self.join()
 
     def _apply_assignment(self, status: GroupStatus) -> bool:
-        """Add new partitions and drop lost ones; False if the group changed meanwhile."""
+        """Drop lost partitions and add new ones; False if some of them were lost meanwhile."""
         mine = {tp: status.topics[tp.topic].topic_id for tp in status.assigned}
         self._positions = {
             tp: (topic_id, offset)
@@ -251,54 +248,27 @@ class JobMember:
         self._uncommitted &= self._positions.keys()
         new = mine.keys() - self._positions.keys()
         if new:
-            found = {tp: each.offset for tp, each in self._member.begin(new).items()}
-            if self._generation() != status.generation:
-                return False  # an offset may be missing because the partition was revoked
+            committed = self._member.begin(new)
+            if committed.keys() != new:
+                return False
             self._reader.partitions()
             ids = self._reader.topic_ids()
             for tp in sorted(new):
                 if ids.get(tp.topic) != mine[tp]:
                     continue  # deleted, or created again: the next assignment shows it
-                offset, is_committed = self._start_offset(tp, found.get(tp))
+                offset = self._start_offset(tp, committed[tp])
                 self._positions[tp] = mine[tp], offset
-                if not is_committed:
+                if offset != committed[tp]:
                     self._uncommitted.add(tp)
         return True
 
-    def _generation(self) -> int:
-        try:
-            return self._member.poll().generation
-        except UnknownMemberIdError:
-            return -1
-
-    def _start_offset(self, tp: TopicPartition, committed: int | None) -> tuple[int, bool]:
-        """Return the start offset of a partition, and whether the group has committed it."""
-        log = self._reader.log(tp)
-        if committed is not None:
-            view = log.observe()
-            if view.log_start_offset <= committed <= view.log_end_offset:
-                return committed, True
-            if self._policy == "none":
-                raise OffsetOutOfRangeError(
-                    f"{tp}: group {self._group!r} has committed offset {committed}, but the log "
-                    f"has offsets from {view.log_start_offset} to before {view.log_end_offset}; "
-                    f"reset the group's offsets, or set auto.offset.reset",
-                    offset=committed,
-                    log_start_offset=view.log_start_offset,
-                    log_end_offset=view.log_end_offset,
-                )
-        if self._policy == "none":
-            raise NoOffsetForPartitionError(
-                f"group {self._group!r} has no committed offset for {tp}; reset the group's "
-                f"offsets, or set auto.offset.reset",
-                topic=tp.topic,
-                partition=tp.partition,
-            )
-        offset = reset_offset(log, self._policy, self._cluster.clock.time_us())
-        if committed is not None:
+    def _start_offset(self, tp: TopicPartition, committed: int | None) -> int:
+        now_us = self._cluster.clock.time_us()
+        offset = start_offset(tp, self._reader.log(tp), committed, self._policy, now_us)
+        if committed is not None and offset != committed:
             _log.warning("%s: offset %d is out of range, reset to %d by auto.offset.reset",
                          tp, committed, offset)  # fmt: skip
-        return offset, False
+        return offset
 
     def _ends(self, status: GroupStatus) -> dict[TopicPartition, int]:
         """Return the end of the next batch for each partition; deleted partitions are left out."""
@@ -317,7 +287,7 @@ class JobMember:
         for tp, earliest in self._reader.earliest(active).items():
             topic_id, position = self._positions[tp]
             if position < earliest:  # retention has deleted unread records
-                self._positions[tp] = topic_id, self._start_offset(tp, position)[0]
+                self._positions[tp] = topic_id, self._start_offset(tp, position)
                 ends[tp] = max(ends[tp], self._positions[tp][1])
         return ends
 

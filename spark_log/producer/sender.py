@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
+from spark_log.backoff import retry_pause_ms
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
@@ -18,7 +19,6 @@ from spark_log.errors import (
 )
 from spark_log.log.append.producer_state import sequence_after
 from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.backoff import retry_pause_ms
 from spark_log.producer.client_throttle import ClientThrottle
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.partition_appender import (
@@ -237,9 +237,15 @@ class Sender:
             delivery.tries,
             error,
         )
+        pause_ms = retry_pause_ms(
+            delivery.tries,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=self._config.retry_backoff_max_ms,
+            random=self._random,
+        )
         with self._accumulator.lock:
             self.metrics.retried()
-            delivery.due_ms = now_ms + retry_pause_ms(self._config, delivery.tries, self._random)
+            delivery.due_ms = now_ms + pause_ms
             self._accumulator.release(queue)
 
     def _give_up(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from spark_log.backoff import retry_pause_ms
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.backoff import retry_pause_ms
 from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.storage.deadline import call_within
@@ -78,7 +78,12 @@ class TopicRouter:
                         f"topic {topic!r} could not be looked up within max.block.ms "
                         f"({self._config.max_block_ms}): {error}"
                     ) from error
-            pause_ms = retry_pause_ms(self._config, failures, self._random)
+            pause_ms = retry_pause_ms(
+                failures,
+                initial_ms=self._config.retry_backoff_ms,
+                max_ms=self._config.retry_backoff_max_ms,
+                random=self._random,
+            )
             self._clock.sleep_ms(min(pause_ms, self._config.max_block_ms - passed_ms))
 
     def _look_up(self, topic: str, passed_ms: float) -> TopicRoute:

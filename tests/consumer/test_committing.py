@@ -1,7 +1,5 @@
 """Committed offsets: explicit commits, automatic commits, and where a consumer continues."""
 
-import threading
-
 import pytest
 
 from spark_log import (
@@ -23,6 +21,7 @@ from tests.consumer.support import (
     THREE,
     append,
     numbered,
+    poll_until,
     read_values,
     values_of,
 )
@@ -173,23 +172,6 @@ class TestByHand:
         Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(2, None)})
         assert committed(root) == {T0: 2}
 
-    def test_interceptors_are_told(self, open_consumer):
-        told = threading.Event()
-
-        class Watching:
-            def on_consume(self, records):
-                return records
-
-            def on_commit(self, offsets):
-                self.offsets = offsets
-                told.set()
-
-        watching = Watching()
-        consumer = open_consumer(group_id="g", interceptors=[watching])
-        consumer.commit({T0: OffsetAndMetadata(1)})
-        assert told.wait(PATIENCE_MS / 1000)
-        assert watching.offsets == {T0: OffsetAndMetadata(1)}
-
 
 class TestByItself:
     def test_commits_what_earlier_polls_returned_and_nothing_of_this_one(self, root, open_consumer):
@@ -265,6 +247,51 @@ class TestByItself:
         consumer.seek(T0, 4)
         consumer.close()
         assert committed(root) == {T0: 4}
+
+
+class Watching:
+    """An interceptor that notes the offsets of commits."""
+
+    def __init__(self):
+        self.told = []
+
+    def on_consume(self, records):
+        return records
+
+    def on_commit(self, offsets):
+        self.told.append(offsets)
+
+
+class TestInterceptors:
+    """`ConsumerInterceptor.on_commit` is called for every commit that succeeds (KIP-42)."""
+
+    @pytest.fixture
+    def watching(self):
+        return Watching()
+
+    def test_are_told_before_a_commit_returns(self, open_consumer, watching):
+        consumer = open_consumer(group_id="g", interceptors=[watching])
+        consumer.commit({T0: OffsetAndMetadata(1)})
+        assert watching.told == [{T0: OffsetAndMetadata(1)}]
+
+    def test_are_told_of_automatic_commits(self, root, open_consumer, watching):
+        append(root, numbered(0, 4))
+        clock = ManualClock()
+        consumer = open_consumer("t", group_id="g", clock=clock, interceptors=[watching])
+        poll_until(consumer, 2, max_records=2)
+        clock.advance_ms(5000)
+        poll_until(consumer, 2, max_records=2)
+        consumer.close()
+        assert watching.told == [{T0: OffsetAndMetadata(2)}, {T0: OffsetAndMetadata(4)}]
+
+    def test_are_not_told_of_a_commit_that_failed(self, root, open_consumer, watching):
+        append(root, numbered(0, 5))
+        member = open_consumer("t", group_id="g", enable_auto_commit=False)
+        read_values(member, 5)
+        other = open_consumer(group_id="g", interceptors=[watching])
+        with pytest.raises(CommitFailedError):
+            other.commit({T0: OffsetAndMetadata(5)})
+        assert watching.told == []
 
 
 class TestDefaultOffsetCommitCallback:

@@ -448,7 +448,7 @@ def test_partitions_and_topics_are_told(open_consumer):
     consumer = open_consumer()
     assert consumer.topics() == {"t", "three"}
     assert consumer.partitions_for_topic("three") == {0, 1, 2}
-    assert consumer.partitions_for_topic("nothing") is None
+    assert consumer.partitions_for_topic("nothing") == set()
     assert consumer.end_offsets([TopicPartition("three", 2)]) == {TopicPartition("three", 2): 0}
 
 

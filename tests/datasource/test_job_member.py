@@ -130,7 +130,7 @@ class TestWhereNothingIsCommitted:
         assert committed(root) == dict.fromkeys(range(4), 10)
 
     def test_or_it_does_not_begin(self, join):
-        with pytest.raises(NoOffsetForPartitionError, match="has no committed offset for t-0"):
+        with pytest.raises(NoOffsetForPartitionError, match="no committed offset for t-0"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_any_more_it_goes_where_the_reset_says(self, root, join):
@@ -142,7 +142,7 @@ class TestWhereNothingIsCommitted:
     def test_or_it_does_not_go(self, root, join):
         positions = {TopicPartition("t", each): OffsetAndMetadata(999) for each in range(4)}
         OffsetsTable(Cluster(root)).commit("g", positions)
-        with pytest.raises(OffsetOutOfRangeError, match="has committed offset 999"):
+        with pytest.raises(OffsetOutOfRangeError, match="offset 999 of t-0 is out of range"):
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_because_retention_was_faster(self, root, join):
@@ -196,6 +196,21 @@ class TestTwoMembers:
         assert commit_all(two, all_of_it) == frozenset()
         again = until(lambda: (b := one.next_batch()[0]) and len(b.starts) == 2 and b, two)
         assert again.size == 0, "it has joined again, and there are no new records"
+
+    def test_one_that_is_expelled_while_it_takes_partitions_over_joins_again(self, root, join):
+        one = join()
+        begin = one._member.begin
+
+        def expelled_first(partitions):
+            one._member.begin = begin
+            members = GroupCoordinator(Cluster(root), "g")
+            members.describe()
+            members.remove([one._member.poll().member_id])
+            wait_until(one._member.is_changed)
+            return begin(partitions)
+
+        one._member.begin = expelled_first
+        assert ranges(one.next_batch()[0]) == dict.fromkeys(range(4), (0, 10))
 
 
 class TestTopics:

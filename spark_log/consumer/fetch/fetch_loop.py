@@ -15,8 +15,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
+from spark_log.backoff import retry_pause_ms
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
@@ -32,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _IDLE_MS: Final = 10_000.0
 _MAX_BACKOFF_MS: Final = 1_000.0
+"""Kafka's default of ``retry.backoff.max.ms``."""
+
 _HINTED_MIN_MS: Final = 100.0
 _HINTED_PER_PARTITION_MS: Final = 15.0
 """One probe takes about 0.08 ms: all probes together use half a percent of a core."""
@@ -75,6 +79,7 @@ class FetchLoop:
         self._also_watched = also_watched
         self._on_hint = on_hint
         self._now_ms = now_ms
+        self._random = Random()
         self._probes = ProbeInterval.of(store)
         self._by_directory: dict[str, FetchCursor] = {}
         self._queue: deque[FetchCursor] = deque()
@@ -108,11 +113,15 @@ class FetchLoop:
         self.wake()
 
     def retry_later(self, cursor: FetchCursor, error: Exception) -> None:
-        """Read a partition again from its offset, after ``retry.backoff.ms`` or more."""
-        backoff_ms = self._config.retry_backoff_ms * 2 ** min(cursor.failures, 16)
+        """Read a partition again from its offset, after a pause that grows with each failure."""
         cursor.failures += 1
         cursor.error = None
-        cursor.due_ms = self._now_ms() + min(backoff_ms, _MAX_BACKOFF_MS)
+        cursor.due_ms = self._now_ms() + retry_pause_ms(
+            cursor.failures,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=_MAX_BACKOFF_MS,
+            random=self._random,
+        )
         if cursor.failures == 1:
             _log.warning("%s cannot be read, retrying: %s", cursor.partition, error)
         self.enqueue(cursor)

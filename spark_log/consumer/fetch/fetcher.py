@@ -123,7 +123,7 @@ class Fetcher:
                 self._loop.enqueue(cursor)
 
     def retry_later(self, partition: TopicPartition, error: Exception) -> None:
-        """Read a partition again from its offset, after ``retry.backoff.ms`` or more."""
+        """Read a partition again from its offset, after a pause that grows with each failure."""
         with self._changed, suppress(KeyError):
             self._loop.retry_later(self._cursors[partition], error)
 

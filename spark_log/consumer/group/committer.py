@@ -36,6 +36,7 @@ class Committer:
         membership: Membership,
         subscription: SubscriptionState,
         latency: Latency,
+        on_commit: Callable[[Offsets], object],
     ) -> None:
         """Prepare; the thread starts with the first commit.
 
@@ -46,6 +47,8 @@ class Committer:
             subscription: tells whether the consumer subscribes. A consumer with assigned partitions
                 is no member, and commits without one.
             latency: records the commits that took effect.
+            on_commit: called on the thread with the offsets of each commit that took effect, before
+                its future is done.
         """
         self._cluster = cluster
         self._group_id = group_id
@@ -58,6 +61,7 @@ class Committer:
         self._opening = threading.Lock()
         self._submitting = threading.Lock()
         self._latency = latency
+        self._on_commit = on_commit
 
     def committed(self) -> Offsets:
         """Return all committed offsets of the group.
@@ -110,12 +114,11 @@ class Committer:
 
     def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
         with self._latency.measure():
-            if not offsets:
-                return
-            if is_member:
+            if offsets and is_member:
                 self._membership.commit(offsets, topic_ids)
-            else:
+            elif offsets:
                 self._memberless_commits().commit(offsets, topic_ids)
+        self._on_commit(offsets)
 
     def _memberless_commits(self) -> StandaloneCommits:
         if self._memberless is None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from spark_log.coordinator.group.member import GroupMember
 
 _POLLS_PER_INTERVAL = 3
-_MAX_TRIES = 3
 
 
 class GroupMembership:
@@ -148,23 +147,12 @@ class GroupMembership:
         Raises:
             StorageError: the storage failed; call again.
         """
-        member = self._member
-        if member is None:
+        if self._member is None:
             return None
-        offsets: dict[TopicPartition, int | None] = {}
         try:
-            for _ in range(_MAX_TRIES):
-                before = member.poll()
-                found = member.begin(partitions)
-                offsets = {tp: each.offset for tp, each in found.items()}
-                # Only within one generation a missing offset means that none was committed.
-                # Otherwise the partition may have been taken away.
-                if member.poll().generation == before.generation:
-                    mine = before.assigned.intersection(partitions)
-                    return {tp: offsets.get(tp) for tp in mine}
+            return self._member.begin(partitions)
         except UnknownMemberIdError:  # `current_assignment` will raise it
             return {}
-        return offsets
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]

@@ -182,10 +182,23 @@ class GroupMember:
 
     # --- positions -------------------------------------------------------------------------------
 
-    def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
-        """Return the committed offsets of partitions that were just assigned to this member."""
+    def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Return the committed offsets of partitions that were just assigned to this member.
+
+        From then on the commits of their earlier owners are refused.
+
+        Returns:
+            By partition the committed offset, or None if the group committed none. Partitions that
+            went to other members meanwhile are left out.
+
+        Raises:
+            UnknownMemberIdError: this is not a member any more; join again.
+            CommitFailedError: the group changes too often.
+            StorageError: the storage does not answer; call again.
+        """
         assert self._commits is not None
-        return self._commits.begin(partitions)
+        found = self._commits.begin(partitions)
+        return {tp: None if each is None else each.offset for tp, each in found.items()}
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]

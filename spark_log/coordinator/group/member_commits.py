@@ -82,10 +82,14 @@ class MemberCommits(Generic[_Position]):
         self._status = status
         self._refresh = refresh
 
-    def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Position]:
+    def begin(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, _Position | None]:
         """Return the committed offsets of partitions that were just assigned to the member.
 
-        Partitions that were revoked meanwhile, and those without a committed offset, are left out.
+        Returns:
+            By partition the committed offset, or None if the group committed none. Partitions that
+            went to other members meanwhile are left out.
 
         Raises:
             UnknownMemberIdError: it is not a member any more.
@@ -100,7 +104,7 @@ class MemberCommits(Generic[_Position]):
                 continue
             wanted = status.assigned.intersection(partitions)
             found = self._table.fetch(self._group_id)
-            return {tp: found[tp] for tp in wanted if tp in found}
+            return {tp: found.get(tp) for tp in wanted}
         raise CommitFailedError(
             f"group {self._group_id!r} changes too fast: it had {_MAX_GENERATIONS} new generations "
             f"while this member read its offsets; try again"

@@ -33,7 +33,7 @@ def begin(cluster, member):
     """Start as a member does, in another process."""
     table = OffsetsTable(Cluster(cluster.root))
     found = MemberCommits(table, "g", member.status, member.heartbeat).begin([P0])
-    return found[P0].offset if P0 in found else None
+    return None if found[P0] is None else found[P0].offset
 
 
 def offset_of(table):

@@ -156,7 +156,7 @@ class SimulatedMember:
         now = self._coordinator.status()
         for place in sorted(self._places(now, now.assigned).keys() & given):
             # The position is of the topic's current incarnation.
-            position = found.get(place[1], 0)
+            position = found.get(place[1]) or 0
             self._world.truth.check_begun(place, position, now.member_id, now.generation)
             self.reading[place] = position
             self._world.scheduler.note(f"begins {place[1]} at {position}")

@@ -49,7 +49,7 @@ class _BeginsWithoutFence(MemberCommits[int]):
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Any]:
         found = self._table.fetch(self._group_id)
         wanted = self._status().assigned.intersection(partitions)
-        return {named: found[named] for named in wanted if named in found}
+        return {tp: found.get(tp) for tp in wanted}
 
 
 class _ReadsBeforeFence(MemberCommits[int]):
@@ -57,7 +57,7 @@ class _ReadsBeforeFence(MemberCommits[int]):
         found = self._table.fetch(self._group_id)
         super().begin(partitions)
         wanted = self._status().assigned.intersection(partitions)
-        return {named: found[named] for named in wanted if named in found}
+        return {tp: found.get(tp) for tp in wanted}
 
 
 class _TakesOldCommits(SimulatedOffsets):

@@ -1,0 +1,5 @@
+"""The methods of `Consumer`, by subject: subscription, polls, positions, topics, commits.
+
+Each subject is a file with the methods that `Consumer` has for it. `consumer_access` has the parts
+to which they delegate.
+"""
