@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.admin.configs import ConfigOperations
 from spark_log.admin.groups import GroupOperations
@@ -17,6 +17,9 @@ from spark_log.admin.topics import TopicOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import AdminConfig
 from spark_log.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from spark_log.config.settings import AdminSettings
 
 _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")
 
@@ -44,7 +47,7 @@ class Admin(
         *,
         storage_options: StorageOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        **config: object,
+        **config: Unpack[AdminSettings],
     ) -> None:
         """Return an admin client for a root; the root is opened by the first call.
 
@@ -56,7 +59,7 @@ class Admin(
             root: a path or URL. `create_topics` creates the root if it does not exist.
             storage_options: for the file system; never printed or logged.
             clock: gives metadata records their timestamps.
-            config: keys of `AdminConfig`, in snake_case.
+            config: keys of `AdminConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: a key is unknown, or a value is not allowed.

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import pyarrow as pa
 
@@ -69,6 +69,9 @@ from spark_log.types import (
     TopicPartition,
 )
 
+if TYPE_CHECKING:
+    from spark_log.config.settings import ConsumerSettings
+
 _log = logging.getLogger(__name__)
 
 _MIN_PLAUSIBLE_MS = 10.0
@@ -107,7 +110,7 @@ class Consumer:
         value_deserializer: AnyDeserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         default_offset_commit_callback: CommitCallback | None = None,
-        **config: object,
+        **config: Unpack[ConsumerSettings],
     ) -> None:
         """Open a root, and subscribe to topics if any are given.
 
@@ -128,7 +131,7 @@ class Consumer:
             default_offset_commit_callback: called for each automatic commit, and for each
                 `commit_async` without a callback, with the offsets, and with None or the error, on
                 another thread.
-            config: keys of `ConsumerConfig`, in snake_case.
+            config: keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: a key is unknown, or a value is not valid.

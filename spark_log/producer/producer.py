@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError
@@ -37,6 +37,7 @@ from spark_log.storage import StorageOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_log.config.settings import ProducerSettings
     from spark_log.producer.table_sender import TableFuture
 
 Serializer = Callable[[Any], bytes | None]
@@ -69,7 +70,7 @@ class Producer:
         value_serializer: Serializer | object | None = None,
         partitioner: PartitionerName | Partitioner = "default",
         interceptors: Sequence[object] = (),
-        **config: object,
+        **config: Unpack[ProducerSettings],
     ) -> None:
         """Return a producer for the topics of a root; nothing is written yet.
 
@@ -86,7 +87,7 @@ class Producer:
                 ``random``, or a function (key, all partitions, available partitions) → partition.
             interceptors: objects with any of ``on_send(record)``, ``close()`` and
                 ``on_acknowledgement(metadata, exception)``.
-            **config: keys of `ProducerConfig`, in snake_case.
+            **config: keys of `ProducerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: an unknown key, a bad value, or values that contradict.
