@@ -31,6 +31,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "value.serializer": "give value_serializer= to Producer, a function that returns bytes",
     "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
     "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
+    "metric.reporters": "give metric_reporters= to Producer or Consumer, a list of reporters",
     "message.send.max.retries": "its name here is retries",
     "queue.buffering.max.ms": "its name here is linger_ms",
     "message.max.bytes": "its name here is max_request_size",
@@ -41,7 +42,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.")
 _CONNECTION_PREFIXES: Final = (
     *("api.version", "broker.", "connections.max.idle", "debug", "enable.partition.eof"),
-    *("kafka.client", "log.connection", "metric.reporters", "metrics.", "receive.buffer"),
+    *("kafka.client", "log.connection", "metrics.", "receive.buffer"),
     *("reconnect.backoff", "selector", "send.buffer", "socket.", "socks5.", "statistics."),
 )
 

@@ -60,6 +60,7 @@ from spark_log.errors import (
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.cluster import open_cluster
 from spark_log.metadata.metadata_log import DIRECTORY as METADATA_DIRECTORY
+from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.storage import StorageOptions
 from spark_log.types import (
     ConsumerGroupMetadata,
@@ -109,6 +110,7 @@ class Consumer:
         key_deserializer: AnyDeserializer | None = None,
         value_deserializer: AnyDeserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        metric_reporters: Sequence[ReporterOrFactory] = (),
         default_offset_commit_callback: CommitCallback | None = None,
         **config: Unpack[ConsumerSettings],
     ) -> None:
@@ -128,6 +130,9 @@ class Consumer:
                 it.
             interceptors: called in this order; the errors that they raise are logged. `poll_table`
                 does not call them.
+            metric_reporters: objects with the methods of kafka-python's
+                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
+                of the values of `metrics`.
             default_offset_commit_callback: called for each automatic commit, and for each
                 `commit_async` without a callback, with the offsets, and with None or the error, on
                 another thread.
@@ -144,6 +149,7 @@ class Consumer:
         """
         self.config = ConsumerConfig.parse(config)
         self.group_id = _checked_group_id(group_id)
+        self._reporters = MetricsReporters(metric_reporters)
         deserializers = checked_deserializers(key_deserializer, value_deserializer)
         if topics and isinstance(topics[0], Mapping):
             raise InvalidConfigurationError(
@@ -169,6 +175,13 @@ class Consumer:
         self._finalizer = weakref.finalize(self, _end_threads, self._fetcher, self._executor)
         if topics:
             self.subscribe(topics)
+        self._reporters.open(
+            self._metrics.metrics,
+            self.config,
+            self.config.client_id,
+            clock,
+            self._cluster.suppressed,
+        )
 
     def _connect_parts(self) -> None:
         """Create the objects to which the methods delegate."""
@@ -795,6 +808,7 @@ class Consumer:
                     if callable(close := getattr(deserializer, "close", None)):
                         close()
                 self._interceptors.close()
+                self._reporters.close()
 
     def __repr__(self) -> str:
         group = "" if self.group_id is None else f" group_id={self.group_id!r}"

@@ -12,6 +12,7 @@ from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster
+from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.partitioner import (
@@ -70,6 +71,7 @@ class Producer:
         value_serializer: Serializer | object | None = None,
         partitioner: PartitionerName | Partitioner = "default",
         interceptors: Sequence[object] = (),
+        metric_reporters: Sequence[ReporterOrFactory] = (),
         **config: Unpack[ProducerSettings],
     ) -> None:
         """Return a producer for the topics of a root; nothing is written yet.
@@ -87,6 +89,9 @@ class Producer:
                 ``random``, or a function (key, all partitions, available partitions) → partition.
             interceptors: objects with any of ``on_send(record)``, ``close()`` and
                 ``on_acknowledgement(metadata, exception)``.
+            metric_reporters: objects with the methods of kafka-python's
+                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
+                of the values of `metrics`.
             **config: keys of `ProducerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
@@ -105,6 +110,7 @@ class Producer:
         self._serialize_key = serializer_of("key_serializer", key_serializer)
         self._serialize_value = serializer_of("value_serializer", value_serializer)
         self._interceptors = Interceptors(interceptors)
+        self._reporters = MetricsReporters(metric_reporters)
         self._needs_preparation = bool(
             self._serialize_key or self._serialize_value or self._interceptors.has_on_send
         )
@@ -305,6 +311,7 @@ class Producer:
             self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
+            reporters=self._reporters,
             on_fork=self._on_fork,
         )
 
