@@ -57,6 +57,7 @@ from spark_log.errors import (
     KafkaTimeoutError,
     check_unicode,
 )
+from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.cluster import open_cluster
 from spark_log.metadata.metadata_log import DIRECTORY as METADATA_DIRECTORY
@@ -81,7 +82,7 @@ _MIN_PLAUSIBLE_MS = 10.0
 _has_warned_of_seconds = False
 
 
-class Consumer:
+class Consumer(ForeignMethods):
     """Reads records of one cluster root.
 
     Names, signatures and meaning are those of kafka-python's KafkaConsumer. Consumers that

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError
+from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
@@ -46,7 +47,7 @@ Serializer = Callable[[Any], bytes | None]
 _instances = count(1)
 
 
-class Producer:
+class Producer(ForeignMethods):
     """Sends records to topics; method names and behaviour as in kafka-python's ``KafkaProducer``.
 
     `send` puts a record into memory and returns at once. The producer's own threads append the
