@@ -89,6 +89,13 @@ class ClientThread(Generic[C]):
         """Whether `close` or `close_soon` was called."""
         return self._closing is not None
 
+    def describe(self, name: str) -> str:
+        """Return the representation of the asyncio client with this class name."""
+        if self._client is None:
+            return f"<{name}, not started>"
+        _, _, rest = repr(self._client).partition(" ")
+        return f"<{name} {rest}"
+
     async def call(self, function: Callable[[C], R]) -> R:
         """Call a function of the client on the thread, after all calls before it.
 

@@ -103,9 +103,7 @@ class AIOConsumer:
         await self._thread.close(lambda consumer: consumer.close(autocommit, timeout_ms))
 
     def __repr__(self) -> str:
-        if self._thread.client is None:
-            return "<AIOConsumer, not started>"
-        return f"<AIO{repr(self._thread.client).removeprefix('<')}"
+        return self._thread.describe("AIOConsumer")
 
     async def __aenter__(self) -> Self:
         try:

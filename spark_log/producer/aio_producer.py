@@ -100,6 +100,9 @@ class AIOProducer:
         """
         await self._thread.close(lambda producer: producer.close(timeout), patience_s=timeout)
 
+    def __repr__(self) -> str:
+        return self._thread.describe("AIOProducer")
+
     async def __aenter__(self) -> Self:
         try:
             return await self.start()

@@ -94,6 +94,9 @@ class Store(ABC):
     is_mapped: ClassVar[bool]
     url: str
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} url={self.url!r}>"
+
     @abstractmethod
     def create_root(self) -> None:
         """Make the root ready for files, and check that put-if-absent works on it.
