@@ -56,9 +56,11 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md from the config models
+docs: venv ## Write docs/configuration.md and the clients' typed settings from the config models
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
+	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
+	  > spark_log/config/settings.py
 
 bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_parquet $(ARGS)

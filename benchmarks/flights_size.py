@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import confluent_kafka
 import pyarrow as pa
@@ -33,7 +33,8 @@ from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 
 PARTITIONS = 4
-COMPRESSIONS = ("none", "lz4", "zstd")
+Compression = Literal["none", "lz4", "zstd"]
+COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
 TOPIC = "flights"
 FLIGHTS = 336_776
 ROWS_AN_APPEND = 2_000
@@ -99,7 +100,7 @@ def _records(flights: pa.Table) -> pa.Table:
     )
 
 
-def _ours(root: Path, records: pa.Table, compression: str) -> tuple[int, int]:
+def _ours(root: Path, records: pa.Table, compression: Compression) -> tuple[int, int]:
     """Return the bytes of the segments before and after the cleaner merges them."""
     configs = {"merge.compression.type": "zstd", "merge.tail.segments": "0", "retention.ms": "-1"}
     configs |= {"flush.on.append": "false", "file.delete.delay.ms": "0"}

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from spark_log.errors import IllegalStateError, WakeupError
 
 _logger = logging.getLogger(__name__)
 
 C = TypeVar("C")
+P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def with_arguments_of(
+    method: Callable[Concatenate[Any, P], Any],
+) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
+    """Give a method the arguments of another one, for type checkers, editors and `help`.
+
+    Args:
+        method: the method to which the decorated one passes all of its arguments.
+    """
+
+    def decorate(own: Callable[..., R]) -> Callable[Concatenate[Any, P], R]:
+        own.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+        return own
+
+    return decorate
 
 
 class ClientThread(Generic[C]):
@@ -70,6 +88,13 @@ class ClientThread(Generic[C]):
     def is_closed(self) -> bool:
         """Whether `close` or `close_soon` was called."""
         return self._closing is not None
+
+    def describe(self, name: str) -> str:
+        """Return the representation of the asyncio client with this class name."""
+        if self._client is None:
+            return f"<{name}, not started>"
+        _, _, rest = repr(self._client).partition(" ")
+        return f"<{name} {rest}"
 
     async def call(self, function: Callable[[C], R]) -> R:
         """Call a function of the client on the thread, after all calls before it.

@@ -34,6 +34,9 @@ class SystemClock:
     time_ns = staticmethod(time.time_ns)
     """The wall clock in nanoseconds, for code in which an extra Python call is too slow."""
 
+    def __repr__(self) -> str:
+        return "<SystemClock>"
+
     def time_us(self) -> int:
         """Return the wall-clock time in microseconds since the epoch; it may jump."""
         return time.time_ns() // 1000

@@ -37,6 +37,9 @@ class SuppressedErrors:
         self._owner = owner
         self._counts: Counter[str] = Counter()
 
+    def __repr__(self) -> str:
+        return f"<SuppressedErrors {self.counts()}>"
+
     def counts(self) -> dict[str, int]:
         """Return the number of errors of each action; only of actions that failed."""
         with _lock:

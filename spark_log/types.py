@@ -258,6 +258,35 @@ class DeletedRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """An idempotent producer that a partition remembers (Kafka's ``ProducerState``).
+
+    Attributes:
+        producer_id: the producer's id.
+        producer_epoch: its newest epoch in this partition.
+        last_sequence: sequence number of its last record in this epoch; -1 if there is none.
+        last_timestamp: when its last append appeared on the storage, in milliseconds since the
+            epoch. In Kafka it is the largest timestamp of its last batch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProducerState:
+    """The producers of one partition, as ``describe_producers`` returns them.
+
+    Attributes:
+        active_producers: those that have not expired, by id.
+    """
+
+    active_producers: tuple[ActiveProducer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaInfo:
     """One replica in a log directory (Kafka's ``ReplicaInfo``, with more fields).
 

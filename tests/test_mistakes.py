@@ -69,7 +69,7 @@ class TestSettingsOfOtherClients:
             ("queue.buffering.max.ms", "its name here is linger_ms"),
         ],
     )
-    @pytest.mark.parametrize("client", [Producer, Consumer])
+    @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
     def test_are_refused_with_what_to_do_here(self, root, client, key, advice):
         for given in ({"root": root}, {}):  # no root is the consequence, not the cause
             with pytest.raises(InvalidConfigurationError) as caught:

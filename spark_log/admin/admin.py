@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import re
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.admin.configs import ConfigOperations
 from spark_log.admin.groups import GroupOperations
 from spark_log.admin.log_dirs import LogDirOperations
 from spark_log.admin.offsets import OffsetOperations
+from spark_log.admin.producers import ProducerOperations
 from spark_log.admin.quotas import QuotaOperations
 from spark_log.admin.records import RecordOperations
 from spark_log.admin.topics import TopicOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import AdminConfig
-from spark_log.storage import StorageOptions
+from spark_log.storage import StorageOptions, checked_root
+
+if TYPE_CHECKING:
+    from spark_log.config.settings import AdminSettings
 
 _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")
 
@@ -29,6 +33,7 @@ class Admin(
     LogDirOperations,
     GroupOperations,
     OffsetOperations,
+    ProducerOperations,
 ):
     """Administers the topics, configs, quotas, offsets, records and groups of one cluster root.
 
@@ -40,11 +45,11 @@ class Admin(
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
         *,
         storage_options: StorageOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        **config: object,
+        **config: Unpack[AdminSettings],
     ) -> None:
         """Return an admin client for a root; the root is opened by the first call.
 
@@ -53,15 +58,17 @@ class Admin(
         been changed. Both are retriable.
 
         Args:
-            root: a path or URL. `create_topics` creates the root if it does not exist.
+            root: a path or URL; required. `create_topics` creates the root if it does not exist.
             storage_options: for the file system; never printed or logged.
             clock: gives metadata records their timestamps.
-            config: keys of `AdminConfig`, in snake_case.
+            config: keys of `AdminConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
-            InvalidConfigurationError: a key is unknown, or a value is not allowed.
+            InvalidConfigurationError: a key is unknown, a value is not allowed, or the root is
+                missing.
         """
-        super().__init__(root, storage_options, clock, AdminConfig.parse(config))
+        settings = AdminConfig.parse(config)
+        super().__init__(checked_root(root), storage_options, clock, settings)
 
     def __repr__(self) -> str:
         """Return the class and the root, without credentials."""

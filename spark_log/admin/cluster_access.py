@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from spark_log.clock import Clock
 from spark_log.config import AdminConfig
 from spark_log.errors import RootNotFoundError
+from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import Decide
@@ -29,16 +30,17 @@ _Self = TypeVar("_Self", bound="ClusterAccess")
 def limited(
     method: Callable[Concatenate[_Self, _P], _Result],
 ) -> Callable[Concatenate[_Self, _P], _Result]:
-    """Make a method return or raise within ``default.api.timeout.ms``."""
+    """Make a method return or raise within its ``timeout_ms``, or ``default.api.timeout.ms``."""
 
     @wraps(method)
     def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
-        return self._within(method.__name__.lstrip("_"), lambda: method(self, *args, **kwargs))
+        what, timeout_ms = method.__name__.lstrip("_"), kwargs.get("timeout_ms")
+        return self._within(what, lambda: method(self, *args, **kwargs), timeout_ms)
 
     return call
 
 
-class ClusterAccess:
+class ClusterAccess(ForeignMethods):
     """Opens a root on first use, and keeps it open until `close`.
 
     Attributes:
@@ -75,17 +77,19 @@ class ClusterAccess:
             )
         return self._opened
 
-    def _within(self, what: str, call: Callable[[], _Result]) -> _Result:
+    def _within(self, what: str, call: Callable[[], _Result], timeout_ms: Any = None) -> _Result:
         if self._is_local is None:
             self._is_local = open_store(self._root, self._storage_options).is_mapped
         if self._is_local:
             return call()
-        return call_within(
-            self.config.default_api_timeout_ms,
-            call,
-            what=what,
-            setting="default.api.timeout.ms",
-        )
+        limit_ms, setting = self._limit(timeout_ms)
+        return call_within(limit_ms, call, what=what, setting=setting)
+
+    def _limit(self, timeout_ms: float | None) -> tuple[float, str]:
+        """Return the time limit of a call, and the name of the setting that it comes from."""
+        if timeout_ms is None:
+            return self.config.default_api_timeout_ms, "default.api.timeout.ms"
+        return timeout_ms, "timeout_ms"
 
     def _image_or_empty(self) -> MetadataImage:
         """Return the metadata; an empty image if there is no root yet."""

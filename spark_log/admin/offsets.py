@@ -22,7 +22,10 @@ class OffsetOperations(ClusterAccess):
 
     @limited
     def list_offsets(
-        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+        self,
+        topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up offsets (``Admin.listOffsets``).
 
@@ -30,6 +33,7 @@ class OffsetOperations(ClusterAccess):
             topic_partition_specs: partition → ``OffsetSpec.EARLIEST``, ``LATEST`` or
                 ``MAX_TIMESTAMP`` (the first record with the largest timestamp, KIP-734), or a time
                 in milliseconds since the epoch: the first record at or after it, in offset order.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             Offset and timestamp of each partition; the offset is -1 if there is no such record.
@@ -50,12 +54,16 @@ class OffsetOperations(ClusterAccess):
         return dict(zip(specs, found, strict=True))
 
     def list_partition_offsets(
-        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+        self,
+        topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
 
         Args:
             topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             Offset and timestamp of each partition; the offset is -1 if there is no such record.
@@ -64,7 +72,7 @@ class OffsetOperations(ClusterAccess):
             UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: as
                 `list_offsets` raises them.
         """
-        return self.list_offsets(topic_partition_specs)
+        return self.list_offsets(topic_partition_specs, timeout_ms=timeout_ms)
 
 
 def check_by_partition(

@@ -23,7 +23,10 @@ class RecordOperations(ClusterAccess):
 
     @limited
     def delete_records(
-        self, records_to_delete: Mapping[TopicPartition, int]
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, DeletedRecords]:
         """Delete all records before an offset (KIP-107).
 
@@ -35,6 +38,7 @@ class RecordOperations(ClusterAccess):
         Args:
             records_to_delete: partition → the offset that becomes its log start; -1 deletes all
                 records. A partition that already starts later does not change.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             The log start offset of each partition after the call.

@@ -42,7 +42,11 @@ class TopicOperations(ClusterAccess):
 
     @limited
     def create_topics(
-        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        new_topics: Sequence[NewTopic],
+        *,
+        timeout_ms: float | None = None,
+        validate_only: bool = False,
     ) -> dict[str, str]:
         """Create topics, all of them or none, in one append to the metadata log.
 
@@ -50,6 +54,7 @@ class TopicOperations(ClusterAccess):
 
         Args:
             new_topics: the topics to create.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
             validate_only: check everything and create nothing.
 
         Returns:
@@ -146,22 +151,28 @@ class TopicOperations(ClusterAccess):
         image = self._image_or_empty()
         return [name for name in names if image.find(name) is None]
 
-    def delete_topics(self, names: Sequence[str]) -> None:
+    def delete_topics(self, names: Sequence[str], *, timeout_ms: float | None = None) -> None:
         """Delete topics and their data, all of them or none.
 
         One append to the metadata log deletes the topics; their files are removed after that. A
         cleaner removes files that are left after a crash or a storage failure.
 
+        Args:
+            names: the topics to delete.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was deleted.
         """
         began_ms = SYSTEM_CLOCK.monotonic_ms()
-        cluster, topics = self._delete_from_metadata(names)
-        self._remove_data(cluster.store, topics, began_ms)
+        cluster, topics = self._delete_from_metadata(names, timeout_ms=timeout_ms)
+        self._remove_data(cluster.store, topics, began_ms, timeout_ms)
         cluster.keep_reserve()
 
     @limited
-    def _delete_from_metadata(self, names: Sequence[str]) -> tuple[Cluster, tuple[TopicImage, ...]]:
+    def _delete_from_metadata(
+        self, names: Sequence[str], *, timeout_ms: float | None
+    ) -> tuple[Cluster, tuple[TopicImage, ...]]:
         """Delete topics from the metadata; return the cluster and the deleted topics."""
         cluster = self._cluster()
         topics: dict[str, TopicImage] = {}
@@ -179,21 +190,28 @@ class TopicOperations(ClusterAccess):
         with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
         return cluster, tuple(topics.values())
 
-    def _remove_data(self, store: Store, topics: Collection[TopicImage], began_ms: float) -> None:
+    def _remove_data(
+        self,
+        store: Store,
+        topics: Collection[TopicImage],
+        began_ms: float,
+        timeout_ms: float | None,
+    ) -> None:
         """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
         if store.is_mapped:
             remove_data(store, topics)
             return
-        timeout_ms = self.config.default_api_timeout_ms
-        left_ms = began_ms + timeout_ms - SYSTEM_CLOCK.monotonic_ms()
-        deadline = Deadline("removing deleted topics", "default.api.timeout.ms", max(0.0, left_ms))
+        limit_ms, setting = self._limit(timeout_ms)
+        left_ms = began_ms + limit_ms - SYSTEM_CLOCK.monotonic_ms()
+        deadline = Deadline("removing deleted topics", setting, max(0.0, left_ms))
         removal = LimitedCall(lambda: remove_data(store, topics), deadline)
         if removal.wait(deadline.left_s()):
             removal.result()
         else:
             _log.warning(
-                "not all data of deleted topics were removed within default.api.timeout.ms; a "
-                "cleaner will remove the rest: %s",
+                "not all data of deleted topics were removed within %s; a cleaner will remove the "
+                "rest: %s",
+                setting,
                 ", ".join(topic.directory for topic in topics),
             )
 
@@ -202,6 +220,7 @@ class TopicOperations(ClusterAccess):
         self,
         topic_partitions: Mapping[str, int | NewPartitions],
         *,
+        timeout_ms: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, int]:
         """Increase the number of partitions of topics, for all of them or none.
@@ -212,6 +231,7 @@ class TopicOperations(ClusterAccess):
 
         Args:
             topic_partitions: topic → its new total number of partitions.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
             validate_only: check everything and change nothing.
 
         Returns:

@@ -17,6 +17,7 @@ class AdminConfig(ConfigModel):
     """Settings of an `Admin`."""
 
     title: ClassVar[str] = "Admin"
+    is_client: ClassVar[bool] = True
 
     request_timeout_ms: RequestTimeoutMs = DEFAULT_REQUEST_TIMEOUT_MS
     default_api_timeout_ms: DefaultApiTimeoutMs = DEFAULT_API_TIMEOUT_MS

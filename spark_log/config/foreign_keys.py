@@ -20,10 +20,20 @@ _NO_TRANSACTIONS: Final = (
 _CONNECTION_SETTING: Final = (
     "it configures connections to brokers, and this client has none. Leave it out"
 )
+_FIXED_METRICS: Final = (
+    "metrics are always on, under Kafka's names, with a fixed time window. Leave it out"
+)
 
 _ADVICE: Final[Mapping[str, str]] = {
     "bootstrap.servers": _NO_BROKERS,
     "metadata.broker.list": _NO_BROKERS,
+    "allow.auto.create.topics": "a client creates no topics: create them with "
+    "Admin.create_topics or `spark-log topics create`. Leave it out",
+    "client.id": "nothing here shows the name of an admin client. Leave it out",
+    "metadata.max.age.ms": "every call of an admin client reads the metadata. Leave it out",
+    "retry.backoff.ms": "default_api_timeout_ms limits a call of an admin client with all of its "
+    "retries. Leave it out",
+    "metric.group.prefix": _FIXED_METRICS,
     "transactional.id": _NO_TRANSACTIONS,
     "transaction.timeout.ms": _NO_TRANSACTIONS,
     "group.id": "give it to Consumer as group_id='…'; a producer has no group",
@@ -31,6 +41,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "value.serializer": "give value_serializer= to Producer, a function that returns bytes",
     "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
     "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
+    "metric.reporters": "give metric_reporters= to Producer or Consumer, a list of reporters",
     "message.send.max.retries": "its name here is retries",
     "queue.buffering.max.ms": "its name here is linger_ms",
     "message.max.bytes": "its name here is max_request_size",
@@ -40,9 +51,10 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.")
 _CONNECTION_PREFIXES: Final = (
-    *("api.version", "broker.", "connections.max.idle", "debug", "enable.partition.eof"),
-    *("kafka.client", "log.connection", "metric.reporters", "metrics.", "receive.buffer"),
-    *("reconnect.backoff", "selector", "send.buffer", "socket.", "socks5.", "statistics."),
+    *("api.version", "bootstrap.timeout", "broker.", "client.dns", "connections.max.idle"),
+    *("debug", "enable.incremental.fetch", "enable.partition.eof", "kafka.client"),
+    *("log.connection", "max.in.flight", "proxy.", "receive.", "reconnect.backoff", "selector"),
+    *("send.buffer", "socket.", "socks5.", "statistics."),
 )
 
 
@@ -60,4 +72,6 @@ def foreign_key_advice(name: str) -> str | None:
         return _NO_CONNECTIONS
     if key in _ADVICE:
         return _ADVICE[key]
+    if key.startswith("metrics."):
+        return _FIXED_METRICS
     return _CONNECTION_SETTING if key.startswith(_CONNECTION_PREFIXES) else None

@@ -7,12 +7,14 @@ key in the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from spark_log.config.foreign_keys import foreign_key_advice
 from spark_log.errors import (
@@ -40,6 +42,25 @@ def split_list(value: object) -> object:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Synonyms:
+    """Metadata of a key: other values that it takes, and the value that each of them means."""
+
+    meanings: Mapping[object, str]
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.meanings)
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic replace a synonym before it checks the value."""
+        return no_info_before_validator_function(self._meaning, handler(source))
+
+    def _meaning(self, value: object) -> object:
+        return self.meanings.get(value, value) if isinstance(value, Hashable) else value
 
 
 def to_text(value: object) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from spark_log.config.client import DEFAULT_REQUEST_TIMEOUT_MS, RequestTimeoutMs
 from spark_log.config.model import (
@@ -13,6 +13,7 @@ from spark_log.config.model import (
     NonNegativeInt,
     NonNegativeLong,
     PositiveInt,
+    Synonyms,
 )
 
 
@@ -22,7 +23,9 @@ class ProducerConfig(ConfigModel):
     title: ClassVar[str] = "Producer"
     is_client: ClassVar[bool] = True
 
-    acks: Literal["all", "1", "0"] = Field(
+    acks: Annotated[
+        Literal["all", "1", "0"], Synonyms({0: "0", 1: "1", -1: "all", "-1": "all"})
+    ] = Field(
         default="all",
         description="When a record is acknowledged. `all` and `1`: when it is in the log; with "
         "one root they mean the same. `0`: as soon as its append begins; the record then has no "
@@ -44,7 +47,7 @@ class ProducerConfig(ConfigModel):
         description="Name of the producer in log lines and metrics, and the client id that quotas "
         "apply to (docs/quotas.md). Empty: the producer generates a name.",
     )
-    compression_type: Literal["none", "lz4", "zstd"] = Field(
+    compression_type: Annotated[Literal["none", "lz4", "zstd"], Synonyms({None: "none"})] = Field(
         default="none",
         description="Compression that the producer uses for topics whose own `compression.type` "
         "is `producer`.",
@@ -110,13 +113,3 @@ class ProducerConfig(ConfigModel):
         description="Pause before the first retry of an append. The pause doubles with each "
         "retry, and is varied at random by up to 20 % (KIP-580).",
     )
-
-    @field_validator("acks", mode="before")
-    @classmethod
-    def _acks_text(cls, value: object) -> object:
-        return {0: "0", 1: "1", -1: "all", "-1": "all"}.get(value, value)
-
-    @field_validator("compression_type", mode="before")
-    @classmethod
-    def _no_compression(cls, value: object) -> object:
-        return "none" if value is None else value

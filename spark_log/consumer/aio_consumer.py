@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from spark_log.client_thread import ClientThread
+from spark_log.client_thread import ClientThread, with_arguments_of
 from spark_log.consumer.consumer import Consumer
 from spark_log.types import ConsumerRecord, TopicPartition
 
@@ -38,16 +38,17 @@ class AIOConsumer:
     Cancellation: a poll that is cancelled hands out nothing; its records come with the next poll.
     """
 
-    def __init__(self, *topics: str, **settings: Any) -> None:
+    @with_arguments_of(Consumer.__init__)
+    def __init__(self, *topics: str, **kwargs: Any) -> None:
         """Return a consumer that opens the root at its first call.
 
         Args:
             topics: the topics to subscribe to, as in `Consumer`.
-            settings: the keyword arguments of `Consumer`.
+            kwargs: the keyword arguments of `Consumer`.
         """
         self._thread = ClientThread(
             "consumer",
-            lambda: Consumer(*topics, **settings),
+            lambda: Consumer(*topics, **kwargs),
             on_abandoned=_seek_back,
             interrupt=Consumer.wakeup,
             clear_interrupt=Consumer._forget_wakeup,
@@ -102,9 +103,7 @@ class AIOConsumer:
         await self._thread.close(lambda consumer: consumer.close(autocommit, timeout_ms))
 
     def __repr__(self) -> str:
-        if self._thread.client is None:
-            return "<AIOConsumer, not started>"
-        return f"<AIO{repr(self._thread.client).removeprefix('<')}"
+        return self._thread.describe("AIOConsumer")
 
     async def __aenter__(self) -> Self:
         try:

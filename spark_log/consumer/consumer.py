@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import ConsumerConfig
@@ -29,8 +29,13 @@ from spark_log.errors import (
     KafkaTimeoutError,
     check_unicode,
 )
+from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata.cluster import open_cluster
+from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from spark_log.config.settings import ConsumerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +46,7 @@ class Consumer(
     PositionOperations,
     TopicOperations,
     CommitOperations,
+    ForeignMethods,
 ):
     """Reads records of one cluster root.
 
@@ -70,8 +76,9 @@ class Consumer(
         key_deserializer: AnyDeserializer | None = None,
         value_deserializer: AnyDeserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        metric_reporters: Sequence[ReporterOrFactory] = (),
         default_offset_commit_callback: CommitCallback | None = None,
-        **config: object,
+        **config: Unpack[ConsumerSettings],
     ) -> None:
         """Open a root, and subscribe to topics if any are given.
 
@@ -89,10 +96,13 @@ class Consumer(
                 it.
             interceptors: called in this order; the errors that they raise are logged. `poll_table`
                 does not call them.
+            metric_reporters: objects with the methods of kafka-python's
+                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
+                of the values of `metrics`.
             default_offset_commit_callback: called for each automatic commit, and for each
                 `commit_async` without a callback, with the offsets, and with None or the error, on
                 another thread.
-            config: keys of `ConsumerConfig`, in snake_case.
+            config: keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: a key is unknown, or a value is not valid.
@@ -105,6 +115,7 @@ class Consumer(
         """
         settings = ConsumerConfig.parse(config)
         checked_group_id = _checked_group_id(group_id)
+        self._reporters = MetricsReporters(metric_reporters)
         deserializers = checked_deserializers(key_deserializer, value_deserializer)
         if topics and isinstance(topics[0], Mapping):
             raise InvalidConfigurationError(
@@ -131,6 +142,9 @@ class Consumer(
         self._finalizer = weakref.finalize(self, _end_threads, self._fetcher, self._executor)
         if topics:
             self.subscribe(topics)
+        self._reporters.open(
+            self._metrics.metrics, settings, settings.client_id, clock, cluster.suppressed
+        )
 
     def wakeup(self) -> None:
         """Let the current poll, or the next one, raise `WakeupError`. Any thread may call this."""
@@ -182,6 +196,7 @@ class Consumer(
                     if callable(close := getattr(deserializer, "close", None)):
                         close()
                 self._interceptors.close()
+                self._reporters.close()
 
     def __repr__(self) -> str:
         group = "" if self.group_id is None else f" group_id={self.group_id!r}"

@@ -114,6 +114,9 @@ class DeadLetters:
         self._producer = producer
         self.topic = topic
 
+    def __repr__(self) -> str:
+        return f"<DeadLetters topic={self.topic!r}>"
+
     def send(
         self, record: ConsumerRecord | RecordDeserializationError, error: Exception | None = None
     ) -> object:

@@ -55,6 +55,9 @@ class DeltaLogReader:
         self._clock = clock
         self._observed_ms: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} directory={self.directory!r} version={self.state.version}>"
+
     def refresh(self) -> list[Version] | None:
         """Update `state` to the newest version.
 

@@ -42,6 +42,12 @@ class LogView:
     log_end_offset: int
     observed_ms: float
 
+    def __repr__(self) -> str:
+        return (
+            f"<LogView log_start_offset={self.log_start_offset} "
+            f"log_end_offset={self.log_end_offset} segments={len(self.live.segments)}>"
+        )
+
     @property
     def log_start_offset(self) -> int:
         """The first offset that can be read."""

@@ -81,6 +81,9 @@ class PartitionLog:
         self._appender = Appender(self._files, self._snapshots, self.config)
         self._reader = LogReader(self._files, self._snapshots)
 
+    def __repr__(self) -> str:
+        return f"<PartitionLog root={self._files.store.url!r} directory={self.directory!r}>"
+
     @property
     def files(self) -> PartitionDirectory:
         """The partition's directory, for tools that access its files."""

@@ -123,6 +123,9 @@ class Cluster:
         self._metadata = MetadataLog(self.store, clock, self.suppressed)
         self._producer_ids = ProducerIds(self._metadata)
 
+    def __repr__(self) -> str:
+        return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"
+
     @property
     def root(self) -> str:
         """The root's URL, without credentials."""

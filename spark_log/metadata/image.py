@@ -93,6 +93,9 @@ class MetadataImage:
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
 
+    def __repr__(self) -> str:
+        return f"<MetadataImage of {len(self._names)} topics>"
+
     def copy(self) -> MetadataImage:
         """Return a copy; records replayed on it do not change this image."""
         image = MetadataImage()

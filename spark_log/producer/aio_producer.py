@@ -9,9 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-import pyarrow as pa
-
-from spark_log.client_thread import ClientThread
+from spark_log.client_thread import ClientThread, with_arguments_of
 from spark_log.producer.producer import Producer
 from spark_log.types import RecordMetadata
 
@@ -28,15 +26,16 @@ class AIOProducer:
     should such a record fail, its error is logged.
     """
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    @with_arguments_of(Producer.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Return a producer that opens the root at its first call.
 
         Args:
             args: the positional arguments of `Producer`.
-            settings: the keyword arguments of `Producer`.
+            kwargs: the keyword arguments of `Producer`.
         """
         self._thread = ClientThread(
-            "producer", lambda: Producer(*args, **settings), on_abandoned=_log_if_it_fails
+            "producer", lambda: Producer(*args, **kwargs), on_abandoned=_log_if_it_fails
         )
 
     async def start(self) -> Self:
@@ -44,21 +43,22 @@ class AIOProducer:
         await self._thread.call(lambda producer: None)
         return self
 
-    async def send(self, topic: str, *args: Any, **kwargs: Any) -> asyncio.Future[RecordMetadata]:
+    @with_arguments_of(Producer.send)
+    async def send(self, *args: Any, **kwargs: Any) -> asyncio.Future[RecordMetadata]:
         """Send a record; arguments and errors are those of `Producer.send`.
 
         Returns:
             A future, once the record is in the buffer; await it for the acknowledgement.
         """
-        return _awaitable(
-            await self._thread.call(lambda producer: producer.send(topic, *args, **kwargs))
-        )
+        return _awaitable(await self._thread.call(lambda producer: producer.send(*args, **kwargs)))
 
-    async def send_and_wait(self, topic: str, *args: Any, **kwargs: Any) -> RecordMetadata:
+    @with_arguments_of(Producer.send)
+    async def send_and_wait(self, *args: Any, **kwargs: Any) -> RecordMetadata:
         """Send a record, wait until it is acknowledged, and return its metadata."""
-        return await (await self.send(topic, *args, **kwargs))
+        return await (await self.send(*args, **kwargs))
 
-    async def send_table(self, topic: str, table: pa.Table, **kwargs: Any) -> asyncio.Future[Any]:
+    @with_arguments_of(Producer.send_table)
+    async def send_table(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Send the rows of a table; arguments and errors are those of `Producer.send_table`.
 
         Returns:
@@ -66,7 +66,7 @@ class AIOProducer:
             partition.
         """
         return _awaitable(
-            await self._thread.call(lambda producer: producer.send_table(topic, table, **kwargs))
+            await self._thread.call(lambda producer: producer.send_table(*args, **kwargs))
         )
 
     async def partitions_for(self, topic: str) -> set[int]:
@@ -99,6 +99,9 @@ class AIOProducer:
                 ``delivery.timeout.ms``.
         """
         await self._thread.close(lambda producer: producer.close(timeout), patience_s=timeout)
+
+    def __repr__(self) -> str:
+        return self._thread.describe("AIOProducer")
 
     async def __aenter__(self) -> Self:
         try:

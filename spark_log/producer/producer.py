@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError
+from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster
+from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.partitioner import (
@@ -37,6 +39,7 @@ from spark_log.storage import StorageOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_log.config.settings import ProducerSettings
     from spark_log.producer.table_sender import TableFuture
 
 Serializer = Callable[[Any], bytes | None]
@@ -44,7 +47,7 @@ Serializer = Callable[[Any], bytes | None]
 _instances = count(1)
 
 
-class Producer:
+class Producer(ForeignMethods):
     """Sends records to topics; method names and behaviour as in kafka-python's ``KafkaProducer``.
 
     `send` puts a record into memory and returns at once. The producer's own threads append the
@@ -69,7 +72,8 @@ class Producer:
         value_serializer: Serializer | object | None = None,
         partitioner: PartitionerName | Partitioner = "default",
         interceptors: Sequence[object] = (),
-        **config: object,
+        metric_reporters: Sequence[ReporterOrFactory] = (),
+        **config: Unpack[ProducerSettings],
     ) -> None:
         """Return a producer for the topics of a root; nothing is written yet.
 
@@ -86,7 +90,10 @@ class Producer:
                 ``random``, or a function (key, all partitions, available partitions) → partition.
             interceptors: objects with any of ``on_send(record)``, ``close()`` and
                 ``on_acknowledgement(metadata, exception)``.
-            **config: keys of `ProducerConfig`, in snake_case.
+            metric_reporters: objects with the methods of kafka-python's
+                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
+                of the values of `metrics`.
+            **config: keys of `ProducerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: an unknown key, a bad value, or values that contradict.
@@ -104,6 +111,7 @@ class Producer:
         self._serialize_key = serializer_of("key_serializer", key_serializer)
         self._serialize_value = serializer_of("value_serializer", value_serializer)
         self._interceptors = Interceptors(interceptors)
+        self._reporters = MetricsReporters(metric_reporters)
         self._needs_preparation = bool(
             self._serialize_key or self._serialize_value or self._interceptors.has_on_send
         )
@@ -304,6 +312,7 @@ class Producer:
             self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
+            reporters=self._reporters,
             on_fork=self._on_fork,
         )
 

@@ -11,6 +11,7 @@ from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.interceptors import Interceptors
@@ -44,6 +45,7 @@ class ProducerRuntime:
         *,
         new_partitioner: Callable[[], TopicPartitioner],
         interceptors: Interceptors,
+        reporters: MetricsReporters,
         on_fork: Callable[[], None],
         identity: ProducerIdAndEpoch | None = None,
         starts_threads: bool = True,
@@ -57,6 +59,7 @@ class ProducerRuntime:
             clock: for lingering, retries and timeouts.
             new_partitioner: makes the partitioner of one topic.
             interceptors: see the records that were acknowledged or have failed.
+            reporters: are told of the metrics, and closed with the runtime.
             on_fork: called in a forked child, after the runtime has become unusable.
             identity: the producer id and epoch to use instead of a new id.
             starts_threads: False: the caller calls `run_once`.
@@ -66,6 +69,7 @@ class ProducerRuntime:
         self._client_id = client_id
         self._clock = clock
         self._interceptors = interceptors
+        self._reporters = reporters
         self._on_fork = on_fork
         self.accumulator = Accumulator(config, clock)
         producer_identity = ProducerIdentity(
@@ -103,6 +107,7 @@ class ProducerRuntime:
                 max_appends=config.max_in_flight_requests_per_connection,
             )
         process_exit.register(self, flushes=config.flush_on_exit and starts_threads)
+        reporters.open(self.metrics, config, client_id, clock, cluster.suppressed)
 
     def start(self) -> None:
         """Start the first thread, if none is started yet."""
@@ -198,6 +203,7 @@ class ProducerRuntime:
             threads.stop()
             threads.join(_JOIN_S if not left else 0.1)
         self._interceptors.close()
+        self._reporters.close()
         process_exit.unregister(self)
         with self.accumulator.lock:
             return self.sender.metrics.failed_records - failed_before

@@ -113,6 +113,13 @@ class TableFuture:
             ranges.append(RecordRange(batch.topic, batch.partition, base, end, count))
         return tuple(ranges)
 
+    def __repr__(self) -> str:
+        if not self._batches:
+            return "<TableFuture, no rows>"
+        is_failed = any(batch.error is not None or batch.refused_count for batch in self._batches)
+        state = "on its way" if not self.done() else "failed" if is_failed else "acknowledged"
+        return f"<TableFuture {self._batches[0].topic}, {sum(self._counts)} records: {state}>"
+
     def done(self) -> bool:
         """Whether every row is acknowledged or has failed."""
         return all(batch.is_done for batch in self._batches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ _has_warned_of_seconds = False
 Headers = Iterable[tuple[str, bytes | None]]
 
 
-def checked_config(config: dict[str, object]) -> ProducerConfig:
+def checked_config(config: Mapping[str, object]) -> ProducerConfig:
     """Return the parsed config; idempotence is turned off if other keys rule it out (KIP-679).
 
     Raises:

@@ -35,19 +35,7 @@ def open_store(
     from spark_log.storage.memory import MemoryStore
     from spark_log.storage.object.location import SERVICES
 
-    if not isinstance(root, str | os.PathLike):
-        given = "is missing" if root is None else f"is a {type(root).__name__}"
-        settings = (
-            "; settings are keyword arguments, such as linger_ms=5"
-            if isinstance(root, Mapping)
-            else ""
-        )
-        raise InvalidConfigurationError(
-            f"root {given}; give the path or URL of the storage that holds the log, such as "
-            f"root='/data/log' or root='s3://bucket/log'{settings}",
-            key="root",
-        )
-    url = os.fspath(root)
+    url = checked_root(root)
     protocol, path = None, url
     if "://" in url or "::" in url:
         import fsspec.core  # importing it takes as long as appending a record
@@ -64,6 +52,27 @@ def open_store(
         f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
         path=f"{protocol}://",
     )
+
+
+def checked_root(root: object) -> str:
+    """Return a root that a user gave, a path or URL, as text.
+
+    Raises:
+        InvalidConfigurationError: it is missing, or not a path.
+    """
+    if not isinstance(root, str | os.PathLike):
+        given = "is missing" if root is None else f"is a {type(root).__name__}"
+        settings = (
+            "; settings are keyword arguments, such as linger_ms=5"
+            if isinstance(root, Mapping)
+            else ""
+        )
+        raise InvalidConfigurationError(
+            f"root {given}; give the path or URL of the storage that holds the log, such as "
+            f"root='/data/log' or root='s3://bucket/log'{settings}",
+            key="root",
+        )
+    return os.fspath(root)
 
 
 def _open_object_store(

@@ -97,6 +97,9 @@ class Store(ABC):
     time_resolution_us: ClassVar[int] = 1_000_000
     url: str
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} url={self.url!r}>"
+
     @abstractmethod
     def create_root(self) -> None:
         """Make the root ready for files, and check that put-if-absent works on it.

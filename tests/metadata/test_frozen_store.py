@@ -65,6 +65,24 @@ def test_every_call_ends_by_default_api_timeout_ms(server, admin, name, is_open)
     assert server.endpoint_url.partition("://")[2] in str(told.value)
 
 
+LIMITED = {
+    "create_topics": lambda admin: admin.create_topics([NewTopic("v")], timeout_ms=150),
+    "create_partitions": lambda admin: admin.create_partitions({"t": 2}, timeout_ms=150),
+    "delete_topics": lambda admin: admin.delete_topics(["t"], timeout_ms=150),
+    "delete_records": lambda admin: admin.delete_records({T0: 0}, timeout_ms=150),
+    "list_partition_offsets": lambda admin: admin.list_partition_offsets({T0: 0}, timeout_ms=150),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_call_ends_by_its_timeout_ms(server, root, name):
+    admin = Admin(root, storage_options=server.storage_options)
+    admin.list_topics()
+    limited = pytest.raises(KafkaTimeoutError, match=r"within timeout_ms \(150 ms\)")
+    with server.frozen(), takes_at_most(150), limited:
+        LIMITED[name](admin)
+
+
 def test_of_a_change_that_was_sent_the_outcome_is_unknown(server, root, monkeypatch):
     admin = Admin(root, storage_options=server.storage_options, default_api_timeout_ms=1000)
     store = admin._cluster().store

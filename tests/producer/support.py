@@ -50,6 +50,7 @@ class SteppedProducer(Producer):
             self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
+            reporters=self._reporters,
             on_fork=self._on_fork,
             identity=self._identity,
             starts_threads=False,

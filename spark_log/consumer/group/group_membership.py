@@ -195,7 +195,8 @@ class GroupMembership:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the heartbeats, by Kafka's names."""
-        counts = None if self._member is None else self._member.heartbeats
+        member = self._member  # any thread may read the metrics
+        counts = None if member is None else member.heartbeats
         last_ms = None if counts is None or not counts.total else counts.last_ms
         return {
             "heartbeat-total": self._past_heartbeats + (counts.total if counts else 0),

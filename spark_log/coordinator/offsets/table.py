@@ -68,6 +68,9 @@ class OffsetsTable:
         self.url = cluster.store.directory_url(DIRECTORY)
         self._shared_table: _SharedTable | None = None
 
+    def __repr__(self) -> str:
+        return f"<OffsetsTable url={self.url!r}>"
+
     # --- positions -------------------------------------------------------------------------------
 
     def commit(

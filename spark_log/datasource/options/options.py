@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from spark_log.config import ConsumerConfig, ProducerConfig
@@ -104,7 +104,7 @@ class ReadOptions:
 
     Attributes:
         root: URL of the cluster root.
-        storage_options: options of the file system.
+        storage_options: options of the file system; never shown.
         topics: subscribed topics, or topics with an assigned partition; empty with a pattern.
         pattern: regular expression for the names of the topics to read; None without one.
         assigned: the only partitions to read; None for all partitions of the topics.
@@ -129,7 +129,7 @@ class ReadOptions:
     """
 
     root: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     topics: tuple[str, ...]
     pattern: str | None
     assigned: frozenset[TopicPartition] | None
@@ -157,7 +157,7 @@ class WriteOptions:
 
     Attributes:
         root: URL of the cluster root.
-        storage_options: options of the file system.
+        storage_options: options of the file system; never shown.
         topic: topic of all records; None if the column ``topic`` contains it.
         compression: codec for topics whose ``compression.type`` is ``producer``.
         idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
@@ -168,7 +168,7 @@ class WriteOptions:
     """
 
     root: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     topic: str | None
     compression: str
     idempotent: bool = True

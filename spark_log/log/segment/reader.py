@@ -95,6 +95,9 @@ class SegmentReader:
         )
         self._search = BatchSearch(indexes, is_mapped=store.is_mapped)
 
+    def __repr__(self) -> str:
+        return f"<SegmentReader path={self.path!r} batches={self.batch_count}>"
+
     @property
     def base_offset(self) -> int:
         """Base offset, from the file's name."""

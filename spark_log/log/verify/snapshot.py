@@ -67,6 +67,11 @@ class SnapshotCheck:
         """The end of the part of the log that the snapshot describes."""
         return self._offset
 
+    @property
+    def has_all_producers(self) -> bool:
+        """Whether it can be read, and has the producers whose records are before the log start."""
+        return self._damage is None and self._offset >= self._log_start_offset
+
     def append_id_of(self, name: SegmentName) -> str:
         """Return the append id that the snapshot has for a segment; empty if it has none."""
         return self._append_ids.get(name, "")
@@ -82,20 +87,17 @@ class SnapshotCheck:
         self,
         summaries: Mapping[SegmentName, SegmentSummary],
         log_end_offset: int | None,
-        *,
-        repair: bool,
     ) -> Iterator[Finding]:
         """Yield what is wrong, after all headers were replayed.
 
         Args:
             summaries: the true summaries of the sound segments.
             log_end_offset: the log end offset, read after the snapshot; None if it is not known.
-            repair: whether to rewrite the snapshot. Only if no segment is damaged or missing.
         """
         if not self._is_unchanged():
             return
         if self._damage is not None:
-            yield self._damaged(repair)
+            yield self._damaged(self._damage)
             return
         if log_end_offset is not None and self._offset > log_end_offset:
             yield Finding(
@@ -115,10 +117,28 @@ class SnapshotCheck:
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             message = f"{wrong[0]}{more}"
-            finding = self._warning(FindingKind.WRONG_SNAPSHOT, message)
-            yield replace(finding, repaired=repair and self._correct(summaries))
+            yield self._warning(FindingKind.WRONG_SNAPSHOT, message)
 
     # --- repairs ---------------------------------------------------------------------------------
+
+    def repair(
+        self,
+        finding: Finding,
+        summaries: Mapping[SegmentName, SegmentSummary],
+        *,
+        has_all_producers: bool,
+    ) -> Finding:
+        """Replace the snapshot, and return the finding as it is after that.
+
+        Args:
+            finding: what is wrong with the snapshot.
+            summaries: the true summaries of all segments, none of which is damaged or missing.
+            has_all_producers: whether a snapshot that can be read has the producers whose records
+                are before the log start.
+        """
+        if finding.kind is FindingKind.DAMAGED_SNAPSHOT:
+            return self._replaced(finding, has_all_producers)
+        return replace(finding, repaired=self._correct(summaries))
 
     def _correct(self, summaries: Mapping[SegmentName, SegmentSummary]) -> bool:
         snapshot = Snapshot(
@@ -138,27 +158,38 @@ class SnapshotCheck:
             return False
         return True
 
-    def _damaged(self, repair: bool) -> Finding:
-        message = f"{self._damage}. Readers work without it"
-        if 0 < self._log_start_offset <= self._offset:
+    def _replaced(self, finding: Finding, has_all_producers: bool) -> Finding:
+        try:
+            # The new one is built from an older snapshot, if any, and headers, not from this one.
+            offset = self._log.write_snapshot().offset
+            if offset != self._offset:
+                self._log.files.store.delete(self._file.path)
+        except (StorageError, CorruptRecordError) as error:
+            self._log.suppressed.add("repair", self._log.directory, error)
+            return finding
+        message = f"{self._damage}; a new snapshot of offset {offset} replaces it"
+        if self._had_deleted_producers and not has_all_producers:
+            message += (
+                f", without the producers whose records are before the log start "
+                f"{self._log_start_offset}: they are forgotten"
+            )
+        return replace(finding, message=message, repaired=True)
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _damaged(self, damage: str) -> Finding:
+        message = f"{damage}. Readers work without it"
+        if self._had_deleted_producers:
             message += (
                 f", but unless another snapshot is sound, the producers whose records are before "
                 f"the log start {self._log_start_offset} are forgotten: restore it from a copy "
                 f"before a repair"
             )
-        finding = self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
-        if not repair:
-            return finding
-        try:
-            # The new one is built from an older snapshot, if any, and headers, not from this one.
-            if self._log.write_snapshot().offset != self._offset:
-                self._log.files.store.delete(self._file.path)
-        except (StorageError, CorruptRecordError) as error:
-            self._log.suppressed.add("repair", self._log.directory, error)
-            return finding
-        return replace(finding, repaired=True)
+        return self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
 
-    # --- helpers ---------------------------------------------------------------------------------
+    @property
+    def _had_deleted_producers(self) -> bool:
+        return 0 < self._log_start_offset <= self._offset
 
     def _is_unchanged(self) -> bool:
         """Return whether the file is unchanged: others write and delete snapshots meanwhile."""

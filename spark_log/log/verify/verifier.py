@@ -79,11 +79,21 @@ class Verifier:
         for finding in self._findings(on_progress):
             has_errors = has_errors or finding.severity is Severity.ERROR
             yield finding
-        # Last: the true content of snapshots is known only if every segment is sound.
-        for snapshot in self._snapshots:
-            end_offset = self._log_end_offset()
-            is_repaired = self._repair and not has_errors and end_offset is not None
-            yield from snapshot.findings(self._summaries, end_offset, repair=is_repaired)
+        # Last: the true content of snapshots is known only if every segment is sound. All of them
+        # are checked before the first is repaired: a repair writes the newest, and may delete the
+        # oldest.
+        end_offset = self._log_end_offset()
+        found = [
+            (snapshot, finding)
+            for snapshot in self._snapshots
+            for finding in snapshot.findings(self._summaries, end_offset)
+        ]
+        has_all_producers = any(snapshot.has_all_producers for snapshot in self._snapshots)
+        for snapshot, finding in found:
+            if self._repair and not has_errors and end_offset is not None:
+                yield snapshot.repair(finding, self._summaries, has_all_producers=has_all_producers)
+            else:
+                yield finding
 
     def _findings(self, on_progress: OnProgress) -> Iterator[Finding]:
         files = list(self._directory.store.list(self._directory.path))

@@ -186,8 +186,62 @@ class TestOfDeletedRecords:
         append(log, 8, 2)
         log.write_snapshot()
         log.files.store.put(path_of(12), b"damaged")
-        assert [finding.repaired for finding in verify(repair=True)] == [True]
+        (found,) = verify(repair=True)
+        assert found.repaired
+        assert found.message.endswith("; a new snapshot of offset 12 replaces it")
         assert entries(log, 12)[5] == true[5]
+
+    def test_producers_that_no_snapshot_has_any_more_are_said_to_be_forgotten(
+        self, memory_store, clock, true, verify
+    ):
+        memory_store.put(path_of(10), b"damaged")
+        assert verify()[0].message.endswith("restore it from a copy before a repair")
+        log = open_log(memory_store, clock=clock, producer_id_expiration_ms=EXPIRATION_MS)
+        (found,) = Verifier(log, repair=True).findings()
+        assert found.repaired
+        assert found.message.endswith(
+            "; a new snapshot of offset 10 replaces it, without the producers whose records are "
+            "before the log start 4: they are forgotten"
+        )
+        assert set(entries(log)) == set(true) - {5}
+        assert verify() == []
+
+
+def test_each_of_several_damaged_snapshots_is_a_row_that_says_what_replaces_it(log, verify):
+    """The repair of the first one writes the last one anew, and deletes the oldest."""
+    append(log, 8, 0)
+    log.write_snapshot()
+    append(log, 8, 2)
+    log.write_snapshot()
+    append(log, 8, 4)
+    log.write_snapshot()
+    for offset in (2, 4, 6):
+        log.files.store.put(path_of(offset), b"damaged")
+    found = verify(repair=True)
+    assert [(each.path, each.repaired) for each in found] == [
+        (path_of(offset), True) for offset in (2, 4, 6)
+    ]
+    for each in found:
+        assert each.message.endswith("; a new snapshot of offset 6 replaces it")
+    assert [file.name for file in log.files.store.list(DIRECTORY) if "snap" in file.name] == [
+        snapshot_name(6)
+    ]
+    assert verify() == []
+
+
+def test_a_wrong_last_snapshot_is_corrected_though_one_before_it_is_damaged(log, verify):
+    fill(log)
+    append(log, 8, 4)
+    log.write_snapshot()
+    true = entries(log, 12)
+    change(log, 12, producers={7: None})
+    log.files.store.put(path_of(10), b"damaged")
+    assert [(each.path, each.repaired) for each in verify(repair=True)] == [
+        (path_of(10), True),
+        (path_of(12), True),
+    ]
+    assert entries(log, 12) == true
+    assert verify() == []
 
 
 def test_a_damaged_snapshot_before_the_end_is_replaced_by_a_new_one(log, verify):

@@ -1,0 +1,51 @@
+"""`Admin` on producers: describes the idempotent producers that a partition remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.log import PartitionLog
+from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerEntry, sequence_after
+from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
+
+
+class ProducerOperations(ClusterAccess):
+    """Describes producers."""
+
+    @limited
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionProducerState]:
+        """Describe the idempotent producers of partitions (KIP-664).
+
+        Args:
+            partitions: the partitions.
+
+        Returns:
+            The producers that each partition remembers. A producer that has not appended for
+            ``producer.id.expiration.ms`` may be among them until it is forgotten.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        wanted = [TopicPartition(*each) for each in partitions]
+        image = self._cluster().image()
+        logs = {tp: self._log(image, tp) for tp in wanted}
+        states = self._map_partitions(lambda tp: _describe(logs[tp]), wanted, image.topic)
+        return dict(zip(wanted, states, strict=True))
+
+
+def _describe(log: PartitionLog) -> PartitionProducerState:
+    entries = log.producers().entries()
+    return PartitionProducerState(tuple(_producer(number, entry) for number, entry in entries))
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> ActiveProducer:
+    return ActiveProducer(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=sequence_after(entry.next_sequence, -1) if entry.runs else -1,
+        last_timestamp=-1 if entry.appended_us == NOT_LISTED_US else entry.appended_us // 1000,
+    )

@@ -1,0 +1,72 @@
+"""Methods of kafka-python's clients that do not exist here, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+_NO_BROKERS: Final = (
+    "there are no brokers to connect to. Any call that reads tells whether the storage answers, "
+    "such as Consumer.topics() or Admin.describe_cluster()"
+)
+_NO_VERSIONS: Final = (
+    "there are no brokers with versions and features. `spark-log version` shows the versions of "
+    "the program and of its format"
+)
+_NO_TRANSACTIONS: Final = (
+    "there are no transactions yet. By default a producer is idempotent, and docs/recipes.md has "
+    "exactly once into a Delta table"
+)
+_NO_ACCESS_CONTROL: Final = (
+    "the storage's permissions decide who may read and write the log. Set them there"
+)
+_ONE_REPLICA: Final = (
+    "every partition has one replica, on the root: it has no leader to elect and nowhere to move"
+)
+
+_ADVICE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("bootstrap", "bootstrap_connected"), _NO_BROKERS),
+    **dict.fromkeys(
+        ("api_versions", "describe_features", "get_broker_version_data", "update_features"),
+        _NO_VERSIONS,
+    ),
+    **dict.fromkeys(
+        (
+            *("abort_transaction", "begin_transaction", "commit_transaction", "init_transactions"),
+            *("send_offsets_to_transaction", "describe_transactions", "list_transactions"),
+            "find_hanging_transactions",
+        ),
+        _NO_TRANSACTIONS,
+    ),
+    **dict.fromkeys(
+        (
+            *("create_acls", "delete_acls", "describe_acls"),
+            *("alter_user_scram_credentials", "describe_user_scram_credentials"),
+        ),
+        _NO_ACCESS_CONTROL,
+    ),
+    **dict.fromkeys(
+        (
+            *("alter_partition_reassignments", "list_partition_reassignments"),
+            *("alter_replica_log_dirs", "describe_metadata_quorum", "elect_leaders"),
+        ),
+        _ONE_REPLICA,
+    ),
+    "describe_topic_partitions": "describe_topics returns all partitions of a topic",
+    "max_usable_produce_magic": "record batches have one format here",
+}
+
+
+class ForeignMethods:
+    """Base of the clients: a method that only kafka-python has raises an error with advice.
+
+    It is an `AttributeError`, so that `hasattr` is false for such a method.
+    """
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if advice := _ADVICE.get(name):
+                text = f"{text}: {advice}"
+            raise AttributeError(text, name=name, obj=self)
