@@ -19,7 +19,12 @@ from spark_log.errors import InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
-STORAGE_PREFIX = "storage."
+STORAGE_PREFIX: Final = "storage."
+COMMON_OPTIONS: Final = {
+    "path": "the cluster root: a directory or a URL",
+    STORAGE_PREFIX: "storage.<key>: an option of the file system",
+}
+"""Options of both reads and writes."""
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
@@ -31,7 +36,7 @@ class OptionParser:
     """The options of one read or write.
 
     Attributes:
-        storage_options: options of the file system, without the prefix ``storage.``.
+        storage_options: options of the file system, without the prefix `STORAGE_PREFIX`.
         ignored: options that have no effect here, as the user wrote them, sorted.
     """
 
@@ -42,7 +47,8 @@ class OptionParser:
 
         Args:
             options: options as the user gave them; names in any case.
-            known: description of each supported option, by name.
+            known: description of each supported option besides `COMMON_OPTIONS`, by name. A name
+                that ends in a dot is a prefix: every name that starts with it is supported.
             kafka: translation of the options for Kafka's clients.
 
         Raises:
@@ -50,27 +56,34 @@ class OptionParser:
                 or a table is created ``USING spark_log``.
         """
         _refuse_table(options)
-        self._known = known
-        by_lower = {name.lower(): name for name in known}
+        self._known = COMMON_OPTIONS | dict(known)
+        by_lower = {name.lower(): name for name in self._known}
         self._values: dict[str, str] = {}
-        self.storage_options: dict[str, str] = {}
+        self._prefixed: dict[str, dict[str, str]] = {
+            prefix: {} for prefix in self._known if prefix.endswith(".")
+        }
         translated, foreign, self._kafka_servers = kafka.translate(options)
         self.ignored = tuple(sorted(foreign))
         for name, value in options.items():
-            if name.lower().startswith(STORAGE_PREFIX):
-                self.storage_options[name[len(STORAGE_PREFIX) :]] = value
-            elif name.lower() in by_lower:
+            lower = name.lower()
+            prefix = next((each for each in self._prefixed if lower.startswith(each.lower())), None)
+            if prefix is not None:
+                self._prefixed[prefix][name[len(prefix) :]] = value
+            elif lower in by_lower:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
-                self._values[by_lower[name.lower()]] = value
-            elif name not in foreign and name.lower() not in kafka.renamed:
-                close = nearest(name, known)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+                self._values[by_lower[lower]] = value
+            elif name not in foreign and lower not in kafka.renamed:
+                close = nearest(name, self._known)
+                hint = (
+                    f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self._known)}"
+                )
                 raise InvalidOptionError(
                     f"unknown option {name!r} for format spark_log; {hint}",
                     key=name,
                     nearest=close[0] if close else None,
                 )
         self._values = translated | self._values
+        self.storage_options = self.prefixed(STORAGE_PREFIX)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -82,6 +95,10 @@ class OptionParser:
     def subset(self, *names: str) -> dict[str, str]:
         """Return the options among ``names`` that were given."""
         return {name: self._values[name] for name in names if name in self._values}
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the options with a prefix, by the rest of their names as the user wrote them."""
+        return dict(self._prefixed[prefix])
 
     def assigned(self) -> frozenset[TopicPartition]:
         """Return the partitions of the option ``assign``.
