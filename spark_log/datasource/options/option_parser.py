@@ -53,7 +53,7 @@ class OptionParser:
 
         Raises:
             InvalidOptionError: an option is unknown (the error names the nearest) or unsupported,
-                or a table is created ``USING spark_log``.
+                or the options are those of a table ``USING spark_log``.
         """
         _refuse_table(options)
         self._known = COMMON_OPTIONS | dict(known)
@@ -228,19 +228,29 @@ class OptionParser:
         return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
 
 
-def _refuse_table(options: Mapping[str, str]) -> None:
-    """Refuse ``CREATE TABLE … USING spark_log``.
+_NO_TABLES: Final = (
+    "read or written, because Spark does not pass the options of a table to a Python source. Use "
+    "CREATE TEMPORARY VIEW name USING spark_log OPTIONS (path '…', subscribe '…') to read, and "
+    "CREATE TEMPORARY VIEW name (key STRING, value STRING) USING spark_log OPTIONS (path '…', "
+    "topic '…') to write"
+)
 
-    Spark 4.2.0 passes the table's properties with its options: ``owner``, ``provider`` and
-    ``location``, and each option again as ``option.<name>``. When the table is read, Spark passes
-    no options at all to a Python source.
+
+def _refuse_table(options: Mapping[str, str]) -> None:
+    """Refuse tables ``USING spark_log``.
+
+    Spark 4.2.0 passes a new table's properties with its options: ``owner``, ``provider`` and
+    ``location``, and each option again as ``option.<name>``. It asks nothing if the statement lists
+    columns. When such a table is read or written, a Python source gets no options at all.
     """
     if {"owner", "provider"} <= {name.lower() for name in options}:
         raise InvalidOptionError(
-            "a table USING spark_log could not be read, because Spark does not pass the options of "
-            "a table to a Python source. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
-            "(path '…', subscribe '…')",
-            key="provider",
+            f"a table USING spark_log could not be {_NO_TABLES}", key="provider"
+        )
+    if not options:
+        raise InvalidOptionError(
+            f"no option is given, not even 'path'. A table USING spark_log cannot be {_NO_TABLES}",
+            key="path",
         )
 
 

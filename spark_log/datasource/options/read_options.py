@@ -133,6 +133,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
             invalid value.
     """
+    _refuse_topic(options)
     parser = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
     topics, pattern, assigned = _subscription(parser)
     starting = parser.limit("starting")
@@ -218,6 +219,18 @@ def _subscription(
             key=option,
         ) from None
     return (), text, None
+
+
+def _refuse_topic(options: Mapping[str, str]) -> None:
+    """Refuse the option ``topic`` of a write, which a view without columns takes for a read."""
+    name = next((name for name in options if name.lower() == "topic"), None)
+    if name is not None:
+        raise InvalidOptionError(
+            f"option {name!r} is for writes; a read takes 'subscribe'. A temporary view to write "
+            f"lists its columns: CREATE TEMPORARY VIEW name (key STRING, value STRING) USING "
+            f"spark_log OPTIONS (path '…', topic '…')",
+            key=name,
+        )
 
 
 def _check_stream(parser: OptionParser) -> None:
