@@ -20,7 +20,7 @@ from benchmarks.command_line import base_parser, positive
 from benchmarks.log_workload import binary_array
 from benchmarks.process_memory import memory_bytes
 from spark_log import Admin, NewTopic
-from spark_log.datasource.options.options import parse_write_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_writer import TaskWriter

@@ -21,7 +21,7 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.config import ConsumerConfig
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidConfigurationError, nearest
 from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor

@@ -20,7 +20,7 @@ from spark_log.cli.errors import run
 from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.errors import InvalidOptionError

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.kafka_options import warn_ignored_options
-from spark_log.datasource.options.options import parse_read_options, parse_write_options
+from spark_log.datasource.options.read_options import parse_read_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.read.batch_reader import batch_reader_class
 from spark_log.datasource.read.schema import read_schema
 from spark_log.datasource.stream.stream_reader import LogStreamReader
@@ -25,7 +26,7 @@ from spark_log.errors import InvalidOptionError
 class SparkLogDataSource(DataSource):
     """Data source that replaces Spark's Kafka connector: ``format("spark_log")``.
 
-    It takes the connector's options (`datasource.options.options` lists them) and ``path``, the
+    It takes the options of the connector (`datasource.options` lists them) and ``path``, the
     cluster root. Spark finds it without registration through the module ``pyspark_spark_log``.
     """
 

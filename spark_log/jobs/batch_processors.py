@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_log.datasource.options.options import ReadOptions, parse_read_options
+from spark_log.datasource.options.read_options import ReadOptions, parse_read_options
 from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import format_offsets

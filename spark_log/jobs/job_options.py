@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.datasource.options.options import STORAGE_PREFIX
+from spark_log.datasource.options.option_parser import STORAGE_PREFIX
 from spark_log.errors import InvalidOptionError
 from spark_log.storage import StorageOptions
 

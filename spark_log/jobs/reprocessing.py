@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.standalone_commits import StandaloneCommits
-from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.options.read_options import ReadOptions
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import format_offsets, parse_offsets
 from spark_log.datasource.stream.read_limits import count_offsets, limit_rate

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_log.datasource import SparkLogDataSource
-from spark_log.datasource.options.options import parse_write_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.batch_writer import LogBatchWriter
 from spark_log.log import PartitionLog
 

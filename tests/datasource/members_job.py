@@ -14,7 +14,7 @@ from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
 from spark_log.config import ConsumerConfig
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs import delta_sink
 from spark_log.jobs.batch_processors import DeltaProcessor
 from spark_log.jobs.group_job import GroupJob

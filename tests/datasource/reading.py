@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.log.file_names import StartMarker

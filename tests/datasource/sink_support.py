@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from spark_log.datasource.options.options import parse_write_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_writer import TaskWriter

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.clock import ManualClock
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.file_names import StartMarker

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
 from spark_log.jobs.delta_sink import DeltaSink
 from spark_log.jobs.destination import Destination, Sink

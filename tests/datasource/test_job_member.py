@@ -14,7 +14,7 @@ from spark_log import (
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records

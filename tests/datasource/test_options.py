@@ -6,12 +6,12 @@ import pytest
 
 from spark_log import InvalidOptionError, TopicPartition, UnsupportedStoreError
 from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_ignored_options
-from spark_log.datasource.options.options import (
+from spark_log.datasource.options.read_options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
     parse_read_options,
-    parse_write_options,
 )
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime
 from spark_log.errors import UnsupportedCompressionTypeError
 
@@ -420,6 +420,6 @@ def test_every_option_is_taken_in_any_case(change):
         "isolation.level": "read_committed",
         "maxTriggerDelay": "1111",
     }
-    elsewhere = {"path", "partition.assignment.strategy", *SUBSCRIPTION_OPTIONS}
+    elsewhere = {"partition.assignment.strategy", *SUBSCRIPTION_OPTIONS}
     for name in READ_OPTIONS.keys() - elsewhere:
         assert parse(**{change(name): values.get(name, "1111")}) != parse(), name

@@ -11,6 +11,7 @@ from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.metadata import Cluster
 from tests.docs.blocks import block
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -60,18 +61,40 @@ def test_its_sql_works(spark: SparkSession, root: str) -> None:
     assert [tuple(row) for row in rows] == [("t", 1, 5)]
 
 
-def test_the_lag_in_the_progress_of_a_query(spark: SparkSession, root: str, tmp_path: Path) -> None:
-    code = block("docs/kafka-connector-parity.md", "lag_of(query")
+def test_the_lag_in_the_progress_of_a_query(
+    spark: SparkSession, root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lag_and_metrics = block("docs/spark.md", "lag_of(source)")
+    names: dict[str, Any] = {"spark": spark}
+    exec(block("docs/spark.md", "StreamingQueryListener"), names)
     Admin(root).create_topics([NewTopic("flights")])
     spark.range(30).selectExpr("string(id) AS value").write.format("spark_log").mode(
         "append"
     ).option("topic", "flights").save(root)
     stream = spark.readStream.format("spark_log").option("subscribe", "flights")
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 10)
-    writer = stream.load(root).writeStream.format("noop").trigger(once=True)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    writer = stream.load(root).writeStream.format("noop").trigger(availableNow=True)
+    writer = writer.queryName("copy").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.start()
     query.awaitTermination()
 
-    (lag,) = exec_lines(code, {"query": query})
+    try:
+        printed = ""
 
+        def listener_printed_three_batches() -> bool:
+            nonlocal printed
+            printed += capsys.readouterr().out
+            return printed.count("\n") >= 3
+
+        wait_until(listener_printed_three_batches)
+    finally:
+        spark.streams.removeListener(names["listener"])
+    assert [line.split(" {")[0] for line in printed.splitlines()] == ["copy 0", "copy 1", "copy 2"]
+    assert "'maxOffsetsBehindLatest': '20'" in printed.splitlines()[0]
+    lag, metrics = exec_lines(lag_and_metrics, {"query": query})
     assert {each: found.records for each, found in lag.items()} == {TopicPartition("flights", 0): 0}
+    assert metrics["maxOffsetsBehindLatest"] == "0"
+    (source,) = query.lastProgress.sources
+    assert source.metrics == {}, "Spark passes metrics of a Python source now: use them"
+    assert "PythonMicroBatchStream" in source.description
+    assert query.lastProgress.name == "copy"

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.reprocessing import DeltaTarget, Reprocessing, TopicTarget

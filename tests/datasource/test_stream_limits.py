@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from spark_log import TopicPartition
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.stream.read_limits import (
     TriggerDelay,
     count_offsets,

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_log import Admin, InvalidOptionError, NewTopic, TopicPartition
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.options.options import parse_read_options
+from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.schema import READ_SCHEMA
 from spark_log.datasource.stream.stream_reader import LogStreamReader
 from spark_log.metadata import Cluster

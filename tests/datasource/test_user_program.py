@@ -82,7 +82,8 @@ def test_a_write_without_a_mode_is_told_which_there_are(printed) -> None:
 
 def test_a_table_is_refused_with_what_to_do_instead(printed) -> None:
     out, _ = printed
-    assert out["table"].count("CREATE TEMPORARY VIEW") == 2
+    assert out["table"].count("a table USING spark_log could not be read or written") == 2
+    assert out["table"].count("CREATE TEMPORARY VIEW name (key STRING") == 2
     assert "unknown option" not in out["table"]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic
 from spark_log.datasource.options.kafka_options import IgnoredOptionWarning
-from spark_log.datasource.options.options import parse_write_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.batch_writer import LogBatchWriter
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster

@@ -1,1 +1,6 @@
-"""Options of ``format("spark_log")``: parsing, checks, and translation of options for Kafka."""
+"""Options of ``format("spark_log")``.
+
+`read_options` and `write_options` have a table of all options and their parsed form;
+`option_parser` finds options by name and converts values; `kafka_options` translates or ignores
+options for Kafka's clients.
+"""

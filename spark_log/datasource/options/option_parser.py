@@ -19,7 +19,12 @@ from spark_log.errors import InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
-STORAGE_PREFIX = "storage."
+STORAGE_PREFIX: Final = "storage."
+COMMON_OPTIONS: Final = {
+    "path": "the cluster root: a directory or a URL",
+    STORAGE_PREFIX: "storage.<key>: an option of the file system",
+}
+"""Options of both reads and writes."""
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
@@ -31,7 +36,7 @@ class OptionParser:
     """The options of one read or write.
 
     Attributes:
-        storage_options: options of the file system, without the prefix ``storage.``.
+        storage_options: options of the file system, without the prefix `STORAGE_PREFIX`.
         ignored: options that have no effect here, as the user wrote them, sorted.
     """
 
@@ -42,35 +47,43 @@ class OptionParser:
 
         Args:
             options: options as the user gave them; names in any case.
-            known: description of each supported option, by name.
+            known: description of each supported option besides `COMMON_OPTIONS`, by name. A name
+                that ends in a dot is a prefix: every name that starts with it is supported.
             kafka: translation of the options for Kafka's clients.
 
         Raises:
             InvalidOptionError: an option is unknown (the error names the nearest) or unsupported,
-                or a table is created ``USING spark_log``.
+                or the options are those of a table ``USING spark_log``.
         """
         _refuse_table(options)
-        self._known = known
-        by_lower = {name.lower(): name for name in known}
+        self._known = COMMON_OPTIONS | dict(known)
+        by_lower = {name.lower(): name for name in self._known}
         self._values: dict[str, str] = {}
-        self.storage_options: dict[str, str] = {}
+        self._prefixed: dict[str, dict[str, str]] = {
+            prefix: {} for prefix in self._known if prefix.endswith(".")
+        }
         translated, foreign, self._kafka_servers = kafka.translate(options)
         self.ignored = tuple(sorted(foreign))
         for name, value in options.items():
-            if name.lower().startswith(STORAGE_PREFIX):
-                self.storage_options[name[len(STORAGE_PREFIX) :]] = value
-            elif name.lower() in by_lower:
+            lower = name.lower()
+            prefix = next((each for each in self._prefixed if lower.startswith(each.lower())), None)
+            if prefix is not None:
+                self._prefixed[prefix][name[len(prefix) :]] = value
+            elif lower in by_lower:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
-                self._values[by_lower[name.lower()]] = value
-            elif name not in foreign and name.lower() not in kafka.renamed:
-                close = nearest(name, known)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+                self._values[by_lower[lower]] = value
+            elif name not in foreign and lower not in kafka.renamed:
+                close = nearest(name, self._known)
+                hint = (
+                    f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self._known)}"
+                )
                 raise InvalidOptionError(
                     f"unknown option {name!r} for format spark_log; {hint}",
                     key=name,
                     nearest=close[0] if close else None,
                 )
         self._values = translated | self._values
+        self.storage_options = self.prefixed(STORAGE_PREFIX)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -82,6 +95,10 @@ class OptionParser:
     def subset(self, *names: str) -> dict[str, str]:
         """Return the options among ``names`` that were given."""
         return {name: self._values[name] for name in names if name in self._values}
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the options with a prefix, by the rest of their names as the user wrote them."""
+        return dict(self._prefixed[prefix])
 
     def assigned(self) -> frozenset[TopicPartition]:
         """Return the partitions of the option ``assign``.
@@ -211,19 +228,29 @@ class OptionParser:
         return int(int(found[1]) * _MILLISECONDS[found[2] or "ms"])
 
 
-def _refuse_table(options: Mapping[str, str]) -> None:
-    """Refuse ``CREATE TABLE … USING spark_log``.
+_NO_TABLES: Final = (
+    "read or written, because Spark does not pass the options of a table to a Python source. Use "
+    "CREATE TEMPORARY VIEW name USING spark_log OPTIONS (path '…', subscribe '…') to read, and "
+    "CREATE TEMPORARY VIEW name (key STRING, value STRING) USING spark_log OPTIONS (path '…', "
+    "topic '…') to write"
+)
 
-    Spark 4.2.0 passes the table's properties with its options: ``owner``, ``provider`` and
-    ``location``, and each option again as ``option.<name>``. When the table is read, Spark passes
-    no options at all to a Python source.
+
+def _refuse_table(options: Mapping[str, str]) -> None:
+    """Refuse tables ``USING spark_log``.
+
+    Spark 4.2.0 passes a new table's properties with its options: ``owner``, ``provider`` and
+    ``location``, and each option again as ``option.<name>``. It asks nothing if the statement lists
+    columns. When such a table is read or written, a Python source gets no options at all.
     """
     if {"owner", "provider"} <= {name.lower() for name in options}:
         raise InvalidOptionError(
-            "a table USING spark_log could not be read, because Spark does not pass the options of "
-            "a table to a Python source. Use CREATE TEMPORARY VIEW name USING spark_log OPTIONS "
-            "(path '…', subscribe '…')",
-            key="provider",
+            f"a table USING spark_log could not be {_NO_TABLES}", key="provider"
+        )
+    if not options:
+        raise InvalidOptionError(
+            f"no option is given, not even 'path'. A table USING spark_log cannot be {_NO_TABLES}",
+            key="path",
         )
 
 

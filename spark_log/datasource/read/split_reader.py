@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.options.read_options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.options.read_options import ReadOptions
 from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.offsets import LATEST, AtOffsets, format_offsets

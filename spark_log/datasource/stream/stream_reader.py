@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options.options import ReadOptions
+from spark_log.datasource.options.read_options import ReadOptions
 from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.schema import check_columns
 from spark_log.datasource.read.split_reader import read_split

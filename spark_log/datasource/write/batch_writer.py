@@ -15,13 +15,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.kafka_options import warn_ignored_options
-from spark_log.datasource.options.options import WriteOptions
+from spark_log.datasource.options.write_options import WriteOptions
 from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster
 
 
 class LogBatchWriter(DataSourceArrowWriter):
@@ -33,7 +33,7 @@ class LogBatchWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Check the columns and the topic; writes nothing.
+        """Check the columns and the topic, and create the topic if the options say so.
 
         Args:
             schema: the DataFrame's schema.
@@ -41,8 +41,10 @@ class LogBatchWriter(DataSourceArrowWriter):
 
         Raises:
             InvalidRecordError: a column is missing or has an unsupported type.
-            UnknownTopicOrPartitionError: the topic does not exist.
-            RootNotFoundError: the root does not exist.
+            UnknownTopicOrPartitionError, RootNotFoundError: the topic or the root does not exist,
+                and is not to be created.
+            InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot
+                be created.
             InvalidOptionError: the directory for the summary does not exist.
         """
         passed_over = check_columns(schema, options.topic)
@@ -56,9 +58,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         self._options = options
         # A generated id is unique; a given one is that of the write's first run.
         self._write_id, self._number = options.transaction or (uuid.uuid4().hex, 0)
-        cluster = Cluster(options.root, options.storage_options)
-        if options.topic is not None:
-            cluster.topic(options.topic)
+        prepare_topic(options)
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -10,13 +10,13 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.kafka_options import warn_ignored_options
-from spark_log.datasource.options.options import WriteOptions
+from spark_log.datasource.options.write_options import WriteOptions
 from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -31,7 +31,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Check the columns and the topic; writes nothing.
+        """Check the columns and the topic, and create the topic if the options say so.
 
         Spark creates a writer for every micro-batch, and another one for its commit.
 
@@ -42,8 +42,10 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         Raises:
             InvalidRecordError: a column is missing or has an unsupported type.
             InvalidOptionError: an option is for batch writes only.
-            UnknownTopicOrPartitionError: the topic does not exist.
-            RootNotFoundError: the root does not exist.
+            UnknownTopicOrPartitionError, RootNotFoundError: the topic or the root does not exist,
+                and is not to be created.
+            InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot
+                be created.
         """
         passed_over = check_columns(schema, options.topic)
         self._warnings = [*options.warnings, *passed_over]
@@ -54,9 +56,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 key="summaryPath",
             )
         self._options = options
-        cluster = Cluster(options.root, options.storage_options)
-        if options.topic is not None:
-            cluster.topic(options.topic)
+        prepare_topic(options)
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -1,8 +1,6 @@
-"""The options of ``format("spark_log")``: a table of each, and the parsed result.
+"""Options of a read with ``format("spark_log")``: a table of them, and the parsed result.
 
-Names are those of Spark's Kafka connector, in any case, as everywhere in Spark. ``path`` is the
-cluster root; ``storage.<key>`` options go to the file system. Options for Kafka's clients
-(`datasource.options.kafka_options`) are translated or ignored with a warning.
+Names and meaning are those of Spark's Kafka connector.
 """
 
 from __future__ import annotations
@@ -12,35 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from spark_log.config import ConsumerConfig, ProducerConfig
-from spark_log.datasource.options.kafka_options import (
-    READ_TRANSLATION,
-    WRITE_TRANSLATION,
-    substitute_codec,
-)
-from spark_log.datasource.options.option_parser import STORAGE_PREFIX, OptionParser
+from spark_log.config import ConsumerConfig
+from spark_log.datasource.options.kafka_options import READ_TRANSLATION
+from spark_log.datasource.options.option_parser import OptionParser
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
 
-__all__ = [
-    "READ_OPTIONS",
-    "STORAGE_PREFIX",
-    "WRITE_OPTIONS",
-    "ReadOptions",
-    "WriteOptions",
-    "parse_read_options",
-    "parse_write_options",
-]
-
-COMMON_OPTIONS = {"path": "the cluster root: a directory or a URL"}
-SUBSCRIPTION_OPTIONS = {
+SUBSCRIPTION_OPTIONS: Final = {
     "subscribe": "topics to read, separated by commas",
     "assign": 'partitions to read, as JSON: {"topicA": [0, 1], "topicB": [2]}',
     "subscribePattern": "a regular expression; all topics whose name contains a match are read, "
     "also topics created while a query runs",
 }
-STREAM_OPTIONS = {
+STREAM_OPTIONS: Final = {
     "maxOffsetsPerTrigger": "maximum number of offsets in a micro-batch, over all partitions",
     "minOffsetsPerTrigger": "minimum number of new offsets before a micro-batch starts, unless "
     "maxTriggerDelay has passed",
@@ -49,9 +32,8 @@ STREAM_OPTIONS = {
     "checkpointLocation": "the query's checkpoint. readStream needs it only if a query on format "
     "kafka planned the first batch and did not finish it",
 }
-READ_OPTIONS = (
-    COMMON_OPTIONS
-    | SUBSCRIPTION_OPTIONS
+READ_OPTIONS: Final = (
+    SUBSCRIPTION_OPTIONS
     | {
         "startingOffsets": "earliest, latest, or JSON by topic and partition; -2 earliest, "
         "-1 latest (default earliest for a batch, latest for a stream)",
@@ -83,18 +65,6 @@ READ_OPTIONS = (
     }
     | STREAM_OPTIONS
 )
-WRITE_OPTIONS = COMMON_OPTIONS | {
-    "topic": "the topic to write to; takes precedence over the column topic",
-    "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
-    "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
-    "true)",
-    "txnAppId": "with txnVersion: identifies a batch write, like Delta's options of the same "
-    "names. If the write runs again, also by another program, no record is appended twice",
-    "txnVersion": "a number that increases with each write of one txnAppId",
-    "summaryPath": "local file on the driver to which a batch write writes a JSON summary",
-    "checkpointLocation": "the checkpoint of a streaming query; used by Spark",
-}
-
 _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
@@ -151,33 +121,6 @@ class ReadOptions:
     ignored: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Parsed options of a write.
-
-    Attributes:
-        root: URL of the cluster root.
-        storage_options: options of the file system; never shown.
-        topic: topic of all records; None if the column ``topic`` contains it.
-        compression: codec for topics whose ``compression.type`` is ``producer``.
-        idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
-        transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
-        summary_path: file for the summary of a batch write; None for none.
-        ignored: options that were given and have no effect.
-        warnings: other warnings for the user, one sentence each.
-    """
-
-    root: str
-    storage_options: Mapping[str, str] = field(repr=False)
-    topic: str | None
-    compression: str
-    idempotent: bool = True
-    transaction: tuple[str, int] | None = None
-    summary_path: str | None = None
-    ignored: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:
     """Parse the options of a read.
 
@@ -190,6 +133,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
             invalid value.
     """
+    _refuse_topic(options)
     parser = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
     topics, pattern, assigned = _subscription(parser)
     starting = parser.limit("starting")
@@ -239,46 +183,6 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
     )
 
 
-def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of a write.
-
-    Raises:
-        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
-            invalid value.
-    """
-    parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
-    instead = substitute_codec(options)
-    compression = (
-        ProducerConfig.parse(parser.subset("compression.type")).compression_type
-        if instead is None
-        else instead[0]
-    )
-    return WriteOptions(
-        root=parser.root(),
-        storage_options=parser.storage_options,
-        topic=parser.get("topic").strip() or None,
-        compression=compression,
-        idempotent=parser.boolean("idempotent", default=True),
-        transaction=_transaction(parser),
-        summary_path=parser.get("summaryPath") or None,
-        ignored=parser.ignored,
-        warnings=() if instead is None else (instead[1],),
-    )
-
-
-def _transaction(parser: OptionParser) -> tuple[str, int] | None:
-    name, number = parser.get("txnAppId"), parser.integer("txnVersion")
-    if not name and number is None:
-        return None
-    if not name or number is None:
-        lacking = "txnVersion" if name else "txnAppId"
-        raise InvalidOptionError(
-            f"option {lacking!r} is missing: 'txnAppId' and 'txnVersion' together identify a write",
-            key=lacking,
-        )
-    return name, number
-
-
 def _subscription(
     parser: OptionParser,
 ) -> tuple[tuple[str, ...], str | None, frozenset[TopicPartition] | None]:
@@ -315,6 +219,18 @@ def _subscription(
             key=option,
         ) from None
     return (), text, None
+
+
+def _refuse_topic(options: Mapping[str, str]) -> None:
+    """Refuse the option ``topic`` of a write, which a view without columns takes for a read."""
+    name = next((name for name in options if name.lower() == "topic"), None)
+    if name is not None:
+        raise InvalidOptionError(
+            f"option {name!r} is for writes; a read takes 'subscribe'. A temporary view to write "
+            f"lists its columns: CREATE TEMPORARY VIEW name (key STRING, value STRING) USING "
+            f"spark_log OPTIONS (path '…', topic '…')",
+            key=name,
+        )
 
 
 def _check_stream(parser: OptionParser) -> None:

@@ -1,0 +1,125 @@
+"""Options of a write with ``format("spark_log")``: a table of them, and the parsed result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_log.config import ProducerConfig
+from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
+from spark_log.datasource.options.option_parser import OptionParser
+from spark_log.errors import InvalidOptionError
+from spark_log.types import NewTopic
+
+CREATE_TOPIC: Final = "createTopic"
+_PARTITIONS: Final = "createTopic.partitions"
+_CONFIG: Final = "createTopic.config."
+WRITE_OPTIONS: Final = {
+    "topic": "the topic to write to; takes precedence over the column topic",
+    CREATE_TOPIC: "whether the topic of the option topic is created if it does not exist, and the "
+    "root too (default false)",
+    _PARTITIONS: "number of partitions of a topic that createTopic creates (default 1)",
+    _CONFIG: "createTopic.config.<key>: a setting of a topic that createTopic creates, such as "
+    "createTopic.config.cleanup.policy",
+    "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
+    "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
+    "true)",
+    "txnAppId": "with txnVersion: identifies a batch write, like Delta's options of the same "
+    "names. If the write runs again, also by another program, no record is appended twice",
+    "txnVersion": "a number that increases with each write of one txnAppId",
+    "summaryPath": "local file on the driver to which a batch write writes a JSON summary",
+    "checkpointLocation": "the checkpoint of a streaming query; used by Spark",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Parsed options of a write.
+
+    Attributes:
+        root: URL of the cluster root.
+        storage_options: options of the file system.
+        topic: topic of all records; None if the column ``topic`` contains it.
+        compression: codec for topics whose ``compression.type`` is ``producer``.
+        new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
+        idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
+        transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
+        summary_path: file for the summary of a batch write; None for none.
+        ignored: options that were given and have no effect.
+        warnings: other warnings for the user, one sentence each.
+    """
+
+    root: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    topic: str | None
+    compression: str
+    new_topic: NewTopic | None = None
+    idempotent: bool = True
+    transaction: tuple[str, int] | None = None
+    summary_path: str | None = None
+    ignored: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Parse the options of a write.
+
+    Raises:
+        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
+            invalid value.
+    """
+    parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
+    instead = substitute_codec(options)
+    compression = (
+        ProducerConfig.parse(parser.subset("compression.type")).compression_type
+        if instead is None
+        else instead[0]
+    )
+    topic = parser.get("topic").strip() or None
+    return WriteOptions(
+        root=parser.root(),
+        storage_options=parser.storage_options,
+        topic=topic,
+        compression=compression,
+        new_topic=_new_topic(parser, topic),
+        idempotent=parser.boolean("idempotent", default=True),
+        transaction=_transaction(parser),
+        summary_path=parser.get("summaryPath") or None,
+        ignored=parser.ignored,
+        warnings=() if instead is None else (instead[1],),
+    )
+
+
+def _new_topic(parser: OptionParser, topic: str | None) -> NewTopic | None:
+    partitions = parser.integer(_PARTITIONS, minimum=1)
+    configs = {key.lower(): value for key, value in parser.prefixed(_CONFIG).items()}
+    if not parser.boolean(CREATE_TOPIC, default=False):
+        given = [_PARTITIONS] * (partitions is not None) + [_CONFIG + key for key in configs]
+        if given and CREATE_TOPIC not in parser:
+            raise InvalidOptionError(
+                f"option {given[0]!r} has no effect without '{CREATE_TOPIC}=true'; set this option "
+                f"too, or leave {given[0]!r} out",
+                key=given[0],
+            )
+        return None
+    if topic is None:
+        raise InvalidOptionError(
+            f"option {CREATE_TOPIC!r} needs the option 'topic': topics of a column are not known "
+            f"before the tasks read them; create these topics first",
+            key=CREATE_TOPIC,
+        )
+    return NewTopic(topic, partitions or 1, topic_configs=configs)
+
+
+def _transaction(parser: OptionParser) -> tuple[str, int] | None:
+    name, number = parser.get("txnAppId"), parser.integer("txnVersion")
+    if not name and number is None:
+        return None
+    if not name or number is None:
+        lacking = "txnVersion" if name else "txnAppId"
+        raise InvalidOptionError(
+            f"option {lacking!r} is missing: 'txnAppId' and 'txnVersion' together identify a write",
+            key=lacking,
+        )
+    return name, number

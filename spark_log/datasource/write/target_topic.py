@@ -1,0 +1,44 @@
+"""The topic that a write names by its option ``topic``: looked up, or created, on the driver."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from spark_log.admin import Admin
+from spark_log.datasource.options.write_options import CREATE_TOPIC, WriteOptions
+from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from spark_log.metadata import Cluster
+
+
+def prepare_topic(options: WriteOptions) -> None:
+    """Make sure that the topic of a write exists before a task writes.
+
+    With the option ``createTopic``, a missing topic is created, and so is a missing root. If
+    another writer creates the topic at the same time, this write uses that topic; settings of a
+    topic that exists stay as they are.
+
+    A writer calls this last, when options and columns are valid, so that a refused write leaves no
+    empty topic behind.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic does not exist, and ``createTopic`` is not set.
+        RootNotFoundError: the root does not exist, and ``createTopic`` is not set.
+        InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot be
+            created.
+    """
+    if options.new_topic is not None:
+        admin = Admin(options.root, storage_options=options.storage_options)
+        with suppress(TopicAlreadyExistsError):
+            admin.create_topics([options.new_topic])
+        return
+    cluster = Cluster(options.root, options.storage_options)
+    if options.topic is None:
+        return  # the tasks read the topics from a column
+    try:
+        cluster.topic(options.topic)
+    except UnknownTopicOrPartitionError as error:
+        raise UnknownTopicOrPartitionError(
+            f"{error} (the option {CREATE_TOPIC}=true creates a missing topic)",
+            topic=error.topic,
+            near=error.near,
+        ) from None
