@@ -131,6 +131,7 @@ EXPECTED = {
     "console-consumer events": r"(alice\t1\nbob\t2|bob\t2\nalice\t1)\n",
     "console-consumer flights --partition": r'(\{"year":2013,.*"dep_delay":-?\d+,.*\}\n){3}',
     "console-consumer flights --from-time": r'(.*"time_hour":"2013-12-25T12:00:00\.000Z"\}\n){46}',
+    "console-consumer flights --offset": r"(\d@\d+ [A-Z0-9]{2}\n){3}",
     "topics alter events": r"Topic events has 6 partitions\.\n",
     "configs alter events": r"Altered events\.\n",
     "configs describe events": r"(.*\n)*events +compression\.type +zstd (.*\n)*",
