@@ -55,6 +55,7 @@ def commands(root):
         ("configs", "describe", "--entity-type", "clients"),
         ("offsets", "list", TOPIC),
         ("log-dirs",),
+        ("top", "--iterations", "1"),
         ("groups", "list"),
         ("groups", "describe", "--all-groups"),
         ("groups", "describe", "--all-groups", "--members", "--verbose"),

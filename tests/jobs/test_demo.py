@@ -141,6 +141,7 @@ EXPECTED = {
     "consumer-perf": r"start\.time, .*\n.*, 100\d{3}, .*\n",
     "groups describe demo": r"GROUP .* LAG .*\n(demo +flights +[0-3] +(\d+) +\2 +0 .*\n){4}",
     "groups reset-offsets demo": r"GROUP .*\n(demo +flights +[0-3] +\d+\n){4}",
+    "top --sort": r"\S+Z  2 topics, .*\n(.*\n)*flights +0\.0 +0 +336776 +336776 .*\n(.*\n)*",
     "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 10, .*\n",
     "clean --all-topics": r"(.*\n)*.*\bflights\b.*\n(.*\n)*",
     "verify": r"(.*\n)*Verified 11 partitions: .*\n",

@@ -217,10 +217,10 @@ def _lag_row(description: GroupDescription, lag: GroupPartitionLag) -> list[obje
         description.group_id,
         lag.partition.topic,
         lag.partition.partition,
-        _NONE if lag.current_offset is None else lag.current_offset,
+        lag.current_offset,
         lag.log_end_offset,
-        _NONE if lag.lag is None else lag.lag,
-        _NONE if lag.lag_ms is None else f"{lag.lag_ms / 1000:.1f}",
+        lag.lag,
+        None if lag.lag_ms is None else lag.lag_ms / 1000,
         *(_member_cells(member) if member else (_NONE, _NONE, _NONE)),
         description.generation,
     ]
