@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format.output import Output
@@ -61,6 +62,7 @@ def console_consumer(
             "--group",
             metavar="GROUP",
             help="Read as a member of this group: continue at its committed offsets, and commit.",
+            autocompletion=complete_groups,
         ),
     ] = None,
     max_messages: Annotated[

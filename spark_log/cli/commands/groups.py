@@ -15,6 +15,7 @@ from spark_log.admin.group_descriptions import (
 )
 from spark_log.cli.commands.groups_repair import repair_groups
 from spark_log.cli.commands.groups_reset import reset_offsets
+from spark_log.cli.completion import complete_groups
 from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
@@ -155,11 +156,17 @@ def delete_offsets(
     root: Root,
     output: Output,
     group_id: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Id of the group.")
+        str | None,
+        typer.Argument(metavar="GROUP", help="Id of the group.", autocompletion=complete_groups),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="GROUP", help="Id of the group, as an option."),
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Id of the group, as an option.",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     topic: TopicPartitionsOption = None,
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.cluster_sampler import ClusterSample, ClusterSampler, GroupSample, TopicSample
+from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
     Output,
@@ -53,7 +54,12 @@ def top(
     output: Output,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="Show only this group. Repeatable."),
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Show only this group. Repeatable.",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     interval_s: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds between two refreshes.")
