@@ -17,6 +17,7 @@ _STARTS = "where a reader starts that asks for records of the last so many hours
 _IS_CLOCK = "is a clock"
 
 ALLOWED = {
+    "spark_log/cli/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
     "spark_log/cli/commands/console_producer.py": {"send_lines": _STAMPS},
     "spark_log/cli/commands/consumer_perf.py": {
         "_Report.begin": _SHOWS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -15,13 +15,14 @@ from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import Decide
-from spark_log.storage import StorageOptions, open_store, with_reserve
+from spark_log.storage import StorageOptions, Store, open_store, with_reserve
 from spark_log.storage.deadline import call_within
 from spark_log.types import TopicPartition
 
-MAX_CONCURRENT_REQUESTS = 16
+_MAX_CONCURRENT_REQUESTS = 16
 """Most partitions or groups of a remote root that one call reads at the same time."""
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _P = ParamSpec("_P")
 _Self = TypeVar("_Self", bound="ClusterAccess")
@@ -38,6 +39,19 @@ def limited(
         return self._within(what, lambda: method(self, *args, **kwargs), timeout_ms)
 
     return call
+
+
+def map_requests(
+    store: Store, read: Callable[[_Item], _Result], items: Collection[_Item]
+) -> list[_Result]:
+    """Call ``read`` for each item: in parallel where a read is a request.
+
+    On a local root one thread calls it: the cost is Python's own time.
+    """
+    if store.is_mapped or len(items) < 2:
+        return [read(each) for each in items]
+    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
+        return list(pool.map(read, items))
 
 
 class ClusterAccess(ForeignMethods):
@@ -126,7 +140,4 @@ class ClusterAccess(ForeignMethods):
             with cluster.detecting_deletion(topic(tp.topic)):
                 return read(tp)
 
-        if cluster.store.is_mapped or len(partitions) < 2:
-            return [guarded(tp) for tp in partitions]
-        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
-            return list(pool.map(guarded, partitions))
+        return map_requests(cluster.store, guarded, partitions)

@@ -8,10 +8,8 @@ change is refused and decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
-from spark_log.admin.cluster_access import MAX_CONCURRENT_REQUESTS
+from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -46,8 +44,6 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _MAX_TRIES = 20
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 _Positions = Mapping[PartitionKey, CommittedOffset]
 
 
@@ -72,7 +68,9 @@ class GroupManager:
         """Return the groups with members or committed offsets, in one of ``states``."""
         wanted = None if states is None else {_state(state) for state in states}
         logged = list_group_ids(self._cluster.store, self._cluster.clock)
-        views = dict(zip(logged, self._map(self._view, logged), strict=True))
+        views = dict(
+            zip(logged, map_requests(self._cluster.store, self._view, logged), strict=True)
+        )
         with_positions = self.table.groups_with_positions()
         found = []
         for group_id in sorted(with_positions | views.keys()):
@@ -157,7 +155,8 @@ class GroupManager:
                 owners.get(tp),
             )
 
-        return [each for each in self._map(read, partitions) if each is not None]
+        found = map_requests(self._cluster.store, read, partitions)
+        return [each for each in found if each is not None]
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -278,13 +277,6 @@ class GroupManager:
 
     def _view(self, group_id: str) -> GroupView:
         return view_group(self._cluster.store, group_id, self._cluster.clock)
-
-    def _map(self, read: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
-        """Call ``read`` for each item: in parallel where a read is a request."""
-        if self._cluster.store.is_mapped or len(items) < 2:
-            return [read(each) for each in items]
-        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
-            return list(pool.map(read, items))
 
 
 def _state(text: str) -> str:

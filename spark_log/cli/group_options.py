@@ -7,14 +7,21 @@ from typing import Annotated
 import typer
 
 from spark_log.admin.admin import Admin
+from spark_log.cli.completion import complete_groups, complete_topics
 from spark_log.errors import InvalidConfigurationError
 
 GroupsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP]...", help="Ids of groups.")
+    list[str] | None,
+    typer.Argument(metavar="[GROUP]...", help="Ids of groups.", autocompletion=complete_groups),
 ]
 GroupOption = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Id of a group, as an option. Repeatable."),
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        help="Id of a group, as an option. Repeatable.",
+        autocompletion=complete_groups,
+    ),
 ]
 AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All groups of the root.")]
 TopicPartitionsOption = Annotated[
@@ -23,6 +30,7 @@ TopicPartitionsOption = Annotated[
         "--topic",
         metavar="TOPIC[:N,...]",
         help="A topic, or some of its partitions. Repeatable.",
+        autocompletion=complete_topics,
     ),
 ]
 

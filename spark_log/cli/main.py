@@ -18,6 +18,7 @@ from spark_log.cli.commands.dump_log import dump_log
 from spark_log.cli.commands.init import init
 from spark_log.cli.commands.log_dirs import log_dirs
 from spark_log.cli.commands.producer_perf import producer_perf
+from spark_log.cli.commands.top import top
 from spark_log.cli.commands.verify import verify
 from spark_log.cli.commands.version import version
 from spark_log.cli.errors import HELP_NAMES, run
@@ -95,6 +96,7 @@ app.command("dump-log")(dump_log)
 app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)
+app.command("top")(top)
 app.command("verify")(verify)
 app.command("version")(version)
 submit.add_commands(app)

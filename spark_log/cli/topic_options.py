@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.completion import complete_topics
 from spark_log.errors import InvalidConfigurationError
 
 
@@ -24,11 +25,19 @@ class Topic:
     def from_options(
         cls,
         topic_argument: Annotated[
-            str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.")
+            str | None,
+            typer.Argument(
+                metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics
+            ),
         ] = None,
         topic_option: Annotated[
             str | None,
-            typer.Option("--topic", metavar="TOPIC", help="Name of the topic, as an option."),
+            typer.Option(
+                "--topic",
+                metavar="TOPIC",
+                help="Name of the topic, as an option.",
+                autocompletion=complete_topics,
+            ),
         ] = None,
     ) -> Topic:
         """Return the topic, given in one of the two ways.
@@ -68,12 +77,18 @@ class Topics:
     def from_options(
         cls,
         topic_arguments: Annotated[
-            list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Names of topics.")
+            list[str] | None,
+            typer.Argument(
+                metavar="[TOPIC]...", help="Names of topics.", autocompletion=complete_topics
+            ),
         ] = None,
         topic_options: Annotated[
             list[str] | None,
             typer.Option(
-                "--topic", metavar="TOPIC", help="Name of a topic, as an option. Repeatable."
+                "--topic",
+                metavar="TOPIC",
+                help="Name of a topic, as an option. Repeatable.",
+                autocompletion=complete_topics,
             ),
         ] = None,
     ) -> Topics:

@@ -104,6 +104,10 @@ class TestStart:
             (["flights", "--offset", "latest", "--from-time", "0"], "exclude each other"),
             (["flights", "--from-time", "noon"], "'noon', expected ISO 8601"),
             (["flights", "--from-time", "2014-01-01", "--to-time", "2013-01-01"], "is not before"),
+            (["flights", "-f", "%x"], "--format has the unknown token '%x'; it takes %s value"),
+            (["flights", "-f", "%s", "--json"], "--format and --output json exclude each other"),
+            (["flights", "-f", "%s", "--print-key"], "--format and --print-key exclude each other"),
+            (["flights", "-f", "%s", "--property", "a=b"], "--format and --property exclude"),
             (["flights", "--max-messages", "0"], "Invalid value for '--max-messages'"),
             (["flights", "--property", "print.keys=true"], "did you mean 'print.key'?"),
         ],
@@ -275,6 +279,29 @@ class TestText:
         outcome = shell(*argv, "--value-deserializer", "json")
         assert outcome.status == 2
         assert "the value at partition 0, offset 1 is not JSON" in outcome.error
+
+
+class TestFormatString:
+    ARGV = ("console-consumer", "weather", "--from-beginning", "--max-messages", "2")
+
+    def test_is_all_that_is_printed_of_a_record(self, shell, root):
+        append(root, "weather", b"rain", None, key=b"JFK", headers=[("unit", b"mm")])
+        outcome = shell(*self.ARGV, "--format", r"%t/%p@%o %k=%s(%S) %h %T\n")
+        time_ms = START_US // 1000
+        assert outcome.lines == [
+            f"weather/0@0 JFK=rain(4) unit=mm {time_ms}",
+            f"weather/0@1 JFK=(-1) unit=mm {time_ms}",
+        ]
+        assert outcome.err == processed(2)
+
+    def test_shows_keys_and_values_as_the_deserializers_make_them(self, shell, root):
+        append(root, "weather", b'{"mm":  3}', b"[]", key=b"\xff")
+        options = ["--key-deserializer", "hex", "--value-deserializer", "json"]
+        assert shell(*self.ARGV, "-f", r"%k %s\n", *options).lines == ['ff {"mm": 3}', "ff []"]
+
+    def test_is_the_same_for_a_group(self, shell, root):
+        append(root, "weather", b"rain", b"sun")
+        assert shell(*self.ARGV, "--group", "g", "-f", "%t %s;").out == "weather rain;weather sun;"
 
 
 class TestGroup:

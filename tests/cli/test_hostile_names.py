@@ -55,6 +55,7 @@ def commands(root):
         ("configs", "describe", "--entity-type", "clients"),
         ("offsets", "list", TOPIC),
         ("log-dirs",),
+        ("top", "--iterations", "1"),
         ("groups", "list"),
         ("groups", "describe", "--all-groups"),
         ("groups", "describe", "--all-groups", "--members", "--verbose"),
@@ -172,16 +173,33 @@ class TestOnATerminal:
         assert not UNSAFE.search(shown)
         assert f"\t{EVIL}\n" in screen(*read, "--raw")
 
+    def test_format_strings_escape_what_others_chose_unless_raw(self, screen):
+        text = r"\x1b[1m%t %k %h %s\n"
+        read = ("console-consumer", TOPIC, "--from-beginning", "--max-messages", "1", "-f", text)
+        shown = screen(*read)
+        assert (
+            f"\x1b[1m{ESCAPED} {ESCAPED} {ESCAPED}={ESCAPED} {ESCAPED}\n".replace(
+                ESCAPED, f"t{ESCAPED}", 1
+            )
+            in shown
+        )
+        assert not UNSAFE.search(shown.replace("\x1b[1m", ""))
+        assert f" {EVIL}\n" in screen(*read, "--raw")
+
 
 def test_records_in_a_pipe_are_as_they_are(shell, hostile):
     read = ("console-consumer", TOPIC, "--from-beginning", "--max-messages", "1")
     assert shell(*read).out == f"{EVIL}\n"
 
 
-def test_raw_replaces_no_byte(root, folder):
+def test_raw_and_format_strings_replace_no_byte(root, folder):
     append(root, "weather", b"\xff\xfe")
     argv = ["console-consumer", "weather", "--from-beginning", "--max-messages", "1", "--root"]
-    for raw, expected in (([], "\ufffd\ufffd\n".encode()), (["--raw"], b"\xff\xfe\n")):
+    for raw, expected in (
+        ([], "\ufffd\ufffd\n".encode()),
+        (["--raw"], b"\xff\xfe\n"),
+        (["-f", "%R%s"], b"\0\0\0\2\xff\xfe"),
+    ):
         done = subprocess.run(
             [*COMMAND, *argv, str(root), *raw], capture_output=True, cwd=folder,
             env=environment(), check=True,

@@ -26,6 +26,7 @@ COMMANDS = [
     "producer-perf",
     "replay",
     "reprocess",
+    "top",
     "topics",
     "verify",
     "version",
@@ -109,7 +110,7 @@ class TestUsage:
     @pytest.mark.parametrize(
         ("argv", "message"),
         [
-            (["topic"], "No such command 'topic'. Did you mean 'topics'? (see spark-log --help)"),
+            (["verfy"], "No such command 'verfy'. Did you mean 'verify'? (see spark-log --help)"),
             (["--rot"], "No such option: --rot (see spark-log --help)"),
             (
                 ["topics", "alter"],
@@ -142,7 +143,7 @@ class TestVersion:
 class TestCompletion:
     def test_names_commands_and_options(self, folder):
         for words, expected in [
-            ("spark-log top", "topics"),
+            ("spark-log topi", "topics"),
             ("spark-log verify --str", "--strict"),
         ]:
             completion = {

@@ -25,6 +25,14 @@ class TestPlainTable:
             "weather         12        0\n"
         )
 
+    def test_aligns_numbers_that_are_not_known_with_the_others(self, capsys):
+        print_table(["Topic", "Lag", "Rate"], [["flights", 12345, None], ["weather", None, 2.25]])
+        assert capsys.readouterr().out == (
+            "TOPIC      LAG  RATE\n"
+            "flights  12345     -\n"
+            "weather      -   2.2\n"
+        )  # fmt: skip
+
     def test_without_rows_is_its_headings(self, capsys):
         print_table(["Topic", "Partition"], [])
         assert capsys.readouterr().out == "TOPIC  PARTITION\n"

@@ -1,11 +1,8 @@
-"""Topics for streaming reads without Spark, and a store that counts calls."""
+"""Topics for streaming reads without Spark."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from unittest import mock
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -17,7 +14,6 @@ from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.file_names import StartMarker
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
-from spark_log.storage.local import LocalStore
 
 BASE_US = 1_372_896_000_000_000
 
@@ -87,25 +83,3 @@ def at(root: str, *offsets: int, topic: str = "t") -> StreamOffset:
     """Return the offset with the current ids of a topic; offsets in order of partitions."""
     numbered = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
     return StreamOffset(numbered, {topic: topic_id(root, topic)})
-
-
-@contextmanager
-def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
-    """Count the calls of local stores, by operation and directory."""
-    calls: Counter[tuple[str, str]] = Counter()
-    with mock.patch.multiple(LocalStore, **{name: _counting(name, calls) for name in _READS}):
-        yield calls
-
-
-_READS = ("read", "read_tail", "open_buffer", "list", "head")
-
-
-def _counting(name: str, calls: Counter[tuple[str, str]]):
-    original = getattr(LocalStore, name)
-
-    def counting(self: LocalStore, path: str, *args: object):
-        directory = path if name == "list" else path.rpartition("/")[0]
-        calls[name, directory] += 1
-        return original(self, path, *args)
-
-    return counting

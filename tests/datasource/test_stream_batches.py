@@ -26,11 +26,11 @@ from tests.datasource.streams import (
     append,
     at,
     batches,
-    counted_calls,
     create_again,
     delete_records,
     topic_id,
 )
+from tests.store_calls import counted_calls
 
 ALL = ReadAllAvailable()
 

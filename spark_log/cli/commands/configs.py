@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from spark_log.admin import Admin
+from spark_log.cli.completion import complete_topics
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
@@ -46,7 +47,12 @@ EntityTypeOption = Annotated[
 ]
 EntityNameOption = Annotated[
     list[str] | None,
-    typer.Option("--entity-name", metavar="NAME", help="A topic or a client id. Repeatable."),
+    typer.Option(
+        "--entity-name",
+        metavar="NAME",
+        help="A topic or a client id. Repeatable.",
+        autocompletion=complete_topics,
+    ),
 ]
 EntityDefaultOption = Annotated[
     bool,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import Output, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
@@ -50,7 +51,11 @@ def consumer_perf(
     ],
     group: Annotated[
         str | None,
-        typer.Option("--group", help="Id of the group. [default: perf-consumer-NUMBER]"),
+        typer.Option(
+            "--group",
+            help="Id of the group. [default: perf-consumer-NUMBER]",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     fetch_size: Annotated[
         int,

@@ -15,6 +15,7 @@ from spark_log.admin.group_descriptions import (
 )
 from spark_log.cli.commands.groups_repair import repair_groups
 from spark_log.cli.commands.groups_reset import reset_offsets
+from spark_log.cli.completion import complete_groups
 from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format.output import (
@@ -155,11 +156,17 @@ def delete_offsets(
     root: Root,
     output: Output,
     group_id: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Id of the group.")
+        str | None,
+        typer.Argument(metavar="GROUP", help="Id of the group.", autocompletion=complete_groups),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="GROUP", help="Id of the group, as an option."),
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Id of the group, as an option.",
+            autocompletion=complete_groups,
+        ),
     ] = None,
     topic: TopicPartitionsOption = None,
 ) -> None:
@@ -217,10 +224,10 @@ def _lag_row(description: GroupDescription, lag: GroupPartitionLag) -> list[obje
         description.group_id,
         lag.partition.topic,
         lag.partition.partition,
-        _NONE if lag.current_offset is None else lag.current_offset,
+        lag.current_offset,
         lag.log_end_offset,
-        _NONE if lag.lag is None else lag.lag,
-        _NONE if lag.lag_ms is None else f"{lag.lag_ms / 1000:.1f}",
+        lag.lag,
+        None if lag.lag_ms is None else lag.lag_ms / 1000,
         *(_member_cells(member) if member else (_NONE, _NONE, _NONE)),
         description.generation,
     ]

@@ -24,7 +24,6 @@ _SPECS: Final = {
     for spelling in (str(spec.value), spec.name.lower().replace("_", "-"))
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NONE: Final = "-"
 
 
 @app.command("list")
@@ -101,13 +100,13 @@ def _document(partition: TopicPartition, found: OffsetAndTimestamp) -> dict[str,
 
 
 def _row(partition: TopicPartition, found: OffsetAndTimestamp) -> list[object]:
-    offset: object = _NONE if found.offset == -1 else found.offset
+    offset = None if found.offset == -1 else found.offset
     return [partition.topic, partition.partition, offset, _time(found.timestamp)]
 
 
 def _time(timestamp_ms: int) -> str:
     if timestamp_ms == -1:
-        return _NONE
+        return "-"
     try:
         time = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:  # outside of the calendar of `datetime`

@@ -12,11 +12,15 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_log.printable import escape_as_json, printable, printable_lines
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.table import Table
 
 before_printing: Callable[[], None] | None = None
 """Called before each write to stdout: clears a progress bar on the same terminal."""
@@ -127,19 +131,24 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
     Args:
         columns: headings.
-        rows: whole numbers are aligned to the right, other values to the left; control characters
-            are escaped.
+        rows: columns of numbers are aligned to the right, others to the left. None is a number
+            that is not known, and shown as ``-``. Control characters are escaped.
     """
-    rows = [[cell if type(cell) is int else printable(str(cell)) for cell in row] for row in rows]
-    numeric = [
-        bool(rows) and all(type(row[at]) is int for row in rows) for at in range(len(columns))
-    ]
+    rows, numeric = _checked(columns, rows)
     if not sys.stdout.isatty():
         _print_plain_table(columns, rows, numeric)
         return
     broken = [_broken(heading, [row[at] for row in rows]) for at, heading in enumerate(columns)]
     if not any(_print_rich_table(headings, rows, numeric) for headings in (columns, broken)):
         _print_blocks(columns, rows)
+
+
+def live_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Return a table of `print_table` for a part of a screen that is drawn again and again.
+
+    Where it is too wide, texts are broken into several lines, and numbers stay whole.
+    """
+    return _rich_table(columns, *_checked(columns, rows))
 
 
 def counted(count: int, noun: str) -> str:
@@ -158,22 +167,48 @@ def _print_rich_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
 ) -> bool:
     """Print to a terminal; return False if it is too narrow, where Rich would truncate offsets."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading, right in zip(columns, numeric, strict=True):
-        table.add_column(heading, justify="right" if right else "left")
-    for row in rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
+    table = _rich_table(columns, rows, numeric)
     console = Console()
     roomy = console.options.update(max_width=100_000)
     if console.measure(table, options=roomy).maximum > console.width:
         return False
     console.print(table)
     return True
+
+
+def _rich_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
+) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading, right in zip(columns, numeric, strict=True):
+        justify: JustifyMethod = "right" if right else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=right)
+    for row in rows:
+        table.add_row(*(Text(_shown(cell)) for cell in row))
+    return table
+
+
+def _checked(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[list[object]], list[bool]]:
+    """Return rows of numbers and printable texts, and for each column whether it has numbers."""
+    checked: list[list[object]] = [
+        [cell if _is_number(cell) else printable(str(cell)) for cell in row] for row in rows
+    ]
+    numeric = [
+        bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(columns))
+    ]
+    return checked, numeric
+
+
+def _is_number(cell: object) -> bool:
+    return cell is None or type(cell) in (int, float)
 
 
 def _broken(heading: str, cells: Sequence[object]) -> str:
@@ -199,7 +234,13 @@ def _print_blocks(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> N
 
 
 def _shown(cell: object) -> str:
-    return f"{cell:,}" if type(cell) is int else _escaped(str(cell))
+    return f"{cell:,}" if type(cell) is int else _plain(cell)
+
+
+def _plain(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.1f}" if type(cell) is float else _escaped(str(cell))
 
 
 def _encodable(text: str) -> str:
@@ -217,7 +258,7 @@ def _escaped(text: str) -> str:
 def _print_plain_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], numeric: Sequence[bool]
 ) -> None:
-    cells = [[heading.upper() for heading in columns], *(list(map(str, row)) for row in rows)]
+    cells = [[heading.upper() for heading in columns], *(list(map(_plain, row)) for row in rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
     for row in cells:
         aligned = (

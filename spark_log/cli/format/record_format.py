@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from spark_log.cli.fetched_records import FetchedRecords
-from spark_log.errors import InvalidConfigurationError, SerializationError
+from spark_log.cli.format.deserializers import STRING, Deserializer, bytes_document
 from spark_log.printable import printable_lines
-
-DESERIALIZERS: Final = ("string", "json", "hex")
-"""How bytes of keys and values are shown: as UTF-8 text, as JSON documents, or in hexadecimal."""
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
@@ -42,24 +37,12 @@ class TextFormat:
     key_deserializer: str = "string"
     value_deserializer: str = "string"
 
-    def check(self) -> None:
-        """Refuse unknown deserializers.
-
-        Raises:
-            InvalidConfigurationError: a deserializer is not one of `DESERIALIZERS`.
-        """
-        for name in ("key_deserializer", "value_deserializer"):
-            given = getattr(self, name)
-            if given not in DESERIALIZERS:
-                key = name.replace("_", ".")
-                raise InvalidConfigurationError(
-                    f"{key} is {given!r}, expected {', '.join(DESERIALIZERS)}", key=key
-                )
-
 
 def format_text(
     records: FetchedRecords,
     text_format: TextFormat,
+    key: Deserializer = STRING,
+    value: Deserializer = STRING,
     *,
     is_raw: bool = False,
     for_terminal: bool = False,
@@ -68,14 +51,16 @@ def format_text(
 
     Args:
         records: the records.
-        text_format: fields to show, and the texts between them.
+        text_format: fields to show, and the texts between them. It only names the deserializers.
+        key: deserializer of keys.
+        value: deserializer of values.
         is_raw: whether all bytes stay as they are. Otherwise bytes that are not UTF-8 are replaced
             by U+FFFD.
         for_terminal: whether to escape control characters in keys, values and headers, except line
             breaks and tabs. Nothing is escaped if ``is_raw``.
 
     Raises:
-        SerializationError: a key or value is not JSON, but its deserializer is ``json``.
+        SerializationError: a key or value is not what its deserializer takes.
     """
     count = len(records)
     null = os.fsencode(text_format.null_literal)
@@ -96,14 +81,14 @@ def format_text(
         separator = os.fsencode(text_format.headers_separator)
         headers = records.records.column("headers").to_pylist()
         shown = [headers_text(each, separator, null) or b"NO_HEADERS" for each in headers]
-        columns.append(list(map(_escape, shown)) if escapes else shown)
+        columns.append(list(map(escape, shown)) if escapes else shown)
     for name, is_printed, deserializer in (
-        ("key", text_format.print_key, text_format.key_deserializer),
-        ("value", text_format.print_value, text_format.value_deserializer),
+        ("key", text_format.print_key, key),
+        ("value", text_format.print_value, value),
     ):
         if is_printed:
-            data = _texts(records, name, deserializer, null)
-            columns.append(list(map(_escape, data)) if escapes else data)
+            data = deserializer.texts(records, name, null)
+            columns.append(list(map(escape, data)) if escapes else data)
     if not columns:
         return b""
     between = os.fsencode(text_format.key_separator)
@@ -113,17 +98,17 @@ def format_text(
 
 
 def record_documents(
-    records: FetchedRecords, key_deserializer: str = "string", value_deserializer: str = "string"
+    records: FetchedRecords, key: Deserializer = STRING, value: Deserializer = STRING
 ) -> list[dict[str, object]]:
     """Return records as documents for JSON.
 
     Args:
         records: the records.
-        key_deserializer: one of `DESERIALIZERS`. ``string`` shows bytes as `bytes_document` does.
-        value_deserializer: one of `DESERIALIZERS`.
+        key: deserializer of keys. `STRING` shows bytes as `bytes_document` does.
+        value: deserializer of values.
 
     Raises:
-        SerializationError: a key or value is not JSON, but its deserializer is ``json``.
+        SerializationError: a key or value is not what its deserializer takes.
     """
     times_us = records.timestamps_us
     return [
@@ -134,79 +119,35 @@ def record_documents(
             "timestamp_ms": time_us // 1000,
             "timestamp_type": TIMESTAMP_TYPES[records.timestamp_type],
             "leader_epoch": records.leader_epoch,
-            "key": key,
-            "value": value,
+            "key": key_document,
+            "value": value_document,
             "headers": [
                 {"key": header["key"], "value": bytes_document(header["value"])}
                 for header in headers or ()
             ],
         }
-        for offset, time, time_us, key, value, headers in zip(
+        for offset, time, time_us, key_document, value_document, headers in zip(
             records.offsets.tolist(),
             np.datetime_as_string(times_us.view("M8[us]")).tolist(),
             times_us.tolist(),
-            _documents(records, "key", key_deserializer),
-            _documents(records, "value", value_deserializer),
+            key.documents(records, "key"),
+            value.documents(records, "value"),
             records.records.column("headers").to_pylist(),
             strict=True,
         )
     ]
 
 
-def bytes_document(data: bytes | None) -> str | dict[str, str] | None:
-    """Return bytes as JSON: text if they are UTF-8, else ``{"base64": …}``; null for None."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def headers_text(headers: list[dict[str, Any]] | None, separator: bytes, null: bytes) -> bytes:
-    """Return a record's headers as ``key:value`` pairs."""
+def headers_text(
+    headers: list[dict[str, Any]] | None, separator: bytes, null: bytes, equals: bytes = b":"
+) -> bytes:
+    """Return a record's headers as ``key:value`` pairs, with ``equals`` in place of the colon."""
     return separator.join(
-        header["key"].encode() + b":" + (null if header["value"] is None else header["value"])
+        header["key"].encode() + equals + (null if header["value"] is None else header["value"])
         for header in headers or ()
     )
 
 
-def _escape(data: bytes) -> bytes:
+def escape(data: bytes) -> bytes:
+    """Return bytes as UTF-8 without control characters, except line breaks and tabs."""
     return printable_lines(data.decode("utf-8", "replace")).encode()
-
-
-def _texts(records: FetchedRecords, name: str, deserializer: str, null: bytes) -> list[bytes]:
-    """Return the text of each key or value."""
-    column = records.records.column(name).to_pylist()
-    if deserializer == "hex":
-        return [null if data is None else data.hex().encode() for data in column]
-    if deserializer == "json":
-        documents = _json_documents(records, name)
-        return [
-            null if data is None else json.dumps(document, ensure_ascii=False).encode()
-            for data, document in zip(column, documents, strict=True)
-        ]
-    return [null if data is None else data for data in column]
-
-
-def _documents(records: FetchedRecords, name: str, deserializer: str) -> list[Any]:
-    """Return the JSON document of each key or value."""
-    if deserializer == "json":
-        return _json_documents(records, name)
-    column = records.records.column(name).to_pylist()
-    if deserializer == "hex":
-        return [None if data is None else data.hex() for data in column]
-    return [bytes_document(data) for data in column]
-
-
-def _json_documents(records: FetchedRecords, name: str) -> list[Any]:
-    documents = []
-    column = records.records.column(name).to_pylist()
-    for offset, data in zip(records.offsets.tolist(), column, strict=True):
-        try:
-            documents.append(None if data is None else json.loads(data))
-        except ValueError as error:
-            raise SerializationError(
-                f"the {name} at partition {records.partition}, offset {offset} is not JSON: {error}"
-            ) from None
-    return documents

@@ -149,11 +149,27 @@ class OffsetsStore:
             found = GroupPositions()
             found.apply(self.rows_of(group))
             self._cached_positions += len(found.latest)
-        self._cache[group] = found
-        while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:
-            _, dropped = self._cache.popitem(last=False)
-            self._cached_positions -= len(dropped.latest)
+        self._keep(group, found)
         return found
+
+    def all_positions(self) -> dict[str, GroupPositions]:
+        """Return the offsets of all groups as of `state`; the caller must not change them.
+
+        Groups that are not cached are read together: each file once.
+
+        Raises:
+            StorageError: the table cannot be read, or is damaged.
+        """
+        groups = self.transactions().keys()
+        found = {group: self._cache[group] for group in groups & self._cache.keys()}
+        missing = {group: GroupPositions() for group in groups - found.keys()}
+        for file in self.state.files.values():
+            if any(map(file.may_hold, missing)):
+                self._read_into(missing, file)
+        for group, positions in missing.items():
+            self._cached_positions += len(positions.latest)
+            self._keep(group, positions)
+        return found | missing
 
     def rows_of(self, group: str) -> pa.Table:
         """Return all rows of a group as of `state`: every commit that was not compacted away.
@@ -181,6 +197,19 @@ class OffsetsStore:
             changed.groups.update(rows)
         for group, found in rows.items():
             self._add_to_cache(group, found)
+
+    def _read_into(self, found: Mapping[str, GroupPositions], file: DataFile) -> None:
+        for part in self.files.parts(file, min(found), max(found)):
+            groups = part.column("group")
+            for group in found.keys() & set(pc.unique(groups).to_pylist()):
+                found[group].apply(part.filter(pc.equal(groups, text_scalar(group))))
+
+    def _keep(self, group: str, found: GroupPositions) -> None:
+        """Put a group that is counted already, but not there, into the cache."""
+        self._cache[group] = found
+        while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:
+            _, dropped = self._cache.popitem(last=False)
+            self._cached_positions -= len(dropped.latest)
 
     def _apply(self, version: Version) -> None:
         if version.is_rewrite:

@@ -177,6 +177,21 @@ class OffsetsTable:
             table.refresh()
             return table.positions(group).positions()
 
+    def all_positions(self) -> dict[str, dict[PartitionKey, CommittedOffset]]:
+        """Return the committed offsets of all groups, by group id; groups without one included.
+
+        To call it again costs one lookup of a file name, and a read for each commit since then, as
+        long as the process's cache can hold the offsets of all groups.
+
+        Raises:
+            StorageError: the table cannot be read, is damaged, or was lost.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            found = table.all_positions()
+            return {group: positions.positions() for group, positions in found.items()}
+
     def positions_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets of a group as of a time, by the timestamps of its commits.
 

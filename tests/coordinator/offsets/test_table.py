@@ -100,6 +100,37 @@ def test_groups_do_not_see_each_other(cluster: Cluster) -> None:
     assert positions(table, "b") == {P0: 2}
 
 
+def test_all_groups_are_read_at_once_and_as_one_by_one(cluster: Cluster) -> None:
+    table = OffsetsTable(cluster)
+    assert table.all_positions() == {}
+    table.commit("g", {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(10)})
+    table.commit("h", {P0: OffsetAndMetadata(2)})
+    assert table.all_positions() == {group: table.positions(group) for group in ("g", "h")}
+
+    table.commit("g", {P0: OffsetAndMetadata(5)})
+    table.commit("i", {P1: OffsetAndMetadata(3)})
+    found = table.all_positions()
+    assert {
+        group: {key.partition: each.offset for key, each in committed.items()}
+        for group, committed in found.items()
+    } == {"g": {0: 5, 1: 10}, "h": {0: 2}, "i": {1: 3}}
+
+
+def test_all_groups_are_read_although_the_cache_is_too_small(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_POSITIONS", 2)
+    table = OffsetsTable(cluster)
+    for number in range(5):
+        table.commit(f"g{number}", {P0: OffsetAndMetadata(number), P1: OffsetAndMetadata(number)})
+    for _ in range(2):
+        assert {
+            group: [each.offset for each in committed.values()]
+            for group, committed in table.all_positions().items()
+        } == {f"g{number}": [number, number] for number in range(5)}
+    assert len(table._shared().table._cache) == 1
+
+
 def test_offsets_of_a_topic_that_was_created_again_do_not_count(cluster: Cluster) -> None:
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)})

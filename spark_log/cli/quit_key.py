@@ -1,0 +1,50 @@
+"""Waiting on a terminal until some time has passed, or until the user presses q."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from spark_log.clock import Clock
+
+
+@contextmanager
+def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
+    """Read single keys while the block runs, if stdin is a terminal.
+
+    Args:
+        clock: for waiting without a terminal.
+
+    Yields:
+        A function that waits for some milliseconds, and returns whether the user pressed q.
+    """
+    if not sys.stdin.isatty():
+
+        def sleep(duration_ms: float) -> bool:
+            clock.sleep_ms(duration_ms)
+            return False
+
+        yield sleep
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def wait(duration_ms: float) -> bool:
+        until_ms = clock.monotonic_ms() + duration_ms
+        while (left_ms := until_ms - clock.monotonic_ms()) > 0:
+            ready, _, _ = select.select([descriptor], [], [], left_ms / 1000)
+            if ready and os.read(descriptor, 1024).lower() in (b"q", b""):
+                return True
+        return False
+
+    tty.setcbreak(descriptor)  # Ctrl-C still interrupts
+    try:
+        yield wait
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,225 @@
+"""Options of commands that print records: which fields, in which form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from spark_log.cli.fetched_records import FetchedRecords
+from spark_log.cli.format.deserializers import Deserializer, find_deserializer
+from spark_log.cli.format.format_string import TOKENS, FormatString
+from spark_log.cli.format.output import Output, print_bytes, print_json_lines, print_note
+from spark_log.cli.format.record_format import TextFormat, format_text, record_documents
+from spark_log.cli.properties import with_properties
+
+_ROWS_AT_ONCE: Final = 4096
+"""Number of records that are converted to Python objects at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """How the records of a command line are printed, unless its answer is JSON.
+
+    Attributes:
+        text_format: the printed fields, if there is no format string.
+        format_string: kcat's format string; None without one.
+        key: deserializer of keys, for JSON too.
+        value: deserializer of values, for JSON too.
+        is_raw: whether the bytes of records are printed as they are.
+    """
+
+    text_format: TextFormat
+    format_string: FormatString | None
+    key: Deserializer
+    value: Deserializer
+    is_raw: bool
+
+    @classmethod
+    def from_options(
+        cls,
+        print_key: Annotated[bool, typer.Option("--print-key", help="Print keys.")] = False,
+        print_timestamp: Annotated[
+            bool, typer.Option("--print-timestamp", help="Print timestamps, in milliseconds.")
+        ] = False,
+        print_partition: Annotated[
+            bool, typer.Option("--print-partition", help="Print partitions.")
+        ] = False,
+        print_offset: Annotated[
+            bool, typer.Option("--print-offset", help="Print offsets.")
+        ] = False,
+        print_headers: Annotated[
+            bool, typer.Option("--print-headers", help="Print headers.")
+        ] = False,
+        key_separator: Annotated[
+            str | None,
+            typer.Option(
+                "--key-separator", metavar="TEXT", help="Text between columns. [default: a tab]"
+            ),
+        ] = None,
+        key_deserializer: Annotated[
+            str,
+            typer.Option(
+                "--key-deserializer",
+                metavar="string|json|hex",
+                help="How to print the bytes of keys.",
+            ),
+        ] = "string",
+        value_deserializer: Annotated[
+            str,
+            typer.Option(
+                "--value-deserializer",
+                metavar="string|json|hex",
+                help="How to print the bytes of values.",
+            ),
+        ] = "string",
+        format_string: Annotated[
+            str | None,
+            typer.Option(
+                "-f",
+                "--format",
+                metavar="TEXT",
+                help="Print each record by a format string of kcat, and nothing else: "
+                + ", ".join(f"%{token} {meaning}" for token, meaning in TOKENS.items())
+                + r"; \n, \r, \t, \\, \xNN.",
+            ),
+        ] = None,
+        raw: Annotated[
+            bool,
+            typer.Option(
+                "--raw",
+                help="Print keys, values and headers byte by byte. [default: on a terminal control "
+                "characters are escaped; bytes that are not UTF-8 are replaced, with --format only "
+                "on a terminal]",
+            ),
+        ] = False,
+        properties: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--property",
+                "--formatter-property",
+                metavar="KEY=VALUE",
+                help="Property of Kafka's formatter: print.key, print.value, print.timestamp, "
+                "print.offset, print.epoch, print.partition, print.headers, key.separator, "
+                "line.separator, headers.separator, null.literal, key.deserializer, "
+                "value.deserializer. Repeatable.",
+            ),
+        ] = None,
+    ) -> RecordForm:
+        """Return the form that the user asked for.
+
+        Raises:
+            InvalidConfigurationError: a deserializer, a property or a token is not known.
+            typer.BadParameter: two options exclude each other.
+        """
+        if format_string is not None:
+            others = {
+                "--print-key": print_key,
+                "--print-timestamp": print_timestamp,
+                "--print-partition": print_partition,
+                "--print-offset": print_offset,
+                "--print-headers": print_headers,
+                "--key-separator": key_separator is not None,
+                "--property": properties,
+            }
+            for name, is_given in others.items():
+                if is_given:
+                    raise typer.BadParameter(f"--format and {name} exclude each other")
+        text_format = TextFormat(
+            print_key=print_key,
+            print_timestamp=print_timestamp,
+            print_partition=print_partition,
+            print_offset=print_offset,
+            print_headers=print_headers,
+            key_separator=TextFormat().key_separator if key_separator is None else key_separator,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+        )
+        text_format = with_properties(text_format, properties or [])
+        return cls(
+            text_format,
+            None if format_string is None else FormatString.parse(format_string),
+            find_deserializer("key.deserializer", text_format.key_deserializer),
+            find_deserializer("value.deserializer", text_format.value_deserializer),
+            raw,
+        )
+
+    def printer(self, output: Output) -> RecordPrinter:
+        """Return a printer for this form.
+
+        Raises:
+            typer.BadParameter: the answer is JSON, and there is a format string.
+        """
+        if self.format_string is not None and output.is_json:
+            raise typer.BadParameter("--format and --output json exclude each other")
+        return RecordPrinter(output, self)
+
+    def text(self, topic: str, records: FetchedRecords, *, is_terminal: bool) -> bytes:
+        """Return records as text.
+
+        Args:
+            topic: their topic.
+            records: the records.
+            is_terminal: whether the text is for a terminal.
+
+        Raises:
+            SerializationError: a key or value is not what its deserializer takes.
+        """
+        escapes = is_terminal and not self.is_raw
+        if self.format_string is not None:
+            return self.format_string.text(
+                topic, records, self.key, self.value, for_terminal=escapes
+            )
+        return format_text(
+            records,
+            self.text_format,
+            self.key,
+            self.value,
+            is_raw=self.is_raw,
+            for_terminal=escapes,
+        )
+
+
+class RecordPrinter:
+    """Prints records in the requested form, and reports their number at the end."""
+
+    def __init__(self, output: Output, form: RecordForm) -> None:
+        """Print to stdout as it is now: on a terminal or not."""
+        self._output = output
+        self._form = form
+        self._is_terminal = sys.stdout.isatty()
+
+    def print_all(self, found: Iterable[tuple[str, FetchedRecords]]) -> None:
+        """Print records until they end; report their number then, and on Ctrl-C.
+
+        Args:
+            found: topics with their records.
+
+        Raises:
+            SerializationError: a key or value is not what its deserializer takes.
+        """
+        count = 0
+        try:
+            for topic, records in found:
+                for piece in records.pieces(_ROWS_AT_ONCE):
+                    count += len(piece)  # before printing, as Kafka: Ctrl-C may come right after it
+                    self._print(topic, piece)
+        except KeyboardInterrupt:
+            _report(count)
+            raise
+        _report(count)
+
+    def _print(self, topic: str, records: FetchedRecords) -> None:
+        form = self._form
+        if self._output.is_json:
+            documents = record_documents(records, form.key, form.value)
+            print_json_lines({"topic": topic, **each} for each in documents)
+        else:
+            print_bytes(form.text(topic, records, is_terminal=self._is_terminal))
+
+
+def _report(count: int) -> None:
+    print_note(f"Processed a total of {count} messages")

@@ -1,0 +1,169 @@
+"""Options of ``console-consumer`` for what to read: from where, or of which time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from spark_log.cli.partition_reader import OffsetRange
+from spark_log.cli.time_window import TimeWindow
+from spark_log.log import PartitionLog
+
+_EARLIEST: Final = "earliest"
+_LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading starts, in which partitions, and whether it ends at a time.
+
+    Attributes:
+        from_beginning: whether to start at the earliest record.
+        partition: number of the only partition to read; None for all.
+        position: the offset to start at (negative: before the end of each partition), or which end
+            of the log.
+        window: only records with a timestamp in it are read.
+        given: names of the options that were given, except ``--from-beginning``.
+    """
+
+    from_beginning: bool
+    partition: int | None
+    position: int | str
+    window: TimeWindow
+    given: tuple[str, ...]
+
+    @classmethod
+    def from_options(
+        cls,
+        from_beginning: Annotated[
+            bool,
+            typer.Option(
+                "--from-beginning",
+                help="Start at the earliest record (with --group only without a committed offset).",
+            ),
+        ] = False,
+        partition: Annotated[
+            int | None,
+            typer.Option("--partition", help="Number of the partition to read. [default: all]"),
+        ] = None,
+        offset: Annotated[
+            str | None,
+            typer.Option(
+                "--offset",
+                metavar="N|-N|earliest|latest",
+                help="Where to start. N is an offset, and requires --partition if there are "
+                "several. -N is N offsets before the end of each partition. [default: latest]",
+            ),
+        ] = None,
+        tail: Annotated[
+            int | None,
+            typer.Option(
+                "--tail",
+                metavar="N",
+                min=1,
+                help="Start N offsets before the end of each partition, and wait for "
+                "more records unless --max-messages or --timeout-ms ends the command.",
+            ),
+        ] = None,
+        from_time: Annotated[
+            str | None,
+            typer.Option(
+                "--from-time",
+                metavar="TIME",
+                help="Print only records with this timestamp or a later one. ISO 8601 (UTC unless "
+                "it has an offset), or milliseconds since the epoch.",
+            ),
+        ] = None,
+        to_time: Annotated[
+            str | None,
+            typer.Option(
+                "--to-time", metavar="TIME", help="Print only records with an earlier timestamp."
+            ),
+        ] = None,
+    ) -> Start:
+        """Return what the user asked for.
+
+        Raises:
+            InvalidConfigurationError: a time has an unknown form.
+            typer.BadParameter: the offset has, or two options exclude each other.
+        """
+        options = {
+            "--partition": partition,
+            "--offset": offset,
+            "--tail": tail,
+            "--from-time": from_time,
+            "--to-time": to_time,
+        }
+        window = TimeWindow.parse(from_time, to_time)
+        return cls(
+            from_beginning,
+            partition,
+            _parse_position(from_beginning, offset, tail, window),
+            window,
+            tuple(name for name, value in options.items() if value is not None),
+        )
+
+    @property
+    def reset(self) -> str:
+        """Where a group without committed offsets starts: ``auto.offset.reset``."""
+        return _EARLIEST if self.from_beginning else _LATEST
+
+    def ranges(self, topic: str, logs: Mapping[int, PartitionLog]) -> dict[int, OffsetRange]:
+        """Return the offsets to read, by partition. A window of time ends at the log end of now.
+
+        Args:
+            topic: name of the topic, for errors.
+            logs: log of each partition to read.
+
+        Raises:
+            typer.BadParameter: one offset was given for several partitions.
+            SparkLogError: a log cannot be read.
+        """
+        if isinstance(self.position, int) and self.position >= 0 and len(logs) > 1:
+            raise typer.BadParameter(
+                f"{self.position} needs --partition too: topic {topic!r} has {len(logs)}",
+                param_hint="'--offset'",
+            )
+        return {number: self._range(log) for number, log in logs.items()}
+
+    def _range(self, log: PartitionLog) -> OffsetRange:
+        view = log.observe()
+        end = None if self.window.is_open else view.log_end_offset
+        if self.window.from_us is not None:
+            found = log.offset_for_time(self.window.from_us)
+            # Not found: no record of the log is in the window, so start at its end.
+            return OffsetRange(view.log_end_offset if found is None else found[0], end)
+        if isinstance(self.position, str):
+            is_earliest = self.position == _EARLIEST
+            return OffsetRange(view.log_start_offset if is_earliest else view.log_end_offset, end)
+        if self.position < 0:
+            return OffsetRange(max(view.log_start_offset, view.log_end_offset + self.position), end)
+        return OffsetRange(self.position, end)
+
+
+def _parse_position(
+    from_beginning: bool, offset: str | None, tail: int | None, window: TimeWindow
+) -> int | str:
+    if tail is not None:
+        if offset is not None:
+            raise typer.BadParameter("--tail and --offset exclude each other")
+        offset = f"-{tail}"
+    if from_beginning and offset is not None:
+        raise typer.BadParameter("--from-beginning and --offset exclude each other")
+    if window.from_us is not None and (from_beginning or offset is not None):
+        other = "--offset" if offset is not None else "--from-beginning"
+        raise typer.BadParameter(f"--from-time and {other} exclude each other")
+    if offset is None:
+        return _LATEST if window.is_open and not from_beginning else _EARLIEST
+    if offset in (_EARLIEST, _LATEST):
+        return offset
+    if not re.fullmatch(r"[0-9]{1,18}|-[1-9][0-9]{0,17}", offset):
+        raise typer.BadParameter(
+            f"{offset!r} is not an offset; give a number, {_EARLIEST} or {_LATEST}",
+            param_hint="'--offset'",
+        )
+    return int(offset)
