@@ -21,7 +21,7 @@ from spark_log.testing.servers.s3_server import s3_server, server_name
 __all__ = ["s3_server"]
 
 # Thousands of roots are made, and the newest runs' are kept.
-reserve.RESERVE_BYTES = 16_384
+pytest.MonkeyPatch().setattr(reserve, "RESERVE_BYTES", 16_384)
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so whatever that starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

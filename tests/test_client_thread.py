@@ -32,7 +32,7 @@ class Client:
         self.started.set()
         assert self.released.wait(PATIENCE_S)
         if self.interrupts and self.is_interruptible:
-            raise WakeupError
+            raise WakeupError("woken up")
         if error is not None:
             raise error
         return name

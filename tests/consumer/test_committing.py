@@ -1,6 +1,7 @@
 """Committed offsets: explicit commits, automatic commits, and where a consumer continues."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -168,9 +169,10 @@ class TestByHand:
 
     def test_no_metadata_may_be_none_as_in_kafka_python(self, root, open_consumer):
         consumer = open_consumer(group_id="g")
-        consumer.commit({T0: OffsetAndMetadata(1, None)})
+        no_metadata: Any = None
+        consumer.commit({T0: OffsetAndMetadata(1, no_metadata)})
         assert consumer.committed(T0, metadata=True) == OffsetAndMetadata(1)
-        Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(2, None)})
+        Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(2, no_metadata)})
         assert committed(root) == {T0: 2}
 
     def test_interceptors_are_told(self, open_consumer):

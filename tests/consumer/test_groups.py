@@ -26,6 +26,7 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import StorageError
 from spark_log.metadata import Cluster
+from spark_log.types import ConsumerRecord
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,
@@ -180,7 +181,7 @@ class TestSharing:
         Admin(root).delete_topics(["t"])
         Admin(root).create_topics([NewTopic("t")])
         append(root, [b"another"])
-        found = []
+        found: list[ConsumerRecord] = []
         while not found:
             found = a.poll(PATIENCE_MS).get(T0, [])
         assert [record.value for record in found] == [b"another"]
@@ -294,7 +295,8 @@ class TestPositions:
         a = join("t")
         a.poll(PATIENCE_MS)
         a.commit()
-        begin, taken = GroupMember.begin, []
+        taken: list[GroupMember] = []
+        begin = GroupMember.begin
 
         def taken_meanwhile(member, partitions):
             if not taken:

@@ -189,7 +189,7 @@ class TestPollTable:
         append(root, numbered(0, 3))
         append(root, numbered(0, 2000), to=THREE[1])
         consumer = open_consumer("t", "three")
-        tables = []
+        tables: list[pa.Table] = []
         while sum(table.num_rows for table in tables) < 2003:
             tables.append(consumer.poll_table(PATIENCE_MS))
         table = pa.concat_tables(tables)
@@ -303,7 +303,8 @@ class TestDeserializers:
         with pytest.raises(RecordDeserializationError):
             consumer.poll(PATIENCE_MS)
         append(root, numbered(0, 3), to=THREE[1])
-        found, refused = [], []
+        found: list[int] = []
+        refused = []
         while len(found) < 3:
             try:
                 found += values_of(consumer.poll(PATIENCE_MS), THREE[1])

@@ -168,9 +168,9 @@ class TestIntoATopic:
     @pytest.mark.parametrize("days", [30, -30])
     def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
         """The duration of a pause does not depend on the clock of the driver that continues."""
-        wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+        shifted = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
         wrong, right = (
-            TopicTarget(each, "results", {"path": root}) for each in (wrong, Cluster(root))
+            TopicTarget(each, "results", {"path": root}) for each in (shifted, Cluster(root))
         )
         next(steps(a_run(root, wrong), spark, root))
         next(steps(a_run(root, right), spark, root))

@@ -323,6 +323,7 @@ def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
 
     admin.alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})])
     (cleaned,) = ClusterCleaner(wrong, ["cleaned"]).clean()
+    assert cleaned.report is not None
     assert cleaned.report.merged_segments == 9, "the clean has written a snapshot"
     attempt(root, [rows([8])], topic="cleaned", batch_id=8)
     assert numbers(root, "cleaned") == [list(range(9))]

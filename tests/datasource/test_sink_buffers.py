@@ -2,6 +2,7 @@
 
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def wide(root):
 def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
     """Return rows for partitions in random order, and the expected values of each partition."""
     draw = random.Random(seed)
-    expected = [[] for _ in range(partitions)]
+    expected: list[list[int]] = [[] for _ in range(partitions)]
     batches = []
     for start in range(0, total, cut):
         chosen = [draw.randrange(partitions) for _ in range(cut)]
@@ -124,7 +125,7 @@ def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
 
 def test_a_full_disk_for_temporary_files_leaves_nothing_behind(wide, monkeypatch, tmp_path):
     full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - the buffers close it
-    monkeypatch.setattr(record_buffers.tempfile, "TemporaryFile", lambda dir: full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: full)
     batches, _ = mixed(1_000)
 
     with pytest.raises(StorageFullError):

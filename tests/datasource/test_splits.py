@@ -101,9 +101,12 @@ class TestRanges:
     def test_each_partition_is_looked_at_once(self, root, monkeypatch):
         looks = []
         real = OffsetReader._observe
-        monkeypatch.setattr(
-            OffsetReader, "_observe", lambda self, tp: looks.append(tp) or real(self, tp)
-        )
+
+        def noted(self, tp):
+            looks.append(tp)
+            return real(self, tp)
+
+        monkeypatch.setattr(OffsetReader, "_observe", noted)
         fill(root, "t", 0, range(10))
         plan(root, minPartitions="5", endingTimestamp=str(BASE_MS + 5000))
         assert sorted(looks) == [TopicPartition("t", number) for number in range(3)]
@@ -227,11 +230,12 @@ class TestFilters:
         fill(root, "t", 0, range(100), segments=50)
         opened = []
         real = SegmentReader.__init__
-        monkeypatch.setattr(
-            SegmentReader,
-            "__init__",
-            lambda self, *args, **kwargs: opened.append(args[1]) or real(self, *args, **kwargs),
-        )
+
+        def noted(self, *args, **kwargs):
+            opened.append(args[1])
+            real(self, *args, **kwargs)
+
+        monkeypatch.setattr(SegmentReader, "__init__", noted)
         options = options_of(root, assign='{"t":[0]}')
         splits = plan_splits(options, where(LessThan(("timestamp",), at(-1))))
         assert len(splits) == 1  # the task skips the other records

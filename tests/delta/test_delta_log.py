@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,13 +56,12 @@ def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
 
 
 def test_nothing_new_costs_one_look(log, monkeypatch):
-    looks = []
-    look = log._store.open_buffer
-    monkeypatch.setattr(log._store, "open_buffer", lambda path: looks.append(path) or look(path))
+    look = Mock(side_effect=log._store.open_buffer)
+    monkeypatch.setattr(log._store, "open_buffer", look)
     monkeypatch.setattr(log._store, "list", None)
     assert log.refresh() == []
     folder = f"{DIRECTORY}/_delta_log"
-    assert looks == [f"{folder}/{2:020}.json", f"{folder}/_last_checkpoint"]
+    assert look.mock_calls == [call(f"{folder}/{2:020}.json"), call(f"{folder}/_last_checkpoint")]
 
 
 def test_a_lost_answer_is_looked_up(log, monkeypatch):
@@ -229,13 +229,10 @@ class TestNamesThatWereFreed:
             put(path, source, **options)
 
         monkeypatch.setattr(log._store, "put_if_absent", stand_still)
-        listings = []
-        look = log._store.list
-        monkeypatch.setattr(
-            log._store, "list", lambda *where: listings.append(where) or look(*where)
-        )
+        listing = Mock(side_effect=log._store.list)
+        monkeypatch.setattr(log._store, "list", listing)
         assert log.append(moved("a", 1), "TEST").number == 2
-        assert len(listings) == 1
+        assert listing.call_count == 1
         assert log.refresh() is None  # read again, from the listing
         assert log.state.version == 2
 
@@ -279,15 +276,12 @@ def test_opening_begins_with_the_checkpoint(cluster, log, monkeypatch):
     table = DeltaTable(cluster.store.directory_url(DIRECTORY))
     table.create_checkpoint()
     log.append(moved("b", 7), "TEST")
-    read = []
-    look = cluster.store.open_buffer
-    monkeypatch.setattr(
-        type(cluster.store), "open_buffer", lambda self, path: read.append(path) or look(path)
-    )
+    read = Mock(side_effect=cluster.store.open_buffer)
+    monkeypatch.setattr(type(cluster.store), "open_buffer", read)
 
     again = opened(cluster)
 
-    assert len(read) == 4  # the pointer, the checkpoint, one version after it, and the end
+    assert read.call_count == 4  # the pointer, the checkpoint, one version after it, and the end
     assert again.state.version == 32
     assert again.state.transaction("a") == Transaction("a", 29)
     assert again.state.transaction("b") == Transaction("b", 7)

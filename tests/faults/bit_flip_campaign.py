@@ -84,8 +84,13 @@ def make(root):
         if topic == "plain":
             move_log_start(log, 3)
     for group in GROUPS:
-        settings = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-        with Consumer("plain", root=root, **settings) as consumer:
+        with Consumer(
+            "plain",
+            root=root,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
             for _ in range(6):
                 assert consumer.poll(20_000, max_records=5)
                 consumer.commit()

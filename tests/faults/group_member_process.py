@@ -14,11 +14,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Any
+from unittest.mock import patch
 from zlib import crc32
 
 import spark_log.coordinator.group.member
 import spark_log.coordinator.offsets.maintenance  # noqa: F401 - before the fork, not after
 from spark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
+from spark_log.consumer.group.group_membership import GroupMembership
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
@@ -52,12 +55,12 @@ class MemberRole:
     """
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     name: str
     notes: str
     topics: tuple[str, ...]
     commits: str
-    settings: dict = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     without: str | None = None
 
 
@@ -246,7 +249,7 @@ class CommitsWithoutFence(GroupProcess):
                     )
                     return
 
-        MemberCommits.commit = commit
+        patch.object(MemberCommits, "commit", commit).start()
 
 
 class ReadsWhatIsNotItsOwn(GroupProcess):
@@ -267,6 +270,7 @@ class NeverRejoins(GroupProcess):
 
     def step(self):
         member = self._consumer._coordinator._membership
+        assert isinstance(member, GroupMembership)
         try:
             if member._member is not None:
                 member._member.poll()

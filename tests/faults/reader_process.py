@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 from spark_log.errors import StorageTimeoutError
 from spark_log.log.tail_reader import TailReader
@@ -20,7 +21,7 @@ class Reader:
 
     store: Store
     notes: str
-    log_config: dict
+    log_config: dict[str, Any]
 
 
 def read_until_told(reader: Reader, stop: Connection):

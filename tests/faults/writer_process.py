@@ -9,6 +9,7 @@ import random
 import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -44,7 +45,7 @@ class Writer:
     epoch: int
     idempotent: bool
     notes: str
-    log_config: dict
+    log_config: dict[str, Any]
     without: str | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -71,7 +72,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     def batches(self, append):
         """Batches of these timestamps; all values are distinct."""
-        made = []
+        made: list[list[dict[str, Any]]] = []
         for batch in append:
             made.append([])
             for time_us in batch:

@@ -236,7 +236,7 @@ class TestOtherProcesses:
         reader = TailReader(open_log(local_store), 0)
         for process in processes:
             process.start()
-        seen = []
+        seen: list[str] = []
         while len(seen) < 200:
             found = fetched(reader, timeout_ms=60_000)
             assert found, "a record that was appended is not seen"

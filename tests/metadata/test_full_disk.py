@@ -51,7 +51,7 @@ class PretendedDisk:
         status = os.statvfs(self.path)
         with self.monkeypatch.context() as patch:
             patch.setattr(LocalStagedFile, "_close", refuse)
-            patch.setattr(reserve.os, "statvfs", lambda _: _Full(status))
+            patch.setattr(os, "statvfs", lambda _: _Full(status))
             yield
 
     @property

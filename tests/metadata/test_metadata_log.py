@@ -3,6 +3,7 @@
 import multiprocessing
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ class TestProcesses:
                 assert log.image().topic(name).topic_id == f"{name}-by-{mark}"
 
 
-process_barrier = None
+process_barrier: Any = None
 
 
 def meet_at(barrier):

@@ -7,6 +7,7 @@ log; and no record is in it twice.
 
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
         store.on("put_if_absent", Faulty(plan["puts"], ERRORS))
         looks = Faulty(plan["looks"], ERRORS)
         store.on("list", looks)
-        sent = {partition: [] for partition in range(PARTITIONS)}
+        sent: dict[int, list[Any]] = {partition: [] for partition in range(PARTITIONS)}
         for number, (step, partition, size) in enumerate(plan["steps"]):
             if step == "send":
                 value = b"%d" % number + b"." * size

@@ -89,7 +89,7 @@ class TestInotify:
             watch.add(name)
         make(tmp_path / "a/1")
         overflow = directory_watch._EVENT.pack(-1, directory_watch._IN_Q_OVERFLOW, 0, 0)
-        monkeypatch.setattr(directory_watch.os, "read", lambda *_: overflow)
+        monkeypatch.setattr(os, "read", lambda *_: overflow)
         assert watch.wait(LONG_MS) == {"a", "b"}
 
     def test_a_removed_directory_gives_no_hints(self, watch, tmp_path):

@@ -7,7 +7,6 @@ from hypothesis import settings
 
 from spark_log.clock import ManualClock
 from spark_log.errors import AlreadyExistsError, UnsupportedStoreError
-from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
@@ -30,7 +29,8 @@ class MemoryStoreMachine(StoreStateMachine):
         return MemoryStore(new_name())
 
     def close_store(self):
-        memory._ROOTS.pop(self.handles[0].name)
+        for path in self.model:
+            self.handles[0].delete(path)
 
 
 TestMemoryStoreStateful = MemoryStoreMachine.TestCase

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -201,6 +202,13 @@ class TestFaults:
             fetcher.collect_fetch(None, PATIENCE_MS)
 
 
+def is_locked(lock):
+    if lock.acquire(blocking=False):
+        lock.release()
+        return False
+    return True
+
+
 class NoticedInBetween(Fetcher):
     """The fetching thread sets the hint just after `consume_metadata_hint` read it.
 
@@ -215,7 +223,9 @@ class NoticedInBetween(Fetcher):
     def _is_noticed(self):
         seen = self.__dict__["noticed"]
         if self.is_near:
-            self.is_near, self.has_to_wait = False, self._changed._is_owned()
+            self.is_near = False
+            with ThreadPoolExecutor(1) as another_thread:
+                self.has_to_wait = another_thread.submit(is_locked, self._changed).result()
             if not self.has_to_wait:
                 self.notice()
         return seen

@@ -12,6 +12,7 @@ from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
+from spark_log.types import TopicPartition
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,
@@ -77,7 +78,8 @@ def limit(root, bytes_per_second, client_id="reader"):
 
 def fetch_all(fetcher, count):
     """Collect ``count`` rows; return their offsets by partition, and their size in bytes."""
-    offsets, size_bytes, seen = {}, 0, 0
+    offsets: dict[TopicPartition, list[int]] = {}
+    size_bytes, seen = 0, 0
     while seen < count:
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken, f"only {offsets} came"

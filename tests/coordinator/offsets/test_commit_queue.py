@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import threading
+from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -165,19 +167,17 @@ def test_a_storage_that_does_not_answer_is_asked_again_until_the_time_is_over(cl
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)})
     store = table._shared().table.store
-    look, fails = store.open_buffer, [True, True]
+    look, failures = store.open_buffer, iter(range(2))
 
     def unavailable(path):
-        if path.endswith(".json") and fails:
-            if fails[0] != "always":
-                fails.pop()
+        if path.endswith(".json") and next(failures, None) is not None:
             raise StorageUnavailableError("no answer")
         return look(path)
 
     monkeypatch.setattr(store, "open_buffer", unavailable)
     table.commit("g", {P0: OffsetAndMetadata(6)})
     assert positions(table, "g") == {P0: 6}
-    fails[:] = ["always"]
+    failures = count()
     with pytest.raises(CommitFailedError, match="could not be committed in time: no answer"):
         table.commit("g", {P0: OffsetAndMetadata(7)}, timeout_s=0.05)
 
@@ -189,13 +189,12 @@ def test_only_the_files_of_newer_versions_are_read_again(cluster, monkeypatch):
     assert positions(table, "g") == {P0: 4}
     other.commit("g", {P1: OffsetAndMetadata(1)}, generation=1)
     other.commit("h", {P0: OffsetAndMetadata(1)}, generation=1)
-    read = []
     files = table._shared().table.files
-    parts = files.parts
-    monkeypatch.setattr(files, "parts", lambda *given: read.append(given) or parts(*given))
+    parts = Mock(side_effect=files.parts)
+    monkeypatch.setattr(files, "parts", parts)
 
     assert positions(table, "g") == positions(table, "g") == {P0: 4, P1: 1}
-    assert len(read) == 1
+    assert parts.call_count == 1
 
 
 def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster, monkeypatch):

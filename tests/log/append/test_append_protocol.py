@@ -622,7 +622,7 @@ class TestLateSuccess:
             free(inner, *filter(None, map(SegmentName.parse, file_names(inner))))
             append_theirs(others, 2)
 
-        put_live = []
+        put_live: list[str] = []
 
         def put(path, call):
             call()

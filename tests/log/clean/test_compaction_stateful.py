@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
         self.appended_ms = []
         self.start = 0
         self.sequence = 0
-        self.last = None
+        self.last: tuple[list[Any], ProducerAppend] | None = None
 
     def teardown(self):
         if hasattr(self, "store"):
@@ -71,8 +72,9 @@ class CompactedLogMachine(RuleBasedStateMachine):
             for at, (key, is_gone) in enumerate(update)
         ]
         parts = [rows[:1], rows[1:]] if is_split and len(rows) > 1 else [rows]
-        self.last = [record_batch(part) for part in parts], ProducerAppend(5, 0, self.sequence)
-        info = self.logs[handle].append(self.last[0], producer=self.last[1])
+        records, producer = map(record_batch, parts), ProducerAppend(5, 0, self.sequence)
+        self.last = list(records), producer
+        info = self.logs[handle].append(self.last[0], producer=producer)
         assert info.base_offset == len(self.rows)
         self.sequence += len(rows)
         self.rows += rows
@@ -81,6 +83,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.last is not None)
     @rule(handle=handles)
     def append_the_last_again(self, handle):
+        assert self.last is not None
         records, producer = self.last
         info = self.logs[handle].append(records, producer=producer)
         assert info.last_offset == len(self.rows) - 1

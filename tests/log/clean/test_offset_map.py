@@ -63,11 +63,12 @@ class TestMemory:
         """Record how many bytes of keys are in memory at once."""
         seen = []
         find = offset_map._last_of_each
-        monkeypatch.setattr(
-            offset_map,
-            "_last_of_each",
-            lambda keys, hashes: seen.append(keys.nbytes) or find(keys, hashes),
-        )
+
+        def noted(keys, hashes):
+            seen.append(keys.nbytes)
+            return find(keys, hashes)
+
+        monkeypatch.setattr(offset_map, "_last_of_each", noted)
         return seen
 
     @pytest.mark.parametrize("told_bytes", [0, 10**6, 10**8])

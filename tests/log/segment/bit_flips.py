@@ -317,7 +317,8 @@ def main(name, step, progress, way="mapped"):
     for each, ask in asked.items():
         sample.damage(sample.content)
         right[each] = ask(sample, sample.log)
-    counts, found = Counter(), []
+    counts: Counter[str] = Counter()
+    found = []
     descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
     for bit in chosen(sample, way)[:: int(step)]:
         os.pwrite(descriptor, f"bit {bit}".ljust(40).encode(), 0)
@@ -345,7 +346,7 @@ def chosen(sample, way):
     if way not in ("headers", "offsets"):
         return range(8 * len(sample.content))
     reader = sample.log.files.open(SegmentName.parse(sample.path.rpartition("/")[2]))
-    bits = []
+    bits: list[int] = []
     for ordinal in range(reader.batch_count):
         if way == "headers":
             told_there = encode_headers(reader.headers(ordinal))
@@ -359,12 +360,9 @@ def chosen(sample, way):
 
 def in_ranges(sample):
     """Read the log as from an object store, in small pieces."""
-    segment_file.TAIL_BYTES = segment_file._PROBE_BYTES = 100
-    segment_file.RANGE_BYTES = segment_file._FIRST_RANGE_BYTES = 1_500
-    inner = sample.store
-    hooked = HookedStore(inner, is_mapped=False)
-    hooked._files = inner._files
-    sample.store = hooked
+    vars(segment_file).update(TAIL_BYTES=100, _PROBE_BYTES=100)
+    vars(segment_file).update(RANGE_BYTES=1_500, _FIRST_RANGE_BYTES=1_500)
+    sample.store = HookedStore(sample.store, is_mapped=False)
 
 
 if __name__ == "__main__":

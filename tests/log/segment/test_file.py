@@ -241,7 +241,7 @@ class TestTimes:
             (START_US + 10, None),
         ):
             reader = segment_reader(HookedStore(store, is_mapped=True))
-            looked_at = []
+            looked_at: list[int] = []
             headers = reader.headers
             reader.headers = lambda at, headers=headers, to=looked_at: to.append(at) or headers(at)
             assert reader.offset_for_time(asked_us, 0) == expected

@@ -501,7 +501,7 @@ class TestIndexFiles:
     @pytest.mark.parametrize("interval", [0, 500, 700, 1_500, 3_000])
     def test_times_have_an_entry_where_offsets_do_unless_time_stood_still(self, store, interval):
         _, offsets, entries = self.written(store, interval)
-        expected = []
+        expected: list[tuple[int, int]] = []
         for first, _ in offsets:
             largest = max(self.TIMES[:first])
             if not expected or largest > expected[-1][0]:
