@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.storage.emptying import delete_everything
+
 # What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
 from spark_log import suppressed
 from spark_log.clock import ManualClock
-from spark_log.storage import memory, reserve
+from spark_log.storage import reserve
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.servers.s3_server import s3_server, server_name
@@ -65,7 +67,7 @@ def memory_store(clock):
     """A store in memory that no other test sees, on the clock of the test."""
     store = MemoryStore(uuid.uuid4().hex, clock)
     yield store
-    memory._ROOTS.pop(store.name)
+    delete_everything(store)
 
 
 @pytest.fixture

@@ -83,8 +83,12 @@ def test_memory_is_bounded_and_what_keeps_failing_stays_known(logged):
     for number in range(3 * MAX_CAUSES):
         fail(errors, path="always")
         fail(errors, path=f"t-{number}")
-    assert len(suppressed._logged) == MAX_CAUSES
     assert sum(line.startswith("always:") for line in logged.messages) == 1
+    logged.clear()
+    fail(errors, path=f"t-{2 * MAX_CAUSES + 1}")  # the oldest one beside "always"
+    assert logged.messages == []
+    fail(errors, path=f"t-{2 * MAX_CAUSES}")
+    assert len(logged.messages) == 1
 
 
 def test_of_many_threads_none_is_lost(logged):

@@ -187,8 +187,12 @@ def test_every_filter_holds_when_spark_hands_them_down(spark: SparkSession, root
     assert numbers(left) == [5]
 
 
+PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module of Spark that asks a reader which filters it takes over."""
+
+
 def test_filters_are_taken_over_where_spark_keeps_them_with_their_scan(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, batch_reader._PUSHDOWN_WORKER, batch_reader)
+    monkeypatch.setitem(sys.modules, PUSHDOWN_WORKER, batch_reader)
     assert batch_reader.batch_reader_class() is batch_reader.LogBatchReader
     monkeypatch.setattr(DataSourceReader, "pushLimit", None, raising=False)
     assert batch_reader.batch_reader_class() is batch_reader.FilteringBatchReader

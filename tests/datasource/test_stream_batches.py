@@ -65,8 +65,7 @@ def forgetful(root, clock, limit=ALL):
     """Return a planner after one batch whose listings have expired, and that batch's end."""
     planned = batches(root, clock)
     start = planned.next_end(planned.initial(), limit)
-    planned._reader._tails.clear()
-    clock.advance_ms(POLL_INTERVAL_MS)
+    clock.advance_ms(POLL_INTERVAL_MS + 60_000)  # file.delete.delay.ms
     return planned, start
 
 

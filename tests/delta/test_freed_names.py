@@ -6,8 +6,9 @@ from spark_log.clock import ManualClock
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
+from spark_log.log import PartitionLog
 from spark_log.log.log_start import move_log_start
-from spark_log.metadata.metadata_log import DIRECTORY, MetadataLog
+from spark_log.metadata.metadata_log import DIRECTORY, TOPIC_ID, MetadataLog
 from spark_log.metadata.records import TopicRecord
 from tests.log.support import HookedStore
 
@@ -116,7 +117,7 @@ class TestMetadata:
         log = MetadataLog(store, clock)
         for number in range(5):
             self.change(log, f"t{number}")
-        move_log_start(log._log, 5)
+        move_log_start(PartitionLog(store, DIRECTORY, topic_id=TOPIC_ID, partition=0), 5)
         for number in range(5):
             store.inner.delete(f"{DIRECTORY}/{number:020}.log")
         return log

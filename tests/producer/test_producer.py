@@ -443,12 +443,11 @@ class TestMetadata:
             changed = {"message.timestamp.type": "LogAppendTime"}
             topic = ConfigResource(ConfigResourceType.TOPIC, "weather", changed)
             Admin(root, clock=clock).alter_configs([topic])
-            producer._router.refresh("weather")
+            producer.refresh("weather")
             call()
 
         hooked(producer).once("put_if_absent", change)
-        for route in producer._routes.values():
-            route.queues[0].log = None  # opened anew, behind the hooks
+        producer.forget_log("weather")  # opened anew, behind the hooks
         for _ in range(2):
             producer.send("weather", b"y", timestamp_ms=1_000)
             run(producer, clock)

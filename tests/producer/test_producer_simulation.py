@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from spark_log import Admin, NewTopic, StorageFullError, StorageTimeoutError, UnknownOutcomeError
 from spark_log.clock import ManualClock
-from spark_log.storage import memory
+from spark_log.storage import open_store
 from tests.producer.support import ANY_TIME, by_hand, hooked, run, values
+from tests.storage.emptying import delete_everything
 
 PARTITIONS = 2
 
@@ -95,8 +96,8 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
                 run(producer, clock, until_ms=size)
             elif step in ("blind", "see"):
                 looks.is_out = step == "blind"
-            elif "t" in producer._routes:  # as after an error
-                producer._routes["t"].queues[partition].log = None
+            else:
+                producer.forget_log("t", partition)
         looks.is_out = False
         run(producer, clock)
         check(values(root, "t"), sent)
@@ -104,7 +105,7 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
         assert metrics["records-in-flight"] == 0
         assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
     finally:
-        memory._ROOTS.pop(name, None)
+        delete_everything(open_store(root))
 
 
 def check(found, sent):

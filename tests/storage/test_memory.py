@@ -10,6 +10,7 @@ from spark_log.errors import AlreadyExistsError, UnsupportedStoreError
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
+from tests.storage.emptying import delete_everything
 
 
 def new_name():
@@ -29,8 +30,7 @@ class MemoryStoreMachine(StoreStateMachine):
         return MemoryStore(new_name())
 
     def close_store(self):
-        for path in self.model:
-            self.handles[0].delete(path)
+        delete_everything(self.handles[0])
 
 
 TestMemoryStoreStateful = MemoryStoreMachine.TestCase

@@ -38,7 +38,8 @@ def test_the_file_has_no_name_and_only_its_owner_may_read_it(temporary):
         with UnlinkedFile() as staged:
             staged.sink.write(SECRET)
             assert list(temporary.iterdir()) == []
-            status = os.fstat(staged._descriptor)
+            with staged.open() as file:
+                status = os.fstat(file.fileno())
     finally:
         os.umask(mask)
     assert stat.S_IMODE(status.st_mode) == 0o600

@@ -1,8 +1,9 @@
 """Any sequence of appends, merges, compactions, retention and deletions, against a dictionary."""
 
 import uuid
-from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_log.clock import ManualClock
 from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.file_deletion import delete_found, find_deletable
@@ -17,10 +19,10 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
-from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of
 from tests.record.samples import record_batch, row
+from tests.storage.emptying import delete_everything
 
 RETENTION_MS = 100_000
 DELAY_MS = 61_000
@@ -46,7 +48,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "store"):
-            memory._ROOTS.pop(self.store.name)
+            delete_everything(self.store)
 
     def reopened(self, handle=0, **settings):
         """Open the log again; the second one merges the tail of what it appends."""
@@ -138,7 +140,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.start = end
         # Only the time compared with timestamps is that late: the storage's clock continues.
         log = self.reopened(retention_ms=0, cleanup_policy=policy)
-        self.clean(log, RetentionAt(log, now_us))
+        self.clean(log, partial(RetentionAt, at_us=now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), policy=policies)
@@ -154,11 +156,10 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.start = end
         self.clean(self.reopened(retention_bytes=kept, cleanup_policy=policy))
 
-    def clean(self, log, cleaner=None):
+    def clean(self, log, new_cleaner=PartitionCleaner):
         """Do the other steps of a cleaner: compact or merge, delete files."""
-        cleaner = cleaner or PartitionCleaner(log)
-        cleaner._policy = replace(cleaner._policy, fan_in=2)
-        report = cleaner.clean()
+        with patch.object(cleaner, "FAN_IN", 2):
+            report = new_cleaner(log).clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
 
     def segments(self):

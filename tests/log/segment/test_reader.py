@@ -628,7 +628,7 @@ class TestWriter:
     def test_positions_that_outgrow_the_index_are_refused(self, memory_store, monkeypatch):
         writer = segment_writer(memory_store)
         writer.write(numbered(0, 1))
-        staged = type(writer._staged)
+        staged = type(memory_store.stage(DIRECTORY))
         written = staged.size_bytes.fget
         monkeypatch.setattr(
             staged, "size_bytes", property(lambda self: written(self) + 2**32 - 1_000)
