@@ -302,7 +302,7 @@ class TestPositions:
             if not taken:
                 taken.append(member)
                 expire(root, b)
-                wait_until(lambda: member._failure is not None)
+                wait_until(member.is_changed)
             return begin(member, partitions)
 
         a.close()

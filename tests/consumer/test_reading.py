@@ -434,10 +434,19 @@ class TestMetrics:
         assert consumer.highwater(T0) == 10
         assert consumer.lag() == {T0: 6}
 
-    def test_count_what_failed_and_was_done_without(self, root, open_consumer):
+    def test_count_what_failed_and_was_done_without(self, open_consumer, monkeypatch):
+        opened = []
+        partition_log = Cluster.partition_log
+
+        def noted(*given):
+            opened.append(partition_log(*given))
+            return opened[-1]
+
+        monkeypatch.setattr(Cluster, "partition_log", noted)
         consumer = open_consumer("t")
+        consumer.poll(timeout_ms=1)
         assert consumer.metrics()["suppressed-errors"] == {"suppressed-errors-total": 0}
-        log = consumer._cluster.partition_log(consumer._cluster.topic("t"), 0)
+        log = opened[-1]
         log.suppressed.add("index", log.directory, StorageError("no"))
         assert consumer.metrics()["suppressed-errors"] == {
             "suppressed-errors-total": 1,

@@ -156,7 +156,7 @@ class TestSeeking:
         monkeypatch.setattr(log, "read_on", slow)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
-        fetcher._begin()
+        assert not fetcher.collect_fetch(None, 0)
         assert reading.wait(PATIENCE_MS / 1000)
         fetcher.seek(T0, 5)
         sought.set()
@@ -196,8 +196,10 @@ class TestFaults:
         assert (tp, str(error)) == (T0, "no")
 
     def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
+        watch = SilentWatch()
+        monkeypatch.setattr(watch, "wait", lambda timeout_ms: 1 / 0)
+        monkeypatch.setattr(fetcher_module, "watch_directories", lambda store: watch)
         fetcher = open_fetcher()
-        monkeypatch.setattr(fetcher._loop, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fetcher.collect_fetch(None, PATIENCE_MS)
 

@@ -43,12 +43,23 @@ class ClockWatch(SilentWatch):
 
 
 class HeldWatch(SilentWatch):
-    """A watch that waits until it is woken, whatever its timeout."""
+    """A watch that waits until it is woken, whatever its timeout, and counts how often that was."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_waiting = threading.Event()
+        self.wakes = 0
 
     def wait(self, timeout_ms):
         if timeout_ms > 0:
+            self.is_waiting.set()
             super().wait(PATIENCE_MS)
+            self.is_waiting.clear()
         return set()
+
+    def wake(self):
+        self.wakes += 1
+        super().wake()
 
 
 @pytest.fixture
@@ -92,13 +103,14 @@ def fetch_all(fetcher, count):
 
 def noted_fetches(fetcher):
     """Return a list that gets, for each turn, whether the client was throttled when it began."""
-    begun, fetch = [], fetcher._loop._fetch
+    loop = fetcher._loop
+    begun, fetch = [], loop._fetch
 
     def noted(cursor):
-        begun.append(fetcher._loop._is_throttled())
+        begun.append(loop._is_throttled())
         fetch(cursor)
 
-    fetcher._loop._fetch = noted
+    loop._fetch = noted
     return begun
 
 
@@ -161,8 +173,9 @@ class TestPauses:
         begun = noted_fetches(fetcher)
         for partition in THREE:
             fetcher.add(partition, log_of(root, partition), 0)
-        due = fetcher._loop._due
-        fetcher._loop._due = lambda: [*due(), *fetcher._cursors.values()]
+        loop, cursors = fetcher._loop, fetcher._cursors
+        due = loop._due
+        loop._due = lambda: [*due(), *cursors.values()]
         fetch_all(fetcher, 60)
         fetcher.close()
         assert not any(begun)
@@ -177,10 +190,11 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._loop._is_sleeping)
+        wait_until(watch.is_waiting.is_set)
         assert not fetcher.collect_fetch(None, 0)
+        wakes = watch.wakes
         fetcher.set_quota(1)
-        assert fetcher._loop._is_sleeping
+        assert watch.wakes == wakes
         fetcher.set_quota(changed)
         assert fetch_all(fetcher, 5)[0] == {T0: list(range(100, 105))}
 
@@ -190,7 +204,7 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._loop._is_sleeping)
+        wait_until(watch.is_waiting.is_set)
         closing = threading.Thread(target=fetcher.close)
         closing.start()
         closing.join(PATIENCE_MS / 2_000)
