@@ -54,7 +54,7 @@ def pytest_report_header():
 @pytest.fixture(autouse=True)
 def _forget_causes():
     """What one test logged another one logs again."""
-    suppressed._logged.clear()
+    suppressed._logged.clear()  # noqa: SLF001 - tests share the process
 
 
 @pytest.fixture

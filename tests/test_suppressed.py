@@ -106,7 +106,7 @@ def test_of_many_threads_none_is_lost(logged):
 
 def test_a_child_counts_although_a_thread_of_its_parent_held_the_lock():
     errors = SuppressedErrors()
-    with suppressed._lock:
+    with suppressed._lock:  # noqa: SLF001 - as a thread does
         child = multiprocessing.get_context("fork").Process(target=fail, args=(errors,))
         child.start()
         child.join(timeout=60)

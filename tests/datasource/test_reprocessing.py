@@ -161,7 +161,7 @@ class TestIntoATopic:
 
     def test_a_run_that_has_rested_for_too_long_is_an_error(self, spark, root, target):
         next(steps(a_run(root, target), spark, root))
-        target._remembered_us = 0
+        target._remembered_us = 0  # noqa: SLF001 - instead of a long pause
         with pytest.raises(InvalidOptionError, match=r"producer\.id\.expiration\.ms"):
             a_run(root, target)
 
@@ -176,7 +176,7 @@ class TestIntoATopic:
         next(steps(a_run(root, right), spark, root))
         assert a_run(root, wrong).progress.step == 1
         for each in (wrong, right):
-            each._remembered_us = 1
+            each._remembered_us = 1  # noqa: SLF001
             with pytest.raises(InvalidOptionError, match="was paused for 0 hours"):
                 a_run(root, each)
 

@@ -61,9 +61,9 @@ def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypa
 
     def watched(writer, records):
         write(writer, records)
-        pending_bytes.append(sum(each.size_bytes for each in buffers._pending.values()))
-        if buffers._pending:
-            open_at_once.append(sum(each.is_open for each in buffers._pending))
+        pending_bytes.append(sum(each.size_bytes for each in buffers._pending.values()))  # noqa: SLF001
+        if buffers._pending:  # noqa: SLF001
+            open_at_once.append(sum(each.is_open for each in buffers._pending))  # noqa: SLF001
 
     monkeypatch.setattr(PartitionWriter, "write", watched)
     attempt(wide, batches, topic="wide", buffers=buffers)
@@ -109,13 +109,13 @@ def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
 ):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
     seen = []
-    spill = record_buffers._Spill.write
+    spill = record_buffers._Spill.write  # noqa: SLF001
 
     def watched(self, share, records):
         spill(self, share, records)
         seen.append(os.readlink(f"/proc/self/fd/{self._file.fileno()}"))
 
-    monkeypatch.setattr(record_buffers._Spill, "write", watched)
+    monkeypatch.setattr(record_buffers._Spill, "write", watched)  # noqa: SLF001
     batches, _ = mixed(1_000)
     attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_pending_bytes=1))
 

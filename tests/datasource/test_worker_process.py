@@ -54,7 +54,7 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
 
 @pytest.mark.spark
 def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what_to_hide(spark):
-    settings = spark._jsparkSession.sessionState().conf()
+    settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
     settings.unsetConf(REDACTION_SETTING)
     try:
         assert job_session("test").conf.get(REDACTION_SETTING) == REDACTION

@@ -71,7 +71,7 @@ def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
     make_and_free(store, clock, 10)
     record = rise(idle.group)
     with pytest.raises(Exception, match="the log ends at"):
-        idle._append(record)
+        idle._append(record)  # noqa: SLF001 - `commit` replays first
 
 
 @pytest.mark.parametrize("skew_ms", [25 * 3_600_000, 8 * 86_400_000, -8 * 86_400_000])

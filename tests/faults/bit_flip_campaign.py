@@ -126,7 +126,7 @@ def forget_spent(cluster, root):
 
 def ask(root):
     """Return all results of reading a root by name: a value, or the class of an error."""
-    offsets_table._shared_tables.forget()
+    offsets_table._shared_tables.forget()  # noqa: SLF001 - like a new process
     return {name: _told(question, root) for name, question in QUESTIONS.items()}
 
 

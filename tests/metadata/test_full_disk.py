@@ -38,7 +38,7 @@ class PretendedDisk:
 
     @contextmanager
     def full_but_for(self, free_bytes):
-        close = LocalStagedFile._close
+        close = LocalStagedFile._close  # noqa: SLF001 - the moment when the disk is full
 
         def refuse(staged):
             if staged.sink.closed:  # and renamed: no more writes

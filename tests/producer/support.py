@@ -25,7 +25,7 @@ def new_root(tmp_path, *topics, **configs):
 
 def hooked(producer):
     """Return a producer's store, with hooks between calls and their effect."""
-    cluster = producer._cluster
+    cluster = producer._cluster  # noqa: SLF001 - also of a producer as users open it
     cluster.store = HookedStore(cluster.store)
     return cluster.store
 

@@ -118,7 +118,7 @@ def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(
 
 async def producer_metrics(producer):
     """The metrics of a producer whose thread is blocked by a `send`."""
-    client = producer._thread.client
+    client = producer._thread.client  # noqa: SLF001
     return client.metrics()["producer-metrics"]
 
 
@@ -131,7 +131,7 @@ def test_a_cancelled_with_block_closes_the_producer(root):
         with pytest.raises(asyncio.CancelledError):
             await opening
         await producer.close()  # waits for the one in the background
-        client = producer._thread.client
-        return client is None or client._runtime.accumulator.is_closing
+        client = producer._thread.client  # noqa: SLF001
+        return client is None or client._runtime.accumulator.is_closing  # noqa: SLF001
 
     assert run(cancel())

@@ -67,7 +67,7 @@ def unsure(root, s3_server, proxy):
 
 def multipart(store):
     """The same store, uploading every staged file in parts."""
-    return ObjectStore(store._location, multipart_bytes=1)
+    return ObjectStore(store._location, multipart_bytes=1)  # noqa: SLF001
 
 
 def content(store, path):
@@ -361,7 +361,7 @@ class TestCreateRoot:
                     came_twice.set()
                 return "pass" if written[request.path].is_set() else "ignore condition"
 
-            real = proxy._forward
+            real = proxy._forward  # noqa: SLF001
 
             def forward(request, without=()):
                 if request.method == "PUT" and request.is_conditional and len(came) > 1:
@@ -389,7 +389,7 @@ class TestCreateRoot:
             unsure.create_root()
 
     def test_a_server_that_loses_metadata_is_refused(self, unsure, proxy, monkeypatch):
-        real = proxy._forward
+        real = proxy._forward  # noqa: SLF001
 
         def without_metadata(request, without=()):
             status, fields, body = real(request, without)

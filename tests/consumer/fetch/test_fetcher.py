@@ -100,9 +100,9 @@ class TestMemory:
             append(root, [b"x" * 1000] * 10)
         fetcher = open_fetcher(max_partition_fetch_bytes=25_000)
         fetcher.add(T0, log_of(root), 0)
-        fetcher._begin()
-        wait_until(lambda: fetcher._loop._is_sleeping)
-        (cursor,) = fetcher._cursors.values()
+        fetcher._begin()  # noqa: SLF001
+        wait_until(lambda: fetcher._loop._is_sleeping)  # noqa: SLF001
+        (cursor,) = fetcher._cursors.values()  # noqa: SLF001
         assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
         seen = 0
         while seen < 200:
@@ -121,10 +121,10 @@ class TestMemory:
         while seen < 300:
             taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
-            most = max(most, fetcher._buffer.waiting_bytes)
+            most = max(most, fetcher._buffer.waiting_bytes)  # noqa: SLF001
         # A turn that has begun may fetch max.partition.fetch.bytes.
         assert most < 30_000 + 1_048_576
-        assert fetcher._buffer.waiting_bytes == 0
+        assert fetcher._buffer.waiting_bytes == 0  # noqa: SLF001
 
     def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
         append(root, [b"x" * 100_000])

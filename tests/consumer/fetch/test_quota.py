@@ -103,14 +103,14 @@ def fetch_all(fetcher, count):
 
 def noted_fetches(fetcher):
     """Return a list that gets, for each turn, whether the client was throttled when it began."""
-    loop = fetcher._loop
-    begun, fetch = [], loop._fetch
+    loop = fetcher._loop  # noqa: SLF001
+    begun, fetch = [], loop._fetch  # noqa: SLF001
 
     def noted(cursor):
-        begun.append(loop._is_throttled())
+        begun.append(loop._is_throttled())  # noqa: SLF001
         fetch(cursor)
 
-    loop._fetch = noted
+    loop._fetch = noted  # noqa: SLF001
     return begun
 
 
@@ -173,9 +173,9 @@ class TestPauses:
         begun = noted_fetches(fetcher)
         for partition in THREE:
             fetcher.add(partition, log_of(root, partition), 0)
-        loop, cursors = fetcher._loop, fetcher._cursors
-        due = loop._due
-        loop._due = lambda: [*due(), *cursors.values()]
+        loop, cursors = fetcher._loop, fetcher._cursors  # noqa: SLF001
+        due = loop._due  # noqa: SLF001
+        loop._due = lambda: [*due(), *cursors.values()]  # noqa: SLF001
         fetch_all(fetcher, 60)
         fetcher.close()
         assert not any(begun)

@@ -78,11 +78,11 @@ def test_commits_that_wait_become_one_version_and_each_has_its_own_outcome(clust
 
     wanted = [(f"g{number}", 1, number) for number in range(20)] + [("old", 4, 1), ("old", 5, 2)]
     threads = [threading.Thread(target=commit, args=each) for each in wanted]
-    shared = table._shared()
+    shared = table._shared()  # noqa: SLF001 - all of them have to wait
     with shared.table.lock:  # another thread commits
         for thread in threads:
             thread.start()
-        while len(shared.commits._waiting) < len(wanted):
+        while len(shared.commits._waiting) < len(wanted):  # noqa: SLF001
             os.sched_yield()
     for thread in threads:
         thread.join()

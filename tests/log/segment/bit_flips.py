@@ -77,14 +77,14 @@ class Sample:
         """Choose the live segment to be damaged."""
         self.path = self.log.observe().live.segments[index].file.path
         self.content = self.store.open_buffer(self.path).to_pybytes()
-        files = self.memory._files
+        files = self.memory._files  # noqa: SLF001 - to restore them with their times
         self.files = dict(files.data)
         self.times = dict(files.modified_us)
         return self
 
     def damage(self, data):
         """Restore the log, with other bytes for the chosen segment."""
-        files = self.memory._files
+        files = self.memory._files  # noqa: SLF001
         files.data.clear()
         files.data.update(self.files)
         files.modified_us.clear()

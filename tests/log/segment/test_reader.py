@@ -619,7 +619,7 @@ class TestWriter:
 
     def test_offsets_that_outgrow_the_header_are_refused(self, store):
         writer = segment_writer(store)
-        writer._next_delta = 2**31 - 3
+        writer._next_delta = 2**31 - 3  # noqa: SLF001 - 2 GiB of records would take long
         writer.write(numbered(0, 2))
         with pytest.raises(SparkLogError):
             writer.write(numbered(0, 1))
