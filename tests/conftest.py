@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.storage.emptying import delete_everything
+
 # What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
 from spark_log import suppressed
 from spark_log.clock import ManualClock
-from spark_log.storage import memory, reserve
+from spark_log.storage import reserve
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.servers.s3_server import s3_server, server_name
@@ -21,7 +23,7 @@ from spark_log.testing.servers.s3_server import s3_server, server_name
 __all__ = ["s3_server"]
 
 # Thousands of roots are made, and the newest runs' are kept.
-reserve.RESERVE_BYTES = 16_384
+pytest.MonkeyPatch().setattr(reserve, "RESERVE_BYTES", 16_384)
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so whatever that starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -52,7 +54,7 @@ def pytest_report_header():
 @pytest.fixture(autouse=True)
 def _forget_causes():
     """What one test logged another one logs again."""
-    suppressed._logged.clear()
+    suppressed._logged.clear()  # noqa: SLF001 - tests share the process
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def memory_store(clock):
     """A store in memory that no other test sees, on the clock of the test."""
     store = MemoryStore(uuid.uuid4().hex, clock)
     yield store
-    memory._ROOTS.pop(store.name)
+    delete_everything(store)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ class Client:
         self.started.set()
         assert self.released.wait(PATIENCE_S)
         if self.interrupts and self.is_interruptible:
-            raise WakeupError
+            raise WakeupError("woken up")
         if error is not None:
             raise error
         return name
@@ -123,7 +123,7 @@ def test_a_result_that_was_not_delivered_yet_is_handed_over(client):
         thread = thread_of(client)
         task = await begun(thread, client, "running")
         client.released.set()
-        barrier = thread._executor.submit(lambda: None)
+        barrier = thread._executor.submit(lambda: None)  # noqa: SLF001 - its thread is idle then
         barrier.result(PATIENCE_S)  # blocks the loop: the call has ended, and its task not seen it
         await cancelled(task)
         return await thread.call(lambda client: list(client.abandoned))

@@ -66,13 +66,15 @@ def wall_clock_reads(source):
 
     def look(node, names):
         for child in ast.iter_child_nodes(node):
-            is_scope = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             if isinstance(child, ast.Attribute) and _READS.fullmatch(ast.unparse(child)):
                 yield ".".join(names), child.lineno
             if isinstance(child, ast.ImportFrom) and child.module == "time":
                 wanted = {alias.name for alias in child.names} & {"time", "time_ns"}
                 yield from ((".".join(names), child.lineno) for _ in wanted)
-            yield from look(child, (*names, child.name) if is_scope else names)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from look(child, (*names, child.name))
+            else:
+                yield from look(child, names)
 
     yield from look(ast.parse(source), ())
 
@@ -80,7 +82,7 @@ def wall_clock_reads(source):
 @pytest.fixture(scope="module")
 def found():
     """File → function → lines."""
-    reads = defaultdict(lambda: defaultdict(list))
+    reads: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted([*HOME.glob("spark_log/**/*.py"), *HOME.glob("jobs/*.py")]):
         if "testing" not in path.parts:  # simulated clocks, and who tests storages
             for name, line in wall_clock_reads(path.read_text(encoding="utf-8")):

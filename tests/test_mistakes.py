@@ -97,7 +97,7 @@ class TestDeserializers:
     @pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
     def test_what_cannot_be_called_is_refused_before_anything_is_read(self, root, name):
         with pytest.raises(InvalidConfigurationError) as caught:
-            Consumer("t", root=root, **{name: "utf-8"})
+            Consumer("t", root=root, **{name: "utf-8"})  # type: ignore[arg-type]
         assert caught.value.message.startswith(f"{name} is 'utf-8', which is not callable")
         assert "lambda data: data.decode('utf-8')" in caught.value.message
 

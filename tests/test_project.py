@@ -129,7 +129,8 @@ class TestJavaCheck:
 class TestMakefile:
     def test_help_is_the_default_and_lists_every_target_with_its_line(self):
         makefile = (PROJECT / "Makefile").read_text()
-        phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()
+        (line,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+        phony = line.split()
         rules = re.findall(r"^([a-z][a-z0-9-]*):(?!=)", makefile, re.MULTILINE)
         assert sorted(phony) == sorted(rules)
 

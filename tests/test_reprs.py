@@ -4,6 +4,7 @@ import asyncio
 
 import pyarrow as pa
 import pytest
+from spark_log.datasource.options.options import parse_read_options, parse_write_options
 
 from spark_log import (
     Admin,
@@ -18,7 +19,6 @@ from spark_log import (
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.consumer.dead_letter import DeadLetters
 from spark_log.coordinator import OffsetsTable
-from spark_log.datasource.options.options import parse_read_options, parse_write_options
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation

@@ -8,26 +8,28 @@ from spark_log import (
     Admin,
     NewTopic,
 )
+from spark_log.storage.local import LocalStore
 from tests.metadata.support import append
 
 
 class TestRemote:
-    def test_many_partitions_are_looked_at_together_and_answered_in_order(self, admin, root):
+    def test_many_partitions_are_looked_at_together_and_answered_in_order(
+        self, admin, root, monkeypatch
+    ):
         admin.create_topics([NewTopic("a", 40)])
         append(root, "a", 2, partition=7)
-        store = admin._cluster().store
         barrier = threading.Barrier(2)
         first_two = iter([True, True])
 
-        class Slow(type(store)):
-            is_mapped = False
+        listing = LocalStore.list
 
-            def list(self, directory, start_after=None):
-                if "/a-" in directory and next(first_two, False):
-                    barrier.wait(timeout=60)  # nobody comes here alone
-                return super().list(directory, start_after)
+        def slowly(store, directory, start_after=None):
+            if "/a-" in directory and next(first_two, False):
+                barrier.wait(timeout=60)  # nobody comes here alone
+            return listing(store, directory, start_after)
 
-        store.__class__ = Slow
+        monkeypatch.setattr(LocalStore, "is_mapped", False)
+        monkeypatch.setattr(LocalStore, "list", slowly)
         ends = [each.log_end_offset for each in admin.describe_topics()[0].partitions]
         assert ends == [2 if number == 7 else 0 for number in range(40)]
 

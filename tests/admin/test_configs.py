@@ -1,6 +1,7 @@
 """`Admin` on configs of topics and of the cluster."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ class TestConfigs:
 
     def test_several_for_one_topic_come_one_after_the_other_in_one_change(self, admin, root):
         admin.create_topics([NewTopic("a")])
-        changes = [
+        changes: list[dict[str, Any]] = [
             {"segment.bytes": 2**21, "index.interval.bytes": 1},
             {"segment.bytes": 2**22, "index.interval.bytes": ("DELETE", None)},
         ]

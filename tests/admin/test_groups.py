@@ -1,6 +1,7 @@
 """Groups as `Admin` lists, describes and changes them."""
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_member_that_joins_during_a_reset_refuses_it_once_it_has_begun(
 ):
     table.commit("g", {P0: OffsetAndMetadata(5)})
     change = OffsetsTable.change
-    begun = []
+    begun: list[Any] = []
 
     def join_first(self, *arguments, **options):
         if not begun:

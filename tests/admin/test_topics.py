@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.metadata import Cluster
+from spark_log.metadata.topics.deletion import mark_deleted
 from tests.log.support import values
 from tests.metadata.support import append, metadata_files, topic_names
 from tests.record.samples import numbered
@@ -209,7 +211,8 @@ class TestDelete:
     ):
         """After a crash between the two, data would be left that no cleaner removes."""
         admin.create_topics([NewTopic("a", 1)])
-        other, mark, marked = Admin(root), admin_module.mark_deleted, []
+        marked: list[list[bool]] = []
+        other, mark = Admin(root), mark_deleted
 
         def create_again_once(store, topics):
             topics = list(topics)
@@ -322,7 +325,7 @@ class TestRaces:
         def create(number):
             admin = Admin(root)
             barrier.wait(timeout=60)
-            ids = {}
+            ids: dict[str, str] = {}
             for name in ("same", f"own-{number}"):
                 try:
                     ids |= admin.create_topics([NewTopic(name, 2)])
@@ -356,7 +359,7 @@ def grow(root, count):
         return  # another one was faster, and further
 
 
-process_barrier = None
+process_barrier: Any = None
 
 
 def meet_at(barrier):

@@ -34,6 +34,7 @@ def shell(folder, monkeypatch, capsys):
             patch.setattr(sys, "stdin", file)
             with pytest.raises(SystemExit) as end:
                 main([str(argument) for argument in argv])
+        assert isinstance(end.value.code, int)
         return Outcome(end.value.code, *capsys.readouterr())
 
     return run

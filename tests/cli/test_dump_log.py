@@ -10,6 +10,7 @@ from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import open_store
 from tests.cli.support import append_batches, flip, segment_files
+from tests.log.support import Part, segment_bytes
 from tests.record.samples import START_US, numbered, record_batch, row
 
 ROWS = [
@@ -199,12 +200,9 @@ class TestDamage:
 
     def test_of_a_batch_that_is_missing_between_others_is_found(self, shell, tmp_path):
         """Two segments' worth of batches in one file: sound each, but not one after the other."""
-        store = open_store(tmp_path)
-        writer = SegmentWriter(store, "any-0", topic_id="id", partition=0)
-        writer.write(numbered(0, 3))
-        writer._next_delta += 1
-        writer.write(numbered(3, 2))
-        store.put_if_absent("any-0/00000000000000000000.log", writer.finish().staged)
+        before, behind = [row(b"0")] * 3, [row(b"3")] * 2
+        data = segment_bytes([[Part(before)], [Part(behind, base_delta=4)]])
+        open_store(tmp_path).put("any-0/00000000000000000000.log", data)
         outcome = shell("dump-log", tmp_path / "any-0" / "00000000000000000000.log", "--json")
         assert outcome.status == 1
         first, second = outcome.document["batches"]

@@ -10,10 +10,11 @@ from spark_log.cli.line_sender import AppendedRecords, LineSender
 from spark_log.clock import ManualClock
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
-from spark_log.storage import memory
+from spark_log.storage import open_store
 from spark_log.types import ConfigResource
 from tests.log.support import values
 from tests.record.samples import record_batch, row
+from tests.storage.emptying import delete_everything
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def root():
     name = uuid.uuid4().hex
     Admin(f"memory://{name}").create_topics([NewTopic("flights", 4)])
     yield f"memory://{name}"
-    memory._ROOTS.pop(name)
+    delete_everything(open_store(f"memory://{name}"))
 
 
 @pytest.fixture

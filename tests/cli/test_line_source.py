@@ -59,7 +59,7 @@ def test_lines_that_never_pause_are_handed_out_in_time(tmp_path, monkeypatch):
 
     (tmp_path / "file").write_bytes(b"line\n" * 100)
     with open(tmp_path / "file", "rb") as file:
-        monkeypatch.setattr(line_source.os, "read", lambda fd, count: file.read(5))
+        monkeypatch.setattr(os, "read", lambda fd, count: file.read(5))
         blocks = list(line_blocks(file.fileno(), Clock()))
     assert b"".join(blocks) == b"line\n" * 100
     assert 20 < len(blocks) < 100

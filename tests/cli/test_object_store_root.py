@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -52,12 +53,12 @@ def test_a_group_shares_a_topic_and_is_described_and_reset(spark_log, s3_server,
             producer.send("t", b"%d" % number, partition=number % 2)
 
     def consumer(name):
-        settings = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200}
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200}
         return Consumer("t", root=root, storage_options=options, group_id="g", client_id=name,
                         max_poll_records=3, **settings)  # fmt: skip
 
     a, b = consumer("a"), consumer("b")
-    seen = set()
+    seen: set[object] = set()
 
     def poll_until(is_done, *consumers):
         deadline = time.monotonic() + 100

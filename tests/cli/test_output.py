@@ -114,6 +114,11 @@ class TestJson:
 
     def test_stream_asks_for_its_end_after_its_last_item(self, capsys):
         seen = []
-        items = (seen.append(n) or n for n in (1, 2))
-        print_json_stream({"a": 0}, "items", items, lambda: {"seen": list(seen)})
+
+        def items():
+            for n in (1, 2):
+                seen.append(n)
+                yield n
+
+        print_json_stream({"a": 0}, "items", items(), lambda: {"seen": list(seen)})
         assert json.loads(capsys.readouterr().out)["seen"] == [1, 2]

@@ -136,7 +136,7 @@ class TestFollowing:
         store = HookedStore(memory_store)
         config = TopicConfig.parse({"file.delete.delay.ms": 1000})
         clock = SteppingClock(*[lambda: None] * 200, lambda: append(log, "a", 0, 1))
-        log = PartitionLog(
+        log: PartitionLog = PartitionLog(
             store, "flights-0", topic_id="id", partition=0, config=config, clock=clock
         )
         assert len(read({0: log}, {0: OffsetRange(0)}, clock, 2000)) == 1

@@ -23,7 +23,9 @@ def test_sends_what_was_asked_for_and_ends_with_kafkas_line(shell, root):
         "--producer-props acks=all --producer-props linger.ms=0",
     )
     assert (done.status, done.err) == (0, "")
-    assert LAST_LINE.fullmatch(done.lines[-1])[1] == "500"
+    last = LAST_LINE.fullmatch(done.lines[-1])
+    assert last is not None
+    assert last[1] == "500"
     sent = [value for each in values(root, "flights").values() for value in each]
     assert len(sent) == 500
     assert {len(value) for value in sent} == {64}

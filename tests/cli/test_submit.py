@@ -1,6 +1,7 @@
 """``spark-log consume`` and the other jobs: they become ``spark-submit``."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_an_option_without_a_value_is_a_mistake(shell, started):
 
 def test_without_spark_it_says_what_to_install(shell, started, monkeypatch):
     monkeypatch.setattr(submit, "find_spec", lambda name: None)
-    monkeypatch.setattr(submit.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     outcome = shell("replay", "flights")
     assert (outcome.status, started) == (2, [])
     assert "pip install 'spark-log[spark]'" in outcome.error

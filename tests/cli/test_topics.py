@@ -251,8 +251,8 @@ class TestConfirmation:
         def run(*argv, typed):
             primary, secondary = pty.openpty()
             os.write(primary, typed)
-            argv = ["topics", "delete", "flights", "--root", root, *argv]
-            process = spark_log_process(*argv, cwd=folder, stdin=secondary)
+            command = ("topics", "delete", "flights", "--root", root, *argv)
+            process = spark_log_process(*command, cwd=folder, stdin=secondary)
             os.close(secondary)
             out, err = process.communicate(timeout=60)
             os.close(primary)

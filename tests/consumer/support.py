@@ -8,6 +8,7 @@ from spark_log import ConsumerRebalanceListener, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.directory_watch import SilentWatch
+from spark_log.types import ConsumerRecord
 
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
@@ -65,7 +66,7 @@ def numbered(start, stop):
 
 def poll_until(consumer, count, **options):
     """Poll until ``count`` records were returned; return them by partition."""
-    found = {}
+    found: dict[TopicPartition, list[ConsumerRecord]] = {}
     while sum(map(len, found.values())) < count:
         records = consumer.poll(timeout_ms=PATIENCE_MS, **options)
         assert records, f"only {found} of {count} records came"

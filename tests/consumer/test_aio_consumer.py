@@ -31,7 +31,7 @@ def test_produces_and_consumes(root):
             acknowledged = await asyncio.gather(*futures)
             assert [each.offset for each in acknowledged] == [0, 1, 2]
             assert (await producer.send_and_wait("t", b"3", key=b"k")).offset == 3
-            found = []
+            found: list[bytes] = []
             while len(found) < 4:
                 found += values_of(await consumer.poll(PATIENCE_MS))
             assert found == numbered(0, 4)

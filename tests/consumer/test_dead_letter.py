@@ -68,6 +68,7 @@ def test_what_a_deserializer_refused_goes_as_its_bytes(outgoing):
     _, value, key, headers = outgoing.sent[0]
     assert (value, key, headers[0]) == (b"\xff", b"k", ("h", None))
     letter = DeadLetter.of(as_record(outgoing.sent[0]))
+    assert letter is not None
     assert (letter.partition, letter.offset) == (1, 5)
     assert letter.error.startswith("RecordDeserializationError")
 

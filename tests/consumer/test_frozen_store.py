@@ -71,7 +71,8 @@ def takes_at_most(limit_ms):
 
 def read(consumer, count, within_s=60):
     """Poll until ``count`` records were returned; return their numbers in order."""
-    values, until = [], time.monotonic() + within_s
+    values: list[int] = []
+    until = time.monotonic() + within_s
     while len(values) < count and time.monotonic() < until:
         for records in consumer.poll(500).values():
             values += [int(record.value) for record in records]

@@ -26,6 +26,7 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import StorageError
 from spark_log.metadata import Cluster
+from spark_log.types import ConsumerRecord
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,
@@ -180,7 +181,7 @@ class TestSharing:
         Admin(root).delete_topics(["t"])
         Admin(root).create_topics([NewTopic("t")])
         append(root, [b"another"])
-        found = []
+        found: list[ConsumerRecord] = []
         while not found:
             found = a.poll(PATIENCE_MS).get(T0, [])
         assert [record.value for record in found] == [b"another"]
@@ -294,13 +295,14 @@ class TestPositions:
         a = join("t")
         a.poll(PATIENCE_MS)
         a.commit()
-        begin, taken = GroupMember.begin, []
+        taken: list[GroupMember] = []
+        begin = GroupMember.begin
 
         def taken_meanwhile(member, partitions):
             if not taken:
                 taken.append(member)
                 expire(root, b)
-                wait_until(lambda: member._failure is not None)
+                wait_until(member.is_changed)
             return begin(member, partitions)
 
         a.close()
@@ -385,7 +387,7 @@ class TestListener:
         a = join(listener=notes)
         settle({a: 3})
         expire(root, a)
-        wait_until(a._coordinator._membership.is_lost)
+        wait_until(a._coordinator._membership.is_lost)  # noqa: SLF001
         a.close()
         assert notes.told == [("assigned", ALL), ("lost", ALL)]
 
@@ -405,7 +407,7 @@ class TestMembership:
         a = join("t", listener=notes, clock=clock, max_poll_interval_ms=60_000)
         read_values(a, 5)
         clock.advance_ms(61_000)
-        wait_until(a._coordinator._membership._member.is_changed)
+        wait_until(a._coordinator._membership._member.is_changed)  # noqa: SLF001
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
             a.commit()
         settle({a: 1})
@@ -561,7 +563,7 @@ class TestGroupMetadata:
         before = a.group_metadata()
         b = join()
         b.poll(PATIENCE_MS / 1000)
-        wait_until(a._coordinator._membership._member.is_changed)
+        wait_until(a._coordinator._membership._member.is_changed)  # noqa: SLF001
         assert a.group_metadata() == before, "its commits are to be fenced as of this generation"
         settle({a: 2, b: 1})
         after = a.group_metadata()

@@ -189,7 +189,7 @@ class TestPollTable:
         append(root, numbered(0, 3))
         append(root, numbered(0, 2000), to=THREE[1])
         consumer = open_consumer("t", "three")
-        tables = []
+        tables: list[pa.Table] = []
         while sum(table.num_rows for table in tables) < 2003:
             tables.append(consumer.poll_table(PATIENCE_MS))
         table = pa.concat_tables(tables)
@@ -303,7 +303,8 @@ class TestDeserializers:
         with pytest.raises(RecordDeserializationError):
             consumer.poll(PATIENCE_MS)
         append(root, numbered(0, 3), to=THREE[1])
-        found, refused = [], []
+        found: list[int] = []
+        refused = []
         while len(found) < 3:
             try:
                 found += values_of(consumer.poll(PATIENCE_MS), THREE[1])
@@ -433,10 +434,19 @@ class TestMetrics:
         assert consumer.highwater(T0) == 10
         assert consumer.lag() == {T0: 6}
 
-    def test_count_what_failed_and_was_done_without(self, root, open_consumer):
+    def test_count_what_failed_and_was_done_without(self, open_consumer, monkeypatch):
+        opened = []
+        partition_log = Cluster.partition_log
+
+        def noted(*given):
+            opened.append(partition_log(*given))
+            return opened[-1]
+
+        monkeypatch.setattr(Cluster, "partition_log", noted)
         consumer = open_consumer("t")
+        consumer.poll(timeout_ms=1)
         assert consumer.metrics()["suppressed-errors"] == {"suppressed-errors-total": 0}
-        log = consumer._cluster.partition_log(consumer._cluster.topic("t"), 0)
+        log = opened[-1]
         log.suppressed.add("index", log.directory, StorageError("no"))
         assert consumer.metrics()["suppressed-errors"] == {
             "suppressed-errors-total": 1,

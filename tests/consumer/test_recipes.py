@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -54,7 +55,7 @@ def load_recipes():
     code = ""
     for each in blocks("docs/recipes.md", "python"):
         code += "\n" * (each.line - 1 - code.count("\n")) + each.code
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(code, str(PAGE), "exec"), names)
     return names
 
@@ -131,7 +132,7 @@ def new_root(tmp_path):
     return new_root
 
 
-class Handled(list):
+class Handled(list[bytes]):
     def __call__(self, record):
         self.append(record.value)
 
@@ -214,6 +215,7 @@ class TestExactlyOnce:
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
             )
+            assert process.stdout is not None
             for _ in range(2):
                 assert process.stdout.readline()  # a commit is done or in progress
             process.send_signal(signal.SIGKILL)
@@ -286,7 +288,9 @@ def test_dead_letters(new_root):
         assert set(handled) == {"a", "b"}
         with Consumer("orders.dead", root=root, auto_offset_reset="earliest") as consumer:
             letters = [record for found in consumer.poll(10).values() for record in found]
-        told = {(letter.value, DeadLetter.of(letter).offset) for letter in letters}
+        told = {
+            (record.value, letter.offset) for record in letters if (letter := DeadLetter.of(record))
+        }
         assert told == {(b"{broken", 1), (b'"bad"', 2)}
         if not crashed:
             assert len(letters) == 2

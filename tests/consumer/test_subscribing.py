@@ -6,6 +6,7 @@ import shutil
 import threading
 import weakref
 from functools import partial
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -26,6 +27,7 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.consumer.fetch import fetcher
+from spark_log.consumer.fetch.fetcher import Fetcher
 from spark_log.storage.directory_watch import SilentWatch
 from tests.consumer.support import (
     PATIENCE_MS,
@@ -231,27 +233,28 @@ class TestSettingsThatChange:
 
     @pytest.mark.parametrize("is_assigned", [True, False])
     def test_count_from_the_next_look_at_the_metadata_on(
-        self, root, open_consumer, no_hints, is_assigned
+        self, root, open_consumer, no_hints, is_assigned, monkeypatch
     ):
         clock = ManualClock()
         consumer = open_consumer(clock=clock, metadata_max_age_ms=1000)
+        updates = create_autospec(Fetcher.update_log, side_effect=Fetcher.update_log)
+        monkeypatch.setattr(Fetcher, "update_log", updates)
         if is_assigned:
             consumer.assign([T0])
         else:
             consumer.subscribe(["t"])
         append(root, numbered(0, 5))
         assert read_values(consumer, 2, max_records=2) == numbered(0, 2)
-        before = consumer._fetcher._cursors[T0].log
         topic = ConfigResource(ConfigResourceType.TOPIC, "t", {"file.delete.delay.ms": 500})
         Admin(root).alter_configs([topic])
         append(root, numbered(5, 9))
-        assert consumer._fetcher._cursors[T0].log is before
+        assert not updates.called
         assert read_as_time_passes(consumer, 7, clock) == numbered(2, 9)
-        log = consumer._fetcher._cursors[T0].log
+        (_, _, log), _ = updates.call_args
         assert log.config.file_delete_delay_ms == 500
         append(root, numbered(9, 12))
         assert read_as_time_passes(consumer, 3, clock) == numbered(9, 12)
-        assert consumer._fetcher._cursors[T0].log is log
+        assert updates.call_count == 1
 
     def test_what_is_just_being_read_is_neither_lost_nor_handed_out_twice(
         self, root, open_consumer
@@ -259,12 +262,13 @@ class TestSettingsThatChange:
         for start in range(0, 200, 2):
             append(root, numbered(start, start + 2))
         consumer = open_consumer("t", max_partition_fetch_bytes=1, fetch_max_bytes=1)
-        found, begun = [], []
+        found: list[bytes] = []
+        begun: list[int] = []
         while len(found) < 200:
             found += read_values(consumer, 1, max_records=3)
             log = log_of(root)
             log.read_on = partial(noted, begun, log.read_on)
-            consumer._fetcher.update_log(T0, log)
+            consumer._fetcher.update_log(T0, log)  # noqa: SLF001 - at any moment
         assert found == numbered(0, 200)
         assert begun[0] < 100
 
@@ -312,7 +316,7 @@ class TestARootThatGoesAway:
             clock.advance_ms(31_000)  # the last listing is too old to be used
         append(str(away), numbered(5, 8))
         shutil.move(away, root)
-        found = []
+        found: list[bytes] = []
         while len(found) < 3:
             found += values_of(consumer.poll())
             clock.advance_ms(31_000)
@@ -342,7 +346,7 @@ class TestLife:
         with pytest.raises(IllegalStateError, match="closed"):
             consumer.poll()
 
-    def test_a_second_thread_is_refused_while_the_first_polls(self, open_consumer):
+    def test_a_second_thread_is_refused_while_the_first_polls(self, root, open_consumer):
         consumer = open_consumer("t")
         consumer.poll(timeout_ms=1)
         polls = threading.Thread(target=consumer.poll, args=(PATIENCE_MS,), daemon=True)
@@ -352,15 +356,16 @@ class TestLife:
                 consumer.paused()
         with pytest.raises(ConcurrentModificationError):
             consumer.close()
-        append(consumer._cluster.root, [b"0"])
+        append(root, [b"0"])
         polls.join(PATIENCE_MS / 1000)
         consumer.poll(timeout_ms=1)
 
     def test_one_that_is_dropped_leaves_no_thread(self, root):
+        before = set(threading.enumerate())
         consumer = Consumer("t", root=root)
         consumer.poll(timeout_ms=1)
-        thread, gone = consumer._fetcher._thread, weakref.ref(consumer)
-        assert thread.is_alive()
+        (thread,) = set(threading.enumerate()) - before
+        gone = weakref.ref(consumer)
         del consumer
         gc.collect()
         assert gone() is None

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -50,6 +51,12 @@ def executor_pid():
     return pid
 
 
+def task():
+    context = TaskContext.get()
+    assert context is not None, "not in a task"
+    return context
+
+
 class DyingWriter(LogBatchWriter):
     """Task writer that dies once in each of two tasks, after appending to some partitions."""
 
@@ -58,7 +65,7 @@ class DyingWriter(LogBatchWriter):
         self._directory, self._whom = directory, whom
 
     def write(self, iterator):
-        number = TaskContext.get().partitionId()
+        number = task().partitionId()
         append_segment = PartitionLog.append_segment
         appended = 0
 
@@ -71,11 +78,8 @@ class DyingWriter(LogBatchWriter):
                 os.kill(os.getpid() if self._whom == "worker" else executor_pid(), signal.SIGKILL)
             return info
 
-        PartitionLog.append_segment = dying
-        try:
+        with patch.object(PartitionLog, "append_segment", dying):
             return super().write(iterator)
-        finally:
-            PartitionLog.append_segment = append_segment
 
 
 class DyingSource(SparkLogDataSource):
@@ -117,7 +121,7 @@ def slow_at_first(directory):
     """Return a function over Arrow batches: the first attempt of a task waits for a second one."""
 
     def run(batches):
-        context = TaskContext.get()
+        context = task()
         mark = Path(directory, "speculative")
         if context.partitionId() == 0 and context.attemptNumber() > 0:
             mark.touch()

@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
-import cluster_job
+import cluster_job  # type: ignore[import-not-found] # beside this script
 from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
@@ -38,8 +40,8 @@ class DyingSink:
                 if is_behind and first_time(f"{self._directory}/died"):
                     os.kill(executor_pid(), signal.SIGKILL)
 
-        delta_sink.COMMIT_OFFSETS = 300
-        return self._sink.append(splits, dying)
+        with patch.object(delta_sink, "COMMIT_OFFSETS", 300):
+            yield from self._sink.append(splits, dying)
 
 
 def main():
@@ -51,7 +53,8 @@ def main():
     sink = delta_sink.DeltaSink(f"{directory}/table", {}, "g")
     sink.prepare()
     spark = session(master)
-    processor = DeltaProcessor(DyingSink(sink, directory), lambda: spark, {"path": root}, "g", 2)
+    dying_sink: Any = DyingSink(sink, directory)
+    processor = DeltaProcessor(dying_sink, lambda: spark, {"path": root}, "g", 2)
     tally = GroupJob(
         JobMember(cluster, options, config),
         processor,

@@ -183,7 +183,7 @@ def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
     class Watched(Slow):
         def progress(self):
             found = super().progress()
-            if found is not None and any("->" in metrics for _, metrics in found[1]):
+            if isinstance(found, tuple) and any("->" in metrics for _, metrics in found[1]):
                 counted.append(found)
                 (tmp_path / "seen").touch()
             return found

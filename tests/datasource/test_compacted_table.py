@@ -1,5 +1,7 @@
 """A compacted topic is a table: a million updates of 50,000 keys, by `Consumer` and by Spark."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,7 +72,8 @@ def batch(keys, numbers, is_deleted):
 
 def test_a_consumer_builds_the_same_dictionary(table):
     root, expected = table
-    built, read = {}, 0
+    built: dict[Any, Any] = {}
+    read = 0
     partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
     with Consumer(root=root, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)

@@ -1,11 +1,13 @@
 """A Delta table that gets each record once: attempts of a task, without Spark."""
 
+import os
 import threading
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -103,7 +105,7 @@ class TestEachRecordIsAppendedOnce:
         """The second attempt runs while the first one reads: Delta refuses the first commit."""
         if is_without:
             monkeypatch.setattr(DeltaSink, "app_id", lambda *_: uuid.uuid4().hex)
-        others = []
+        others: list[Any] = []
 
         def read(split):
             if not others:
@@ -122,7 +124,7 @@ class TestEachRecordIsAppendedOnce:
     def test_by_a_zombie_that_is_some_way_ahead(self, root, sink, monkeypatch):
         """Records that the zombie has appended meanwhile are skipped, the others appended."""
         zombie = [replace(each, end_offset=25) for each in plan(root)[:1]]
-        seen = []
+        seen: list[tuple[int, int]] = []
 
         def read(split):
             if not seen:
@@ -219,14 +221,14 @@ class TestCommits:
                 elsewhere(lambda: DeltaTable(sink.url).optimize.compact(max_concurrent_tasks=1))
             yield from reading(root)(split)
 
-        begun = []
+        begun: list[Any] = []
         append(replace(sink, group="before"), root)
         append(sink, root, read)
         assert times(sink) == ONCE + ONCE + ONCE
         assert len(begun) == 1
 
     def test_are_tried_again_when_the_tables_properties_change(self, root, sink):
-        changed = []
+        changed: list[int] = []
 
         def read(split):
             if not changed:
@@ -240,13 +242,13 @@ class TestCommits:
 
     def test_are_synced_with_their_files(self, root, sink, monkeypatch):
         synced = []
-        open_file = delta_sink.os.open
+        open_file = os.open
 
         def opening(path, flags):
             synced.append(str(path).removeprefix(f"{sink.url}/"))
             return open_file(path, flags)
 
-        monkeypatch.setattr(delta_sink.os, "open", opening)
+        monkeypatch.setattr(os, "open", opening)
         append(sink, root)
         (file,) = DeltaTable(sink.url).file_uris()
         assert {"_delta_log/00000000000000000001.json", file.rpartition("/")[2]} <= set(synced)
@@ -353,7 +355,7 @@ def test_a_table_and_a_root_on_s3(s3_server):
     sink.prepare()
     sink.prepare()
     splits = plan_splits(read_options)
-    others = []
+    others: list[Any] = []
 
     def reading_only(split):
         return read_split(split, ALL_COLUMNS, read_options)

@@ -123,7 +123,7 @@ def test_a_batch_that_is_at_work_when_it_is_time_to_stop_is_given_up(clock):
     assert stats.records == 0
 
 
-def test_a_long_batch_that_gets_on_shows_life(clock):
+def test_a_long_batch_that_gets_on_shows_life(clock, monkeypatch):
     member, processor = FakeMember(1), FakeProcessor(waits=True)
 
     def progress():
@@ -133,12 +133,14 @@ def test_a_long_batch_that_gets_on_shows_life(clock):
             processor.may_end.set()
         return processor.asked
 
-    processor.progress = progress
+    monkeypatch.setattr(processor, "progress", progress)
     assert job(member, processor, clock).run().records == 10
     assert member.lives >= 19
 
 
-def test_a_batch_of_a_job_that_is_no_member_any_more_is_given_up_and_the_job_goes_on(clock):
+def test_a_batch_of_a_job_that_is_no_member_any_more_is_given_up_and_the_job_goes_on(
+    clock, monkeypatch
+):
     member, processor = FakeMember(1), FakeProcessor(waits=True)
     member.is_expelled = True
     run = processor.run
@@ -152,21 +154,22 @@ def test_a_batch_of_a_job_that_is_no_member_any_more_is_given_up_and_the_job_goe
         processor.asked += 1
         return processor.asked
 
-    processor.run, processor.progress = running, progress
+    monkeypatch.setattr(processor, "run", running)
+    monkeypatch.setattr(processor, "progress", progress)
     stats = job(member, processor, clock).run()
     assert stats.lost == {P0}
     assert member.events == ["joined", {P0: 10}, "left"]
     assert stats.records == 10
 
 
-def test_a_batch_that_stands_still_for_max_poll_interval_is_given_up(clock):
+def test_a_batch_that_stands_still_for_max_poll_interval_is_given_up(clock, monkeypatch):
     member, processor = FakeMember(1), FakeProcessor(waits=True)
 
     def progress():
         clock.advance_ms(300)
         return "the same"
 
-    processor.progress = progress
+    monkeypatch.setattr(processor, "progress", progress)
     with pytest.raises(KafkaTimeoutError, match=r"made no progress for 1 s, more than max\.poll"):
         job(member, processor, clock).run()
     assert processor.is_given_up

@@ -184,9 +184,9 @@ class TestTwoMembers:
     def test_one_that_was_expelled_commits_nothing_and_the_other_does_it_again(self, root, join):
         one = join()
         batch, _ = one.next_batch()
-        two = join()
         members = GroupCoordinator(Cluster(root), "g")
-        expelled = one._member.poll().member_id
+        (expelled,) = members.describe().members
+        two = join()
         members.describe()
         members.remove([expelled])
         all_of_it = until(lambda: (b := two.next_batch()[0]) and len(b.starts) == 4 and b)

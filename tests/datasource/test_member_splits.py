@@ -1,5 +1,7 @@
 """Splits that own whole partitions, and keep them (``partition.assignment.strategy``)."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def parts(count, topic="t", first=0):
 
 def shares(owners):
     """Return the partitions of each member that has any."""
-    found = {}
+    found: dict[int, set[TopicPartition]] = {}
     for tp, member in owners.items():
         found.setdefault(member, set()).add(tp)
     return found
@@ -76,7 +78,8 @@ class TestOwners:
         st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=2, max_size=6),
     )
     def test_of_sticky_assignors_move_only_for_balance(self, strategy, members, changes):
-        owners, before = PartitionOwners(strategy, members), {}
+        before: dict[TopicPartition, int] = {}
+        owners = PartitionOwners(strategy, members)
         for numbers in changes:
             now = dict(owners.assign([TopicPartition("t", number) for number in numbers]))
             assert {tp.partition for tp in now} == numbers
@@ -143,13 +146,14 @@ class TestBatches:
     def test_without_records_have_no_split(self, root):
         reader = LogBatchReader(READ_SCHEMA, parse_read_options(options(root)))
         assert list(reader.partitions()) == []
-        assert list(reader.read(None)) == []
+        assert list(reader.read(None)) == []  # type: ignore[arg-type] # as Spark does
 
 
 class TestMicroBatches:
     def test_have_only_partitions_with_new_records_and_ownership_stays(self, root, clock):
         planned = batches(root, clock, **options(root, "sticky", minPartitions="2"))
-        owner, start = {}, planned.initial()
+        owner: dict[Any, int] = {}
+        start = planned.initial()
         for numbers in ([0, 1, 2, 3], [3], [0, 2], [1, 2, 3]):
             for number in numbers:
                 append(root, "t", number, range(3))

@@ -165,7 +165,7 @@ def test_pieces_are_the_ranges_whatever_is_asked_for(wanted, least, most, with_s
         wanted = [(tp, start, end) for tp, start, end, _ in wanted]
     pieces = split(*wanted, least=least, most=most)
 
-    joined = []
+    joined: list[tuple[TopicPartition, int, int]] = []
     for tp, start, end in pieces:
         assert start < end
         if joined and joined[-1][0] == tp:

@@ -12,7 +12,6 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.datasource.read import offset_reader
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.storage.local import LocalStore
 from tests.datasource.reading import (
@@ -162,7 +161,6 @@ class TestOffsetsNow:
 
         monkeypatch.setattr(LocalStore, "is_mapped", False)
         monkeypatch.setattr(LocalStore, "list", waiting)
-        assert offset_reader._THREADS >= 3
         looking = reader(root)
         assert len(looking.earliest(looking.partitions())) == 3
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceReader
 
 from spark_log.datasource.read import batch_reader
-from spark_log.log import PartitionLog
 from tests.datasource.reading import BASE_MS, create, fill
 
 pytestmark = pytest.mark.spark
@@ -187,14 +187,17 @@ def test_every_filter_holds_when_spark_hands_them_down(spark: SparkSession, root
     assert numbers(left) == [5]
 
 
+PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module of Spark that asks a reader which filters it takes over."""
+
+
 def test_filters_are_taken_over_where_spark_keeps_them_with_their_scan(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, batch_reader._PUSHDOWN_WORKER, batch_reader)
+    monkeypatch.setitem(sys.modules, PUSHDOWN_WORKER, batch_reader)
     assert batch_reader.batch_reader_class() is batch_reader.LogBatchReader
-    monkeypatch.setattr(batch_reader.DataSourceReader, "pushLimit", None, raising=False)
+    monkeypatch.setattr(DataSourceReader, "pushLimit", None, raising=False)
     assert batch_reader.batch_reader_class() is batch_reader.FilteringBatchReader
 
 
 def test_without_pushdown_filters_are_sparks(spark: SparkSession, root: str) -> None:
     fill(root, "t", 0, range(10))
     assert numbers(read(spark, root).where("offset > 7 and partition = 0")) == [8, 9]
-    assert PartitionLog  # Spark refuses a reader with pushdown

@@ -161,22 +161,22 @@ class TestIntoATopic:
 
     def test_a_run_that_has_rested_for_too_long_is_an_error(self, spark, root, target):
         next(steps(a_run(root, target), spark, root))
-        target._remembered_us = 0
+        target._remembered_us = 0  # noqa: SLF001 - instead of a long pause
         with pytest.raises(InvalidOptionError, match=r"producer\.id\.expiration\.ms"):
             a_run(root, target)
 
     @pytest.mark.parametrize("days", [30, -30])
     def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
         """The duration of a pause does not depend on the clock of the driver that continues."""
-        wrong = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
+        shifted = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))
         wrong, right = (
-            TopicTarget(each, "results", {"path": root}) for each in (wrong, Cluster(root))
+            TopicTarget(each, "results", {"path": root}) for each in (shifted, Cluster(root))
         )
         next(steps(a_run(root, wrong), spark, root))
         next(steps(a_run(root, right), spark, root))
         assert a_run(root, wrong).progress.step == 1
         for each in (wrong, right):
-            each._remembered_us = 1
+            each._remembered_us = 1  # noqa: SLF001
             with pytest.raises(InvalidOptionError, match="was paused for 0 hours"):
                 a_run(root, each)
 

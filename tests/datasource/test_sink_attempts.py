@@ -214,12 +214,12 @@ def test_more_runs_than_are_remembered_lie_in_the_log(small):
         for writer in (first, second):
             for batch in segments:
                 writer.add(batch)
-            writer._buffers.finish()
-        writers = [next(iter(task._writers.values())) for task in (first, second)]
-        assert all(len(writer._staged) >= 7 for writer in writers)
-        for ordinal in range(len(writers[0]._staged)):
+            writer._buffers.finish()  # noqa: SLF001
+        writers = [next(iter(task._writers.values())) for task in (first, second)]  # noqa: SLF001
+        assert all(len(writer._staged) >= 7 for writer in writers)  # noqa: SLF001
+        for ordinal in range(len(writers[0]._staged)):  # noqa: SLF001
             for writer in writers:
-                writer._append(writer._staged[ordinal])
+                writer._append(writer._staged[ordinal])  # noqa: SLF001
     (before,) = numbers(small, "small")
     (remembered,) = {
         len(entry.runs) for _, entry in partition_logs(small, "small")[0].producers().entries()
@@ -323,6 +323,7 @@ def test_a_cleaner_days_ahead_does_not_make_the_log_forget(root, days):
 
     admin.alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": str(10**12)})])
     (cleaned,) = ClusterCleaner(wrong, ["cleaned"]).clean()
+    assert cleaned.report is not None
     assert cleaned.report.merged_segments == 9, "the clean has written a snapshot"
     attempt(root, [rows([8])], topic="cleaned", batch_id=8)
     assert numbers(root, "cleaned") == [list(range(9))]

@@ -2,6 +2,7 @@
 
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def wide(root):
 def mixed(total, *, partitions=60, seed=1, padding=500, cut=500):
     """Return rows for partitions in random order, and the expected values of each partition."""
     draw = random.Random(seed)
-    expected = [[] for _ in range(partitions)]
+    expected: list[list[int]] = [[] for _ in range(partitions)]
     batches = []
     for start in range(0, total, cut):
         chosen = [draw.randrange(partitions) for _ in range(cut)]
@@ -60,9 +61,9 @@ def test_open_segments_and_waiting_bytes_stay_within_their_bounds(wide, monkeypa
 
     def watched(writer, records):
         write(writer, records)
-        pending_bytes.append(sum(each.size_bytes for each in buffers._pending.values()))
-        if buffers._pending:
-            open_at_once.append(sum(each.is_open for each in buffers._pending))
+        pending_bytes.append(sum(each.size_bytes for each in buffers._pending.values()))  # noqa: SLF001
+        if buffers._pending:  # noqa: SLF001
+            open_at_once.append(sum(each.is_open for each in buffers._pending))  # noqa: SLF001
 
     monkeypatch.setattr(PartitionWriter, "write", watched)
     attempt(wide, batches, topic="wide", buffers=buffers)
@@ -108,13 +109,13 @@ def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
 ):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
     seen = []
-    spill = record_buffers._Spill.write
+    spill = record_buffers._Spill.write  # noqa: SLF001
 
     def watched(self, share, records):
         spill(self, share, records)
         seen.append(os.readlink(f"/proc/self/fd/{self._file.fileno()}"))
 
-    monkeypatch.setattr(record_buffers._Spill, "write", watched)
+    monkeypatch.setattr(record_buffers._Spill, "write", watched)  # noqa: SLF001
     batches, _ = mixed(1_000)
     attempt(wide, batches, topic="wide", buffers=RecordBuffers(max_pending_bytes=1))
 
@@ -124,7 +125,7 @@ def test_the_temporary_file_lies_where_spark_keeps_its_own_and_has_no_name(
 
 def test_a_full_disk_for_temporary_files_leaves_nothing_behind(wide, monkeypatch, tmp_path):
     full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - the buffers close it
-    monkeypatch.setattr(record_buffers.tempfile, "TemporaryFile", lambda dir: full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: full)
     batches, _ = mixed(1_000)
 
     with pytest.raises(StorageFullError):

@@ -1,12 +1,13 @@
 """Streaming writes in a Spark session: the cases of KafkaSinkSuite, and exactly once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from spark_log import Admin, NewTopic, SparkLogError
@@ -157,9 +158,9 @@ def test_the_readmes_way_writes_an_aggregate_in_update_mode_once(
     source = copy.spark.readStream.option("maxFilesPerTrigger", 1).text(str(copy.files))
 
     def run() -> None:
-        names = {"totals": counted(copy, source)}
+        names: dict[str, Any] = {"totals": counted(copy, source)}
         exec(code.replace(".start()", ".trigger(availableNow=True).start()"), names)
-        assert names["query"].awaitTermination(120)  # type: ignore[attr-defined]
+        assert names["query"].awaitTermination(120)
 
     copy.add(7)
     copy.add(7)
@@ -210,6 +211,7 @@ def test_bad_columns_and_options_are_refused_when_the_writer_is_made(
 ) -> None:
     source = SparkLogDataSource({"path": root, **options})
     schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
 
     with pytest.raises(SparkLogError, match=expected):
         source.streamWriter(schema, overwrite=False)

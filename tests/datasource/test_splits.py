@@ -16,6 +16,7 @@ from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.splits import plan_splits, splits_between
 from spark_log.log import SegmentReader
+from spark_log.storage.local import LocalStore
 from tests.datasource.reading import (
     BASE_MS,
     create,
@@ -99,14 +100,17 @@ class TestRanges:
             plan(root, startingOffsets=starts)
 
     def test_each_partition_is_looked_at_once(self, root, monkeypatch):
-        looks = []
-        real = OffsetReader._observe
-        monkeypatch.setattr(
-            OffsetReader, "_observe", lambda self, tp: looks.append(tp) or real(self, tp)
-        )
         fill(root, "t", 0, range(10))
+        looks = []
+        real = LocalStore.list
+
+        def noted(store, directory, start_after=None):
+            looks.append(directory.rpartition("/")[2])
+            return real(store, directory, start_after)
+
+        monkeypatch.setattr(LocalStore, "list", noted)
         plan(root, minPartitions="5", endingTimestamp=str(BASE_MS + 5000))
-        assert sorted(looks) == [TopicPartition("t", number) for number in range(3)]
+        assert sorted(each for each in looks if each.startswith("t-")) == ["t-0", "t-1", "t-2"]
 
 
 class TestDataLoss:
@@ -227,11 +231,12 @@ class TestFilters:
         fill(root, "t", 0, range(100), segments=50)
         opened = []
         real = SegmentReader.__init__
-        monkeypatch.setattr(
-            SegmentReader,
-            "__init__",
-            lambda self, *args, **kwargs: opened.append(args[1]) or real(self, *args, **kwargs),
-        )
+
+        def noted(self, *args, **kwargs):
+            opened.append(args[1])
+            real(self, *args, **kwargs)
+
+        monkeypatch.setattr(SegmentReader, "__init__", noted)
         options = options_of(root, assign='{"t":[0]}')
         splits = plan_splits(options, where(LessThan(("timestamp",), at(-1))))
         assert len(splits) == 1  # the task skips the other records

@@ -7,12 +7,14 @@ import pytest
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.datasource.stream import group_progress
 from spark_log.datasource.stream.group_progress import GroupProgress
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import CommitFailedError
 from spark_log.metadata import Cluster
 from tests.datasource.streams import at, create_again, topic_id
+
+PAUSE_MS = 10_000
+"""Minimum time between two reports after one that failed."""
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -98,7 +100,7 @@ def test_nothing_is_reported_to_a_group_with_members_until_they_are_gone(
     assert "could not be reported to group 'g': group 'g' has members" in caplog.text
     assert committed(root) == {}
     member.leave()
-    clock.advance_ms(group_progress._PAUSE_MS)
+    clock.advance_ms(PAUSE_MS)
     assert progress.report(at(root, 5, 7), ids(root))
     assert committed(root) == {P0: 5, P1: 7}
 
@@ -119,6 +121,6 @@ def test_a_report_that_fails_is_warned_of_and_tried_again(
         assert not progress.report(at(root, 6, 7), ids(root)), "too early"
         assert len(calls) == 1
     assert "progress could not be reported to group 'g': others came first" in caplog.text
-    clock.advance_ms(group_progress._PAUSE_MS)
+    clock.advance_ms(PAUSE_MS)
     assert progress.report(at(root, 6, 7), ids(root))
     assert committed(root) == {P0: 6, P1: 7}

@@ -43,7 +43,7 @@ def test_can_be_given_as_starting_offsets():
 
 def test_equal_offsets_are_equal_text_whatever_the_order_they_came_in():
     turned = StreamOffset(
-        dict(reversed(OFFSET.offsets.items())), dict(reversed(OFFSET.topic_ids.items()))
+        dict(reversed([*OFFSET.offsets.items()])), dict(reversed([*OFFSET.topic_ids.items()]))
     )
     assert json.dumps(turned.to_document()) == json.dumps(OFFSET.to_document())
     assert json.dumps(OFFSET.to_document()) == (

@@ -5,12 +5,13 @@ import logging
 import shutil
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.coordinator import OffsetsTable
@@ -48,7 +49,7 @@ def stream(spark: SparkSession, root: str, **options: str) -> DataFrame:
     return spark.readStream.format("spark_log").options(**given).load(root)
 
 
-def start(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[StreamingQuery, list[int]]:
+def start(df: DataFrame, checkpoint: Path, **trigger: Any) -> tuple[StreamingQuery, list[int]]:
     """Start a query; return it, and the list to which its values are added."""
     found: list[int] = []
 
@@ -59,7 +60,7 @@ def start(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[Streaming
     return writer.trigger(**trigger).start(), found
 
 
-def run(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[StreamingQuery, list[int]]:
+def run(df: DataFrame, checkpoint: Path, **trigger: Any) -> tuple[StreamingQuery, list[int]]:
     """Run a query to its end; return it, and the values that it wrote, in order."""
     query, found = start(df, checkpoint, **trigger)
     assert query.awaitTermination(TIMEOUT_S)
@@ -68,7 +69,9 @@ def run(df: DataFrame, checkpoint: Path, **trigger: object) -> tuple[StreamingQu
 
 def written(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
     """Return the offsets of a batch in the checkpoint."""
-    return json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
+    found: dict[str, dict[str, int]]
+    found = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
+    return found
 
 
 def test_available_now_reads_in_batches_reports_lag_and_the_groups_progress(

@@ -2,11 +2,14 @@
 
 import importlib
 import io
+import os
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark import TaskContext
 
 from spark_log.datasource import worker_process
 from spark_log.datasource.source import SparkLogDataSource
@@ -37,7 +40,7 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
     def task(number, pattern):
         properties = {worker_process.REDACTION_SETTING: pattern}
         context = SimpleNamespace(partitionId=lambda: number, getLocalProperty=properties.get)
-        monkeypatch.setattr(worker_process.TaskContext, "get", lambda: context)
+        monkeypatch.setattr(TaskContext, "get", lambda: context)
 
     task(1, None)
     worker_process.warn_exposed_secrets(NAMES)
@@ -51,7 +54,7 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
 
 @pytest.mark.spark
 def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what_to_hide(spark):
-    settings = spark._jsparkSession.sessionState().conf()
+    settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
     settings.unsetConf(REDACTION_SETTING)
     try:
         assert job_session("test").conf.get(REDACTION_SETTING) == REDACTION
@@ -68,14 +71,14 @@ def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, run
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
     with pytest.raises(InvalidOptionError):
         SparkLogDataSource({"path": "/r", "startingOffset": "earliest"}).schema()
-    assert worker_process.os.environ.get("SPARK_HIDE_TRACEBACK") == hidden
+    assert os.environ.get("SPARK_HIDE_TRACEBACK") == hidden
 
 
 def test_any_other_error_keeps_its_traceback(monkeypatch):
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     with pytest.raises(ZeroDivisionError), worker_process.hide_traceback():
         raise ZeroDivisionError
-    assert "SPARK_HIDE_TRACEBACK" not in worker_process.os.environ
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 
 def printed(daemon, error):
@@ -88,7 +91,7 @@ def printed(daemon, error):
 
 
 def test_the_daemon_prints_no_closed_pipe_and_everything_else(monkeypatch):
-    daemon = ModuleType("__main__")
+    daemon: Any = ModuleType("__main__")
     daemon.__spec__ = SimpleNamespace(name="pyspark.daemon")
     daemon.traceback = traceback
     monkeypatch.setitem(sys.modules, "__main__", daemon)
@@ -109,7 +112,7 @@ def test_sparks_daemon_prints_through_the_module_that_is_replaced():
 
 
 def test_another_program_is_left_alone(monkeypatch):
-    program = ModuleType("__main__")
+    program: Any = ModuleType("__main__")
     program.traceback = traceback
     monkeypatch.setitem(sys.modules, "__main__", program)
     silence_broken_pipe()

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,24 +55,23 @@ def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
     assert other.append(moved("b", 1), "TEST").number == 3
 
 
-def test_nothing_new_costs_one_look(log, monkeypatch):
-    looks = []
-    look = log._store.open_buffer
-    monkeypatch.setattr(log._store, "open_buffer", lambda path: looks.append(path) or look(path))
-    monkeypatch.setattr(log._store, "list", None)
+def test_nothing_new_costs_one_look(cluster, log, monkeypatch):
+    look = Mock(side_effect=cluster.store.open_buffer)
+    monkeypatch.setattr(cluster.store, "open_buffer", look)
+    monkeypatch.setattr(cluster.store, "list", None)
     assert log.refresh() == []
     folder = f"{DIRECTORY}/_delta_log"
-    assert looks == [f"{folder}/{2:020}.json", f"{folder}/_last_checkpoint"]
+    assert look.mock_calls == [call(f"{folder}/{2:020}.json"), call(f"{folder}/_last_checkpoint")]
 
 
-def test_a_lost_answer_is_looked_up(log, monkeypatch):
-    put = log._store.put_if_absent
+def test_a_lost_answer_is_looked_up(cluster, log, monkeypatch):
+    put = cluster.store.put_if_absent
 
     def lose_answer(path, source, **options):
         put(path, source, **options)
         raise UnknownOutcomeError("lost", path=path)
 
-    monkeypatch.setattr(log._store, "put_if_absent", lose_answer)
+    monkeypatch.setattr(cluster.store, "put_if_absent", lose_answer)
     with pytest.raises(AlreadyExistsError):
         put(f"{DIRECTORY}/_delta_log/{1:020}.json", b"")
     attempts = []
@@ -82,25 +82,25 @@ def test_a_lost_answer_is_looked_up(log, monkeypatch):
             lose_answer(path, source, **options)
         put(path, source, **options)
 
-    monkeypatch.setattr(log._store, "put_if_absent", lose_first)
+    monkeypatch.setattr(cluster.store, "put_if_absent", lose_first)
     assert log.append(moved("a", 1), "TEST").number == 2
     assert len(attempts) == 2
 
 
 def test_a_lost_answer_to_anothers_version_is_no_success(cluster, log, monkeypatch):
-    put, other = log._store.put_if_absent, opened(cluster)
+    put, other = cluster.store.put_if_absent, opened(cluster)
     attempts = []
 
     def lose_request(path, source, **options):
         attempts.append(path)
         if len(attempts) == 1:
             with monkeypatch.context() as patch:
-                patch.setattr(log._store, "put_if_absent", put)
+                patch.setattr(cluster.store, "put_if_absent", put)
                 other.append(moved("b", 1), "TEST")
             raise UnknownOutcomeError("lost", path=path)
         put(path, source, **options)
 
-    monkeypatch.setattr(log._store, "put_if_absent", lose_request)
+    monkeypatch.setattr(cluster.store, "put_if_absent", lose_request)
     with pytest.raises(LogEndOffsetMismatchError):
         log.append(moved("a", 1), "TEST")
 
@@ -186,8 +186,8 @@ class TestNamesThatWereFreed:
         def fail(*_):
             raise StorageError("down")
 
-        monkeypatch.setattr(log._store, "list", fail)
-        monkeypatch.setattr(log._store, "head", fail)
+        monkeypatch.setattr(cluster.store, "list", fail)
+        monkeypatch.setattr(cluster.store, "head", fail)
         with pytest.raises(UnknownOutcomeError, match=r"cannot be listed: down"):
             log.append(moved("a", 1), "TEST")
 
@@ -195,7 +195,7 @@ class TestNamesThatWereFreed:
         self, cluster, log, clock, monkeypatch
     ):
         """The checkpoint may hold our version or another one; here it holds ours."""
-        put = log._store.put_if_absent
+        put = cluster.store.put_if_absent
 
         def then_checkpoint(path, source, **options):
             put(path, source, **options)
@@ -203,7 +203,7 @@ class TestNamesThatWereFreed:
             DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
             clock.advance_ms(31 * 60_000)
 
-        monkeypatch.setattr(log._store, "put_if_absent", then_checkpoint)
+        monkeypatch.setattr(cluster.store, "put_if_absent", then_checkpoint)
         with pytest.raises(UnknownOutcomeError, match="so long after the log was read"):
             log.append(moved("a", 1), "TEST")
         assert log.refresh() is None
@@ -221,21 +221,18 @@ class TestNamesThatWereFreed:
         assert log.append(moved("a", 2), "TEST").number == newest + 2
         assert opened(cluster).state.transaction("a").version == 2
 
-    def test_are_looked_for_by_a_process_that_stood_still(self, log, clock, monkeypatch):
-        put = log._store.put_if_absent
+    def test_are_looked_for_by_a_process_that_stood_still(self, cluster, log, clock, monkeypatch):
+        put = cluster.store.put_if_absent
 
         def stand_still(path, source, **options):
             clock.advance_ms(31 * 60_000)
             put(path, source, **options)
 
-        monkeypatch.setattr(log._store, "put_if_absent", stand_still)
-        listings = []
-        look = log._store.list
-        monkeypatch.setattr(
-            log._store, "list", lambda *where: listings.append(where) or look(*where)
-        )
+        monkeypatch.setattr(cluster.store, "put_if_absent", stand_still)
+        listing = Mock(side_effect=cluster.store.list)
+        monkeypatch.setattr(cluster.store, "list", listing)
         assert log.append(moved("a", 1), "TEST").number == 2
-        assert len(listings) == 1
+        assert listing.call_count == 1
         assert log.refresh() is None  # read again, from the listing
         assert log.state.version == 2
 
@@ -245,7 +242,7 @@ class TestNamesThatWereFreed:
         monkeypatch.setattr(DeltaLog, "_nothing_deleted_since", lambda *_: True)
         self.use_and_free(cluster, 4)
         clock.advance_ms(29 * 60_000)
-        if log._store.is_mapped:
+        if cluster.store.is_mapped:
             assert log.refresh() == []  # names deleted that early are found in other ways
             clock.advance_ms(30 * 60_000)
         clock.advance_ms(60_000)
@@ -257,13 +254,13 @@ def test_an_object_store_is_asked_once_for_what_is_new(cluster, log, clock, monk
     monkeypatch.setattr(type(cluster.store), "is_mapped", False)
     calls = []
     for what in ("list", "open_buffer", "head", "put_if_absent"):
-        call = getattr(log._store, what)
+        call = getattr(cluster.store, what)
 
         def counted(*given, what=what, call=call, **options):
             calls.append(what)
             return call(*given, **options)
 
-        monkeypatch.setattr(log._store, what, counted)
+        monkeypatch.setattr(cluster.store, what, counted)
     assert log.refresh() == []
     assert calls == ["list"]
     log.append(moved("a", 1), "TEST")
@@ -279,15 +276,12 @@ def test_opening_begins_with_the_checkpoint(cluster, log, monkeypatch):
     table = DeltaTable(cluster.store.directory_url(DIRECTORY))
     table.create_checkpoint()
     log.append(moved("b", 7), "TEST")
-    read = []
-    look = cluster.store.open_buffer
-    monkeypatch.setattr(
-        type(cluster.store), "open_buffer", lambda self, path: read.append(path) or look(path)
-    )
+    read = Mock(side_effect=cluster.store.open_buffer)
+    monkeypatch.setattr(type(cluster.store), "open_buffer", read)
 
     again = opened(cluster)
 
-    assert len(read) == 4  # the pointer, the checkpoint, one version after it, and the end
+    assert read.call_count == 4  # the pointer, the checkpoint, one version after it, and the end
     assert again.state.version == 32
     assert again.state.transaction("a") == Transaction("a", 29)
     assert again.state.transaction("b") == Transaction("b", 7)

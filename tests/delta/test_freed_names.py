@@ -6,8 +6,9 @@ from spark_log.clock import ManualClock
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
+from spark_log.log import PartitionLog
 from spark_log.log.log_start import move_log_start
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import TopicRecord
 from tests.log.support import HookedStore
 
@@ -70,7 +71,7 @@ def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
     make_and_free(store, clock, 10)
     record = rise(idle.group)
     with pytest.raises(Exception, match="the log ends at"):
-        idle._append(record)
+        idle._append(record)  # noqa: SLF001 - `commit` replays first
 
 
 @pytest.mark.parametrize("skew_ms", [25 * 3_600_000, 8 * 86_400_000, -8 * 86_400_000])
@@ -116,7 +117,9 @@ class TestMetadata:
         log = MetadataLog(store, clock)
         for number in range(5):
             self.change(log, f"t{number}")
-        move_log_start(log._log, 5)
+        move_log_start(
+            PartitionLog(store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0), 5
+        )
         for number in range(5):
             store.inner.delete(f"{METADATA_DIRECTORY}/{number:020}.log")
         return log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +24,7 @@ def plotted_lag(code: list[str]) -> dict[str, list[int]]:
     low, high = axes.get_ylim()
     drawn = {}
     for line in axes.get_lines():
-        values = [int(value) for value in line.get_ydata()]
+        values = [int(value) for value in np.asarray(line.get_ydata())]
         assert len(values) > 1 or line.get_marker() != "None"
         assert all(low <= value <= high for value in values)
         drawn[str(line.get_label())] = values

@@ -27,7 +27,7 @@ def asked_for(source: str) -> set[Block]:
         most = ACCESSORS.get(call.func.id)
         if most is None or not all(isinstance(each, ast.Constant) for each in call.args):
             continue
-        page, *rest = (each.value for each in call.args if isinstance(each, ast.Constant))
+        page, *rest = (str(each.value) for each in call.args if isinstance(each, ast.Constant))
         if call.func.id == "block":
             found |= {each for each in blocks(page) if rest[0] in each.code}
         else:

@@ -24,6 +24,7 @@ from spark_log import (
     Producer,
 )
 from spark_log.coordinator.offsets import table as offsets_table
+from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import SparkLogError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
@@ -84,8 +85,13 @@ def make(root):
         if topic == "plain":
             move_log_start(log, 3)
     for group in GROUPS:
-        settings = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-        with Consumer("plain", root=root, **settings) as consumer:
+        with Consumer(
+            "plain",
+            root=root,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
             for _ in range(6):
                 assert consumer.poll(20_000, max_records=5)
                 consumer.commit()
@@ -104,9 +110,8 @@ def forget_spent(cluster, root):
             is_spent = path.suffix == ".log" and path.name not in names
             if is_spent or (path.suffix == ".snapshot" and int(path.stem) < live.snapshots[-1]):
                 path.unlink()
-    table = offsets_table.OffsetsTable(cluster)
-    table.groups()
-    delta = table._shared().table.log
+    delta = DeltaLog(cluster.store, offsets_table.DIRECTORY, cluster.clock)
+    delta.refresh()
     checkpoint = delta.last_checkpoint()
     for path in (root / "__consumer_offsets").glob("part-*.parquet"):
         if path.name not in delta.state.files:
@@ -121,7 +126,7 @@ def forget_spent(cluster, root):
 
 def ask(root):
     """Return all results of reading a root by name: a value, or the class of an error."""
-    offsets_table._shared_tables.forget()  # like a new process
+    offsets_table._shared_tables.forget()  # noqa: SLF001 - like a new process
     return {name: _told(question, root) for name, question in QUESTIONS.items()}
 
 

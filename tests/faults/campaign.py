@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 from spark_log.storage import Store
 from tests.faults.clock_shift import DAYS_OFF, ClockShift
@@ -45,14 +46,14 @@ class Campaign:
     delete_delay_ms: int = 600
     without: str | None = None
     clocks: tuple[ClockShift, ...] = ()
-    done: Counter = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
 
     def run(self, duration_s):
         """Run the processes for a duration, and return when all have ended."""
         self._chance = random.Random(self.seed)
         self._clock_chance = random.Random(f"clocks of {self.seed}")
         self._next_producer = 0
-        self._everyone = []
+        self._everyone: list[Any] = []
         self._writers = [self._new_producer() for _ in range(WRITERS)]
         self._others = [
             self._start(rewrite_until_told, self._rewriting()),

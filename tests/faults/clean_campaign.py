@@ -48,13 +48,13 @@ class CleanCampaign:
     """
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     properties: Path
     notes: Path
     seed: int
     clocks: dict[tuple[str, int], ClockShift] = field(default_factory=dict)
     jumping: tuple[ClockShift, ...] = ()
-    done: Counter = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
 
     def run(self, duration_s):
         """Run and kill the processes for a duration, and return when all have ended."""
@@ -70,7 +70,7 @@ class CleanCampaign:
             for what, (_, count, _) in _PLACES.items()
             for slot in range(count + (what == "cleaner" and bool(self.clocks)))
         }
-        lives = Counter()
+        lives: Counter[tuple[str, int]] = Counter()
         weights = [_PLACES[what][2] for what, _ in running]
         until_s = time.monotonic() + duration_s
         longest_s = min(2, duration_s / 8)
@@ -101,6 +101,7 @@ class CleanCampaign:
 
     def _start(self, what, slot, life):
         notes = str(self.notes / f"{what}-{slot}.{life}")
+        role: CleanRole | Role
         if what == "cleaner":
             role = CleanRole(str(self.properties), notes)
         else:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from spark_log.metadata import Cluster
 from tests.faults.clean_clients import COMPACTED, EXPIRING, KEPT, TABLE, TOPICS
@@ -28,7 +29,7 @@ def check_results(root, storage_options, notes):
         notes: directory of the processes' notes.
     """
     cluster = Cluster(root, storage_options)
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for topic in TOPICS:
         log = cluster.partition_log(cluster.topic(topic), 0)
         start, end = log.log_start_offset(), log.log_end_offset()
@@ -59,7 +60,7 @@ def check_commands(notes, refused=()):
         refused: slots of cleaners whose clocks are wrong: each of their runs must do nothing, and
             report that in one line.
     """
-    statuses = Counter()
+    statuses: Counter[Any] = Counter()
     for path in notes.glob("cleaner-*"):
         slot = int(path.name.removeprefix("cleaner-").partition(".")[0])
         for status, *error in read_notes(path):
@@ -118,7 +119,7 @@ def _check_dictionary(found, sent, placed, *, keeps_tombstones):
     last = {}
     for name, offset in sorted(placed.items(), key=lambda pair: pair[1]):
         last[sent[name][0]] = offset, name
-    untold = {}
+    untold: dict[Any, list[bool]] = {}
     for name in sent.keys() - placed.keys():
         key, is_tombstone = sent[name]
         untold.setdefault(key, []).append(is_tombstone)

@@ -51,7 +51,7 @@ class Role:
     """
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     notes: str
     slot: int = 0
     life: int = 0
@@ -105,9 +105,15 @@ def consume_until_told(role: Role, told: Connection):
                 continue  # the machine is so busy that no listing was fast enough
             for partition, records in found.items():
                 for each in records:
-                    name = each.headers[0][1].decode()
+                    name, key = each.headers[0][1], each.key
+                    assert isinstance(name, bytes)
+                    assert isinstance(key, bytes)
                     notes.write(
-                        partition.topic, each.offset, name, each.key.decode(), each.value is None
+                        partition.topic,
+                        each.offset,
+                        name.decode(),
+                        key.decode(),
+                        each.value is None,
                     )
             if ends and all(consumer.position(each) >= ends[each] for each in partitions):
                 notes.write("ended")

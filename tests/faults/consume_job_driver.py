@@ -13,6 +13,7 @@ import signal
 import sys
 import uuid
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -34,7 +35,7 @@ def die_at_commit(number):
             os.killpg(0, signal.SIGKILL)
         return commit(share, batch, reached)
 
-    JobMember.commit = dying
+    patch.object(JobMember, "commit", dying).start()
 
 
 class WithoutPositions(delta_sink.DeltaSink):
@@ -49,8 +50,8 @@ def main():
     if "DIE_AT_COMMIT" in os.environ:
         die_at_commit(int(os.environ["DIE_AT_COMMIT"]))
     if "WITHOUT_POSITIONS" in os.environ:
-        delta_sink.DeltaSink = WithoutPositions
-    settings = {
+        patch.object(delta_sink, "DeltaSink", WithoutPositions).start()
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",

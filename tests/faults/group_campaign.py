@@ -66,12 +66,12 @@ class GroupCampaign:
     """
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     notes: Path
     seed: int
     without: str | None = None
     clocks: tuple[ClockShift, ...] = ()
-    done: Counter = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
     settled_s: float | None = None
     allowed_s: float | None = None
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 from zlib import crc32
 
 from spark_log.types import TopicPartition
@@ -49,7 +50,8 @@ class Told:
 
 def read_told(paths):
     """Read the notes of the members."""
-    taken, outcomes = {}, {}
+    taken: dict[Any, Taken] = {}
+    outcomes: dict[Any, Any] = {}
     for path in paths:
         for kind, *fields in read_notes(path):
             if kind in ("took", "handled"):
@@ -72,7 +74,7 @@ def read_told(paths):
 
 def read_acknowledged(paths):
     """Return the acknowledged records as ``{partition: {offset: value}}``."""
-    found = defaultdict(dict)
+    found: dict[TopicPartition, dict[int, Any]] = defaultdict(dict)
     for path in paths:
         name = path.name
         for kind, *fields in read_notes(path):
@@ -121,7 +123,7 @@ def check_log(acknowledged, topics):
 
 def check_one_owner(taken, groups):
     """No two members got records of one partition in the same generation."""
-    owners = {}
+    owners: dict[Any, Taken] = {}
     for each in taken:
         key = each.generation, each.partition
         other = owners.setdefault(key, each)
@@ -141,7 +143,7 @@ def check_contents(taken, topics):
 
 def check_positions(rows):
     """Committed offsets (by generation, then commit) and the fence never go back."""
-    latest = {}
+    latest: dict[Any, Any] = {}
     for row in rows:
         assert row.fence_before <= row.fence, f"the fence went back: {row}"
         is_fenced = row.fence_before <= row.generation <= row.fence
@@ -157,7 +159,7 @@ def check_commits(told, rows, groups):
 
     An automatic commit may be of the offset at which the member began.
     """
-    stood = {}
+    stood: dict[Any, int] = {}
     ends = {
         (each.member_id, each.partition, each.last + 1) for each in told.taken if each.is_handled
     }
@@ -196,7 +198,7 @@ def check_nothing_again(taken, rows):
 
 def check_all_handled(taken, acknowledged):
     """Every acknowledged record was handled."""
-    handled = defaultdict(set)
+    handled: dict[Any, set[int]] = defaultdict(set)
     for each in taken:
         if each.is_handled:
             handled[each.partition].update(range(each.first, each.last + 1))

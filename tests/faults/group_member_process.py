@@ -14,11 +14,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Any
+from unittest.mock import patch
 from zlib import crc32
 
 import spark_log.coordinator.group.member
 import spark_log.coordinator.offsets.maintenance  # noqa: F401 - before the fork, not after
 from spark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
+from spark_log.consumer.group.group_membership import GroupMembership
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
@@ -52,12 +55,12 @@ class MemberRole:
     """
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     name: str
     notes: str
     topics: tuple[str, ...]
     commits: str
-    settings: dict = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     without: str | None = None
 
 
@@ -224,29 +227,33 @@ def _outcome(error):
 # --- rules that a member may do without, to see that a test notices -------------------------------
 
 
+class UnfencedCommits(MemberCommits[Any]):
+    """Commits in the newest generation, whoever has begun it."""
+
+    def commit(self, offsets, topic_ids):
+        with suppress(UnknownMemberIdError):  # then it uses the last known generation
+            self.told = self._status()
+        table: Any = self._table
+        for _ in range(100):
+            generation = max(self.told.generation, table.generation(self._group_id))
+            with suppress(IllegalGenerationError):
+                table.commit(
+                    self._group_id,
+                    offsets,
+                    generation=generation,
+                    member_id=self.told.member_id,
+                    topic_ids=topic_ids,
+                )
+                return
+
+
 class CommitsWithoutFence(GroupProcess):
     """Commits what it has handled, in the newest generation."""
 
     def __init__(self, role, notes, told):
         super().__init__(role, notes, told)
 
-        def commit(commits, offsets, topic_ids):
-            with suppress(UnknownMemberIdError):  # then it uses the last known generation
-                commits.told = commits._status()
-            table, group = commits._table, commits._group_id
-            for _ in range(100):
-                generation = max(commits.told.generation, table.generation(group))
-                with suppress(IllegalGenerationError):
-                    table.commit(
-                        group,
-                        offsets,
-                        generation=generation,
-                        member_id=commits.told.member_id,
-                        topic_ids=topic_ids,
-                    )
-                    return
-
-        MemberCommits.commit = commit
+        patch.object(MemberCommits, "commit", UnfencedCommits.commit).start()
 
 
 class ReadsWhatIsNotItsOwn(GroupProcess):
@@ -266,10 +273,11 @@ class NeverRejoins(GroupProcess):
     """Never notices that it is no longer a member."""
 
     def step(self):
-        member = self._consumer._coordinator._membership
+        member = self._consumer._coordinator._membership  # noqa: SLF001 - leaves a rule out
+        assert isinstance(member, GroupMembership)
         try:
-            if member._member is not None:
-                member._member.poll()
+            if member._member is not None:  # noqa: SLF001
+                member._member.poll()  # noqa: SLF001
         except UnknownMemberIdError:
             time.sleep(0.1)
             return

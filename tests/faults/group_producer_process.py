@@ -17,7 +17,7 @@ class ProducerRole:
     """The role of one producer: its name, its topics, and the path of its notes."""
 
     root: str
-    storage_options: dict | None
+    storage_options: dict[str, str] | None
     name: str
     notes: str
     topics: tuple[str, ...]

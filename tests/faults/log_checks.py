@@ -1,6 +1,7 @@
 """Checks a log against the acknowledgements and the records that a reader saw."""
 
 from collections import Counter
+from typing import Any
 
 from tests.faults.notes import read_notes
 from tests.log.support import open_log, values
@@ -29,7 +30,8 @@ def check_results(store, notes, *, idempotent):
 
 
 def _check_acknowledged(there, notes, idempotent):
-    counts, unknown, fenced = Counter(), set(), set()
+    counts: Counter[str] = Counter()
+    unknown, fenced = set(), set()
     for path in sorted(notes.glob("writer-*")):
         mark = path.name.removeprefix("writer-")
         for kind, *numbers in read_notes(path):
@@ -57,7 +59,7 @@ def _check_acknowledged(there, notes, idempotent):
 
 def _check_order(there):
     """Each producer's epochs are in order, and its numbers in each epoch have no gap."""
-    latest = {}
+    latest: dict[Any, tuple[int, int]] = {}
     for record in there:
         producer, epoch, number = map(int, record.split("."))
         was_epoch, was_number = latest.get(producer, (-1, -1))

@@ -68,8 +68,9 @@ class ManagedProcess:
         return cls(process, pipe, role)
 
     def signal(self, number):
-        if self.process.is_alive():  # otherwise its id may belong to another process
-            os.kill(self.process.pid, number)
+        pid = self.process.pid
+        if pid and self.process.is_alive():  # otherwise its id may belong to another process
+            os.kill(pid, number)
 
     def tell(self, *order):
         """Send an order through the pipe."""

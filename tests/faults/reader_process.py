@@ -3,6 +3,7 @@
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import ConsumerConfig
@@ -23,7 +24,7 @@ class Reader:
 
     store: Store
     notes: str
-    log_config: dict
+    log_config: dict[str, Any]
 
 
 def read_until_told(reader: Reader, stop: Connection):

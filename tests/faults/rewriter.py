@@ -76,8 +76,8 @@ class Rewriter:
 
     def _free(self):
         now_s = time.monotonic()
-        names = [SegmentName.parse(file.name) for file in self._store.list(DIRECTORY)]
-        names = [name for name in names if name is not None]
+        parsed = [SegmentName.parse(file.name) for file in self._store.list(DIRECTORY)]
+        names = [name for name in parsed if name is not None]
         rewritten = [name for name in names if name.generation]
         spent = {name for name in names if any(_covers(wide, name) for wide in rewritten)}
         since_s = {name: self._spent_since_s.get(name, now_s) for name in spent}

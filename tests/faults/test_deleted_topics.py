@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ class Load:
         self.settings = {"root": root, "storage_options": options}
         self.is_over = threading.Event()
         self.appended = threading.Semaphore(0)
-        self.errors = Counter()
+        self.errors: Counter[Any] = Counter()
         self.examples = {}
 
     def note(self, call, error):

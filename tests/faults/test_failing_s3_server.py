@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ class Campaign:
         self.random = random.Random(SEED)
         self.is_over = threading.Event()
         self.is_drained = threading.Event()
-        self.done = Counter()
+        self.done: Counter[str] = Counter()
         self.late = []
         self.acknowledged = {}
         self.consumed = defaultdict(set)
@@ -123,7 +124,11 @@ class Campaign:
     # --- who uses it -----------------------------------------------------------------------------
 
     def produce(self, name):
-        settings = {"linger_ms": 2, "max_block_ms": BLOCK_MS, "request_timeout_ms": 1_000}
+        settings: dict[str, Any] = {
+            "linger_ms": 2,
+            "max_block_ms": BLOCK_MS,
+            "request_timeout_ms": 1_000,
+        }
         producer = None  # the server may fail before the producer has opened the root
         while producer is None:
             producer = self.timed("open", 1_000, lambda: Producer(**self.settings, **settings))

@@ -36,14 +36,15 @@ def root(request, tmp_path):
 
 
 def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(root, tmp_path):
+    url, storage_options = root
     notes = tmp_path / "notes"
     notes.mkdir()
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
-    campaign = CleanCampaign(*root, tmp_path / "root.properties", notes, SEED)
+    campaign = CleanCampaign(url, storage_options, tmp_path / "root.properties", notes, SEED)
     campaign.run(DURATION_S)
     _LOG.info("done: %s", dict(campaign.done))
     _LOG.info("commands: %s", dict(check_commands(notes)))
-    _LOG.info("found: %s", dict(check_results(*root, notes)))
+    _LOG.info("found: %s", dict(check_results(url, storage_options, notes)))
     # The next cleaner removes the remains of killed ones, except files whose delay has not passed.
     options = ("--json", "--config", str(campaign.properties))
     status, cleaned, error = run("clean", "--all-topics", *options)
@@ -53,4 +54,4 @@ def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(
     wrong = [each for each in verified.pop("findings") if each["kind"] not in WAITING]
     assert not wrong, json.dumps(wrong, indent=1)
     _LOG.info("verified: %s", verified)
-    check_results(*root, notes)
+    check_results(url, storage_options, notes)

@@ -4,16 +4,25 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 
-from spark_log import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from spark_log import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.cluster_verifier import ClusterVerifier
-from spark_log.metadata.configs import ConfigResource, ConfigResourceType
 from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.testing.power_cut import PowerCut
 
@@ -25,13 +34,13 @@ GROUPS = ("g", "h")
 class Told:
     """The acknowledgements, each with its moment."""
 
-    cluster_id: list = field(default_factory=list)
-    topics: list = field(default_factory=list)
-    records: list = field(default_factory=list)
-    starts: list = field(default_factory=list)
-    commits: list = field(default_factory=list)
-    configs: list = field(default_factory=list)
-    ended: list = field(default_factory=list)
+    cluster_id: list[Any] = field(default_factory=list)
+    topics: list[Any] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    starts: list[Any] = field(default_factory=list)
+    commits: list[Any] = field(default_factory=list)
+    configs: list[Any] = field(default_factory=list)
+    ended: list[Any] = field(default_factory=list)
 
 
 class Work:
@@ -145,7 +154,8 @@ def check(told, moment, root):
             asked = {v for t, v in (each for _, each in told.configs) if t == topic}
             found = entry["topic"][topic]["snapshot.interval.segments"].value
             assert found == value or found in asked
-    ends, starts = {}, {}
+    ends: dict[TopicPartition, int] = {}
+    starts: dict[TopicPartition, int] = {}
     for partition, offset in by(told.records):
         ends[partition] = max(ends.get(partition, 0), offset + 1)
     for partition, offset in by(told.starts):
@@ -155,15 +165,15 @@ def check(told, moment, root):
             with Consumer(root=root) as consumer:
                 consumer.assign([partition])
                 start = consumer.beginning_offsets([partition])[partition]
-                asked = [o for _, (p, o) in told.starts if p == partition]
-                assert starts.get(partition, 0) <= start <= max(asked, default=0)
+                moves = [o for _, (p, o) in told.starts if p == partition]
+                assert starts.get(partition, 0) <= start <= max(moves, default=0)
                 assert consumer.end_offsets([partition])[partition] >= end
                 consumer.seek_to_beginning()
-                read = []
+                read: list[int] = []
                 while start + len(read) < end:
-                    found = consumer.poll(timeout_ms=10_000).get(partition)
-                    assert found, f"{partition} cannot be read from {start + len(read)}"
-                    read += [record.offset for record in found]
+                    records = consumer.poll(timeout_ms=10_000).get(partition)
+                    assert records, f"{partition} cannot be read from {start + len(read)}"
+                    read += [record.offset for record in records]
                 assert read == list(range(start, start + len(read)))
     for group in GROUPS:
         committed = {p: o for g, p, o in by(told.commits) if g == group}

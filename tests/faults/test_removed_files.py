@@ -5,6 +5,7 @@ Each kind of file is removed under running clients, and before new clients start
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,14 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.clock import ManualClock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
+from spark_log.types import ConsumerRecord
 
 T0 = TopicPartition("t", 0)
 SEGMENTS = 12
@@ -68,7 +71,7 @@ def read_all(root):
         consumer.assign([T0])
         consumer.seek_to_beginning(T0)
         end = consumer.end_offsets([T0])[T0]
-        read = {}
+        read: dict[int, Any] = {}
         while max(read, default=-1) < end - 1:
             for record in consumer.poll(timeout_ms=20_000)[T0]:
                 read[record.offset] = record.value
@@ -146,7 +149,7 @@ class TestSegments:
         with Consumer(root=root, auto_offset_reset="earliest") as consumer:
             consumer.assign([T0])
             consumer.seek(T0, 1000)
-            found = []
+            found: list[ConsumerRecord] = []
             while len(found) < 3:
                 found += consumer.poll(timeout_ms=1000).get(T0, [])
             assert [record.offset for record in found] == [0, 1, 2]
@@ -301,14 +304,13 @@ class TestGroupsAndOffsets:
             consumer.poll(timeout_ms=1000)
 
     def test_the_last_version_of_the_offsets_table_under_a_process_that_read_it(self, root):
-        table = OffsetsTable(Cluster(root))
+        clock = ManualClock()
+        table = OffsetsTable(Cluster(root, clock=clock))
         for offset in (1, 2):
             Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(offset)})
-        store = table._shared().table
-        with store.lock:
-            store.refresh()
-            log = Path(root, "__consumer_offsets/_delta_log")
-            max(log.glob("*.json")).unlink()
-            store.log._observed_ms -= 10**9  # long ago
-            with pytest.raises(StorageError, match="files were removed"):
-                store.refresh()
+        assert table.groups() == ["g"]
+        log = Path(root, "__consumer_offsets/_delta_log")
+        max(log.glob("*.json")).unlink()
+        clock.advance_ms(10**9)
+        with pytest.raises(StorageError, match="files were removed"):
+            table.groups()

@@ -30,6 +30,7 @@ def stop_and_go_on(local_store, tmp_path):
             target=append_and_stop_once, args=(writer, stopped_at), daemon=True
         )
         process.start()
+        assert process.pid is not None
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
         try:
             others = open_log(local_store)

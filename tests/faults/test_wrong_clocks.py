@@ -151,7 +151,7 @@ def test_one_command_on_a_machine_with_a_wrong_clock(tmp_path, days):
 
 def clean(root, folder, days):
     environment = os.environ | ClockShift(folder / "shift", days=days).environment()
-    command = [Path(sys.executable).parent / "spark-log", "clean", "--all-topics", "--json"]
+    command = [str(Path(sys.executable).parent / "spark-log"), "clean", "--all-topics", "--json"]
     command += ["--root", root]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

@@ -9,6 +9,7 @@ import random
 import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -44,7 +45,7 @@ class Writer:
     epoch: int
     idempotent: bool
     notes: str
-    log_config: dict
+    log_config: dict[str, Any]
     without: str | None = None
 
     @property
@@ -55,7 +56,7 @@ class Writer:
     def open_log(self):
         log = open_log(self.store, **self.log_config)
         if self.without is not None:
-            log._appender.__class__ = LEAVE_OUT[self.without]
+            log._appender.__class__ = LEAVE_OUT[self.without]  # noqa: SLF001 - leaves a rule out
         return log
 
     def append(self, log, number, count):

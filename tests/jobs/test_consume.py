@@ -43,6 +43,8 @@ def root(tmp_path):
 def consume(root, capsys):
     """Return a function that runs the job in this process: its exit status and its output."""
     spec = importlib.util.spec_from_file_location("consume_job", HOME / "jobs" / "consume.py")
+    assert spec is not None
+    assert spec.loader is not None
     job = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(job)
 

@@ -53,6 +53,8 @@ def job(root, capfd):
 
     def job(script, *arguments):
         spec = importlib.util.spec_from_file_location(script, HOME / f"jobs/{script}.py")
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         capfd.readouterr()
@@ -88,8 +90,8 @@ def test_reprocess_counts_what_the_function_is_given_and_what_it_gives(job, tmp_
 def test_reprocess_says_in_words_that_no_row_was_written(job, root, tmp_path):
     create(root, "quoted")
     log_of(root, "quoted").append(_values(b'{"n":"1"}', b'{"n":"2"}'))
-    argv = ("quoted", "--transform", "reported_transforms:by_quoted_number")
-    argv += ("--path", tmp_path / "table")
+    argv = ["quoted", "--transform", "reported_transforms:by_quoted_number"]
+    argv += ["--path", str(tmp_path / "table")]
     status, out, _ = job("reprocess", *argv, "--name", "text")
     assert status == 0
     words = " ".join(out.replace("│", " ").split())

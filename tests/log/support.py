@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -156,7 +157,7 @@ class Part:
     into the header.
     """
 
-    rows: list
+    rows: list[dict[str, Any]]
     deltas: list[int] | None = None
     base_delta: int | None = None
     last_delta: int | None = None
@@ -234,7 +235,9 @@ class HookedStore(Store):
         """Args: is_mapped: False makes a store that has to be read in ranges."""
         self.inner = inner
         self.url = inner.url
-        self.is_mapped = inner.is_mapped if is_mapped is None else is_mapped
+        if is_mapped is None:
+            is_mapped = inner.is_mapped
+        self.is_mapped = is_mapped  # type: ignore[misc] # backends have one answer for all stores
         self.hooks = {}
         self.calls = []
         self.source = None

@@ -235,7 +235,7 @@ def histories(draw):
                 marked.append(start(log_start, base))
                 there.add(marked[-1])
             case "free":
-                wide = [(name.base_offset, name.last_offset) for name in covers]
+                wide = [(name.base_offset, _last(name)) for name in covers]
                 for base in bases:
                     covered = any(b <= base and ends[base] - 1 <= last for b, last in wide)
                     if (covered or ends[base] <= log_start) and draw(st.booleans()):
@@ -243,27 +243,31 @@ def histories(draw):
                 for name in covers:
                     wider = any(
                         other.base_offset <= name.base_offset
-                        and name.last_offset <= other.last_offset
+                        and _last(name) <= _last(other)
                         and _rank(other) > _rank(name)
                         for other in covers
                         if other.log in there
                     )
-                    if (wider or name.last_offset < log_start) and draw(st.booleans()):
+                    if (wider or _last(name) < log_start) and draw(st.booleans()):
                         there.discard(name.log)
             case "late":
                 spent = [
                     base
                     for base in range(log_end)
-                    if base not in ends
-                    and any(n.base_offset <= base <= n.last_offset for n in covers)
+                    if base not in ends and any(n.base_offset <= base <= _last(n) for n in covers)
                 ]
                 if spent:
                     there.add(plain(draw(st.sampled_from(spent))))
     return ends, there, log_start, log_end
 
 
+def _last(name):
+    assert name.last_offset is not None, f"{name} is a plain segment"
+    return name.last_offset
+
+
 def _rank(name):
-    return name.generation, name.last_offset - name.base_offset
+    return name.generation, _last(name) - name.base_offset
 
 
 def counting_file(offset, names, ends, log_start):
@@ -275,7 +279,7 @@ def counting_file(offset, names, ends, log_start):
         if name.last_offset is not None and name.base_offset <= offset <= name.last_offset
     ]
     if covering:
-        return max(covering, key=lambda n: (n.generation, n.last_offset - n.base_offset))
+        return max(covering, key=_rank)
     markers = [marker for marker in map(StartMarker.parse, names) if marker]
     named = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
     base = named.segment_base_offset if offset == log_start else offset

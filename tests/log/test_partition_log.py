@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -481,7 +482,7 @@ class TestManyWriters:
             }
 
         with ThreadPoolExecutor(8) as pool:
-            acknowledged = {}
+            acknowledged: dict[int, Any] = {}
             for part in pool.map(append, range(8)):
                 acknowledged |= part
         assert len(acknowledged) == 160
@@ -492,7 +493,7 @@ class TestManyWriters:
         barrier = context.Barrier(2)
         with ProcessPoolExecutor(2, context, meet_at, (barrier,)) as pool:
             futures = [pool.submit(append_many, local_store, writer, 40) for writer in range(2)]
-            acknowledged = {}
+            acknowledged: dict[int, Any] = {}
             for future in futures:
                 acknowledged |= future.result(timeout=120)
         assert len(acknowledged) == 80
@@ -534,6 +535,7 @@ class TestManyWriters:
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert process.stdout is not None
         acknowledged = [process.stdout.readline() for _ in range(40)]
         process.send_signal(signal.SIGKILL)
         acknowledged += process.stdout.readlines()
@@ -545,7 +547,7 @@ class TestManyWriters:
         assert open_log(local_store).append(numbered(0, 1)).base_offset == len(found)
 
 
-process_barrier = None
+process_barrier: Any = None
 
 
 def meet_at(barrier):

@@ -1,7 +1,9 @@
 """Random appends, merges, retention, deletions, lost answers and reads, compared with a list."""
 
 import uuid
-from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -15,11 +17,11 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo
+from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.merger import merge as merge_segments
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import (
     HookedStore,
@@ -35,6 +37,7 @@ from tests.log.support import (
     values_of,
 )
 from tests.record.samples import record_batch, row
+from tests.storage.emptying import delete_everything
 
 LOST = UnknownOutcomeError("the answer was lost")
 
@@ -67,11 +70,11 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "inner"):
-            memory._ROOTS.pop(self.inner.name)
+            delete_everything(self.inner)
 
     def batches(self, append):
         """Batches of these timestamps; all values are distinct."""
-        made = []
+        made: list[list[dict[str, Any]]] = []
         for batch in append:
             made.append([])
             for time_us in batch:
@@ -184,7 +187,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
                 break
             self.start = end
         log = open_log(self.store, clock=self.clock, retention_ms=0)
-        self.clean_with(log, fan_in, RetentionAt(log, now_us))
+        self.clean_with(log, fan_in, partial(RetentionAt, at_us=now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data())
@@ -200,10 +203,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
         log = open_log(self.store, clock=self.clock, retention_ms=-1, retention_bytes=kept)
         self.clean_with(log, fan_in)
 
-    def clean_with(self, log, fan_in, cleaner=None):
-        cleaner = cleaner or PartitionCleaner(log)
-        cleaner._policy = replace(cleaner._policy, fan_in=fan_in)
-        report = cleaner.clean()
+    def clean_with(self, log, fan_in, new_cleaner=PartitionCleaner):
+        with patch.object(cleaner, "FAN_IN", fan_in):
+            report = new_cleaner(log).clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
 
     def segments(self):

@@ -136,7 +136,7 @@ def check_nothing_is_lost(told, moment, store, **config):
         for _, offset, count, sequence in told.batches
         for at in range(count)
     }
-    read = {}
+    read: dict[int, bytes] = {}
     for batch in log.scan(start):
         values = batch.records.column("value").to_pylist()
         read.update(zip(batch.offsets().tolist(), values, strict=True))
@@ -177,8 +177,8 @@ def check_what_is_left_is_right(told, moment, store, **config):
         for at in range(count)
     }
     names = [SegmentName.parse(file.name) for file in store.list(DIRECTORY)]
-    rewritten = max((name.last_offset for name in names if name and name.generation), default=-1)
-    read = {}
+    rewritten = max((name.last_offset or -1 for name in names if name), default=-1)
+    read: dict[int, bytes] = {}
     try:
         start = log.log_start_offset()
         for batch in log.scan(start):

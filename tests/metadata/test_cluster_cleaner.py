@@ -4,6 +4,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic, TopicPartition
 from spark_log.errors import StorageUnavailableError
+from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.metadata import Cluster, cluster_cleaner
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from tests.metadata.support import append
@@ -52,7 +53,7 @@ def test_what_was_changed_since_it_began_counts(root):
 def test_so_does_every_key_that_a_cleaner_goes_by(root, monkeypatch, key):
     seen = []
 
-    class Noted(cluster_cleaner.PartitionCleaner):
+    class Noted(PartitionCleaner):
         def __init__(self, log, **more):
             super().__init__(log, **more)
             seen.append(log.config.dotted()[key])
@@ -79,7 +80,7 @@ def test_a_topic_of_the_same_name_that_is_another_one_is_not_meant(root):
     assert Admin(root).describe_topics(["t"])[0].partitions[0].log_start_offset == 0
 
 
-def test_metadata_that_cannot_be_read_keep_nothing_from_being_cleaned(root):
+def test_metadata_that_cannot_be_read_keep_nothing_from_being_cleaned(root, monkeypatch):
     append(root, "t", 3)
     cluster = Cluster(root)
     cleaner = ClusterCleaner(cluster)
@@ -87,6 +88,6 @@ def test_metadata_that_cannot_be_read_keep_nothing_from_being_cleaned(root):
     def refuse():
         raise StorageUnavailableError("away", path="x")
 
-    cluster.image = refuse
+    monkeypatch.setattr(cluster, "image", refuse)
     (cleaned,) = cleaner.clean()
     assert (cleaned.partition, cleaned.error) == (TopicPartition("t", 0), None)

@@ -52,7 +52,7 @@ class TestWhichLogs:
 
     def test_progress_adds_up_to_all_bytes(self, cluster):
         verifier = ClusterVerifier(cluster)
-        seen = []
+        seen: list[int] = []
         list(verifier.findings(seen.append))
         assert sum(seen) == verifier.total_bytes()
 

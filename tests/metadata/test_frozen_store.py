@@ -8,6 +8,7 @@ import pytest
 import spark_log.admin.group_manager  # noqa: F401 - its first import takes more than 200 ms
 from spark_log import Admin, KafkaTimeoutError, NewTopic, TopicPartition, UnknownOutcomeError
 from spark_log.errors import InvalidConfigurationError
+from spark_log.storage.object.object_store import ObjectStore
 from spark_log.testing.servers.s3_server import run_s3_server
 
 T0 = TopicPartition("t", 0)
@@ -85,14 +86,13 @@ def test_a_call_ends_by_its_timeout_ms(server, root, name):
 
 def test_of_a_change_that_was_sent_the_outcome_is_unknown(server, root, monkeypatch):
     admin = Admin(root, storage_options=server.storage_options, default_api_timeout_ms=1000)
-    store = admin._cluster().store
-    put_if_absent, frozen = store.put_if_absent, server.frozen()
+    put_if_absent, frozen = ObjectStore.put_if_absent, server.frozen()
 
-    def freeze_first(path, source, **how):
+    def freeze_first(store, path, source, **how):
         frozen.__enter__()
-        return put_if_absent(path, source, **how)
+        return put_if_absent(store, path, source, **how)
 
-    monkeypatch.setattr(store, "put_if_absent", freeze_first)
+    monkeypatch.setattr(ObjectStore, "put_if_absent", freeze_first)
     try:
         with takes_at_most(1000), pytest.raises(UnknownOutcomeError, match="check before"):
             admin.create_topics([NewTopic("u")])

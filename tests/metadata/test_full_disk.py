@@ -38,7 +38,7 @@ class PretendedDisk:
 
     @contextmanager
     def full_but_for(self, free_bytes):
-        close = LocalStagedFile._close
+        close = LocalStagedFile._close  # noqa: SLF001 - the moment when the disk is full
 
         def refuse(staged):
             if staged.sink.closed:  # and renamed: no more writes
@@ -51,7 +51,7 @@ class PretendedDisk:
         status = os.statvfs(self.path)
         with self.monkeypatch.context() as patch:
             patch.setattr(LocalStagedFile, "_close", refuse)
-            patch.setattr(reserve.os, "statvfs", lambda _: _Full(status))
+            patch.setattr(os, "statvfs", lambda _: _Full(status))
             yield
 
     @property

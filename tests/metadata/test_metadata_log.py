@@ -3,11 +3,13 @@
 import multiprocessing
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, UnknownOutcomeError
+from spark_log.log import PartitionLog
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.log.support import HookedStore, done_but, failing
@@ -38,6 +40,11 @@ def create(name, topic_id=None):
         return [TopicRecord(name=name, topic_id=topic_id or f"id-{name}")]
 
     return decide
+
+
+def plain_log(inner):
+    """The metadata log as the log of a partition."""
+    return PartitionLog(inner, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
 
 
 def names(log):
@@ -111,7 +118,9 @@ class TestCommit:
         clock.advance_ms(1_000)
         log.commit(create("b"))
         times = [
-            value.value for batch in log._log.scan(0) for value in batch.records.column("timestamp")
+            value.value
+            for batch in plain_log(inner).scan(0)
+            for value in batch.records.column("timestamp")
         ]
         assert times == [clock.time_us() - 1_000_000, clock.time_us()]
 
@@ -163,32 +172,32 @@ class TestImage:
 
 
 class TestDamage:
-    def append_raw(self, log, *values):
-        log._log.append(record_batch([row(value) for value in values]))
+    def append_raw(self, inner, *values):
+        plain_log(inner).append(record_batch([row(value) for value in values]))
 
-    def test_a_record_that_is_no_record_is_corrupt_again_and_again(self, log):
+    def test_a_record_that_is_no_record_is_corrupt_again_and_again(self, inner, log):
         log.commit(create("a"))
         good = TopicRecord(name="b", topic_id="id-b").to_json()
-        self.append_raw(log, good, b"damaged")
+        self.append_raw(inner, good, b"damaged")
         for _ in range(3):
             with pytest.raises(CorruptRecordError, match="not a metadata record"):
                 log.image()
             with pytest.raises(CorruptRecordError, match="not a metadata record"):
                 log.commit(create("c"))
 
-    def test_records_before_a_damaged_one_are_not_applied_twice(self, log):
+    def test_records_before_a_damaged_one_are_not_applied_twice(self, inner, log):
         """The second call must raise the error of the damaged record too."""
         log.commit(create("a"))
-        self.append_raw(log, RemoveTopicRecord(topic_id="id-a").to_json(), b"damaged")
+        self.append_raw(inner, RemoveTopicRecord(topic_id="id-a").to_json(), b"damaged")
         for _ in range(2):
             with pytest.raises(CorruptRecordError, match="not a metadata record"):
                 log.image()
 
-    def test_a_record_of_a_newer_version_is_refused_before_anything_is_changed(self, log):
-        self.append_raw(log, b'{"type":"BrokerRegistrationRecord","version":0,"data":{}}')
+    def test_a_record_of_a_newer_version_is_refused_before_anything_is_changed(self, inner, log):
+        self.append_raw(inner, b'{"type":"BrokerRegistrationRecord","version":0,"data":{}}')
         with pytest.raises(CorruptRecordError, match="upgrade"):
             log.commit(create("a"))
-        assert log._log.log_end_offset() == 1
+        assert plain_log(inner).log_end_offset() == 1
 
 
 class TestProcesses:
@@ -209,7 +218,7 @@ class TestProcesses:
                 assert log.image().topic(name).topic_id == f"{name}-by-{mark}"
 
 
-process_barrier = None
+process_barrier: Any = None
 
 
 def meet_at(barrier):

@@ -25,12 +25,34 @@ def new_root(tmp_path, *topics, **configs):
 
 def hooked(producer):
     """Return a producer's store, with hooks between calls and their effect."""
-    cluster = producer._cluster
+    cluster = producer._cluster  # noqa: SLF001 - also of a producer as users open it
     cluster.store = HookedStore(cluster.store)
     return cluster.store
 
 
-class SteppedProducer(Producer):
+class InspectedProducer(Producer):
+    """A producer that shows the parts which a test replaces, or waits for."""
+
+    def __init__(self, root, **settings):
+        super().__init__(root, **settings)
+        self.cluster = self._cluster
+        self.accumulator = self._accumulator
+
+    def refresh(self, topic):
+        """Look the topic up now, as another thread may at any time."""
+        self._router.refresh(topic)
+
+    def queue(self, topic, partition=0):
+        """The state of a partition to which a record was sent."""
+        return self._routes[topic].queues[partition]
+
+    def forget_log(self, topic, partition=0):
+        """Let the next append open the partition's log again, as after an error."""
+        if topic in self._routes:
+            self.queue(topic, partition).log = None
+
+
+class SteppedProducer(InspectedProducer):
     """A producer without threads: it appends when its test calls `run_once`.
 
     `identity` is its producer id and epoch, as of a producer that has replaced another one.
@@ -41,6 +63,7 @@ class SteppedProducer(Producer):
         super().__init__(root, **settings)
         self.run_once = self._runtime.run_once
         self.next_due_ms = self._runtime.next_due_ms
+        self.fail_expired = self._runtime.sender.fail_expired
 
     def _new_runtime(self, cluster, new_partitioner):
         return ProducerRuntime(

@@ -3,12 +3,13 @@
 import asyncio
 import inspect
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from spark_log import AIOProducer, Producer, StorageError
-from tests.log.support import failing
-from tests.producer.support import hooked, new_root, values
+from spark_log.storage.local import LocalStore
+from tests.producer.support import new_root, values
 
 PATIENCE_S = 30
 
@@ -30,23 +31,24 @@ def test_has_every_method_of_a_producer():
     assert methods(Producer) <= methods(AIOProducer)
 
 
-def hanging(producer):
-    """Make a producer's appends hang; return two events: one hangs, and all may continue."""
+def hanging(monkeypatch):
+    """Make appends hang; return two events: one hangs, and all may continue."""
     hangs, may_go_on = threading.Event(), threading.Event()
+    put_if_absent = LocalStore.put_if_absent
 
-    def hang(path, call):
+    def hang(*given, **how):
         hangs.set()
         assert may_go_on.wait(PATIENCE_S)
-        return call()
+        put_if_absent(*given, **how)
 
-    hooked(producer).on("put_if_absent", hang)
+    monkeypatch.setattr(LocalStore, "put_if_absent", hang)
     return hangs, may_go_on
 
 
-def test_after_a_cancelled_flush_the_producer_is_not_stuck(root):
+def test_after_a_cancelled_flush_the_producer_is_not_stuck(root, monkeypatch):
     async def cancel():
         async with AIOProducer(root) as producer:
-            hangs, may_go_on = hanging(producer._thread.client)
+            hangs, may_go_on = hanging(monkeypatch)
             first = await producer.send("weather", b"a")
             flush = asyncio.create_task(producer.flush())
             assert await asyncio.to_thread(hangs.wait, PATIENCE_S)
@@ -62,10 +64,10 @@ def test_after_a_cancelled_flush_the_producer_is_not_stuck(root):
     assert run(cancel()) == [0, 1]
 
 
-def test_a_cancelled_acknowledgement_cancels_no_record(root):
+def test_a_cancelled_acknowledgement_cancels_no_record(root, monkeypatch):
     async def cancel():
         async with AIOProducer(root) as producer:
-            hangs, may_go_on = hanging(producer._thread.client)
+            hangs, may_go_on = hanging(monkeypatch)
             task = asyncio.create_task(producer.send_and_wait("weather", b"a"))
             assert await asyncio.to_thread(hangs.wait, PATIENCE_S)
             task.cancel()
@@ -77,11 +79,11 @@ def test_a_cancelled_acknowledgement_cancels_no_record(root):
     assert values(root, "weather") == {0: [b"a"]}
 
 
-def test_the_failure_of_a_record_that_nobody_awaits_any_more_is_logged(root, caplog):
+def test_the_failure_of_a_record_that_nobody_awaits_any_more_is_logged(root, caplog, monkeypatch):
     async def cancel():
         async with AIOProducer(root, linger_ms=0) as producer:
-            store = hooked(producer._thread.client)
-            store.on("put_if_absent", failing(StorageError("read-only")))
+            refuse = Mock(side_effect=StorageError("read-only"))
+            monkeypatch.setattr(LocalStore, "put_if_absent", refuse)
             acknowledgement = await producer.send("weather", b"a")
             acknowledgement.cancel()
             await producer.flush()
@@ -91,12 +93,14 @@ def test_the_failure_of_a_record_that_nobody_awaits_any_more_is_logged(root, cap
     assert message == "a record whose send was cancelled has failed: read-only"
 
 
-def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(root, caplog):
+def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(
+    root, caplog, monkeypatch
+):
     async def cancel():
         settings = {"buffer_memory": 1_000, "batch_size": 1_000, "max_block_ms": 3_600_000}
         producer = AIOProducer(root, **settings)
         await producer.start()
-        _, may_go_on = hanging(producer._thread.client)
+        _, may_go_on = hanging(monkeypatch)
         first = await producer.send("weather", b"a" * 900)
         blocked = asyncio.create_task(producer.send("weather", b"b" * 900))
         while not (await producer_metrics(producer))["waiting-threads"]:
@@ -114,7 +118,8 @@ def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(
 
 async def producer_metrics(producer):
     """The metrics of a producer whose thread is blocked by a `send`."""
-    return producer._thread.client.metrics()["producer-metrics"]
+    client = producer._thread.client  # noqa: SLF001
+    return client.metrics()["producer-metrics"]
 
 
 def test_a_cancelled_with_block_closes_the_producer(root):
@@ -126,7 +131,7 @@ def test_a_cancelled_with_block_closes_the_producer(root):
         with pytest.raises(asyncio.CancelledError):
             await opening
         await producer.close()  # waits for the one in the background
-        client = producer._thread.client
-        return client is None or client._runtime.accumulator.is_closing
+        client = producer._thread.client  # noqa: SLF001
+        return client is None or client._runtime.accumulator.is_closing  # noqa: SLF001
 
     assert run(cancel())

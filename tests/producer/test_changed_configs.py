@@ -64,7 +64,7 @@ class Running:
 
     def handle(self):
         """The log that the producer has open."""
-        return self.producer._routes["t"].queues[0].log
+        return self.producer.queue("t").log
 
     def now_ms(self):
         return self.clock.time_us() // 1_000
@@ -114,7 +114,7 @@ def is_split(running):
 
 
 def is_synced(running):
-    store, synced = running.producer._cluster.store, []
+    store, synced = running.producer.cluster.store, []
     put = type(store).put_if_absent
 
     def noted(self, path, source, *, sync=True):
@@ -203,6 +203,6 @@ def test_an_append_during_which_the_delay_is_lowered_is_looked_up(tmp_path, cloc
     assert sent.result(0).offset == 0
     assert len(tries) == 1
     assert producer.metrics()["producer-metrics"]["record-retry-total"] == 1
-    assert producer._routes["t"].queues[0].log.config.file_delete_delay_ms == 1_000
+    assert producer.queue("t").log.config.file_delete_delay_ms == 1_000
     assert values(root, "t") == {0: [b"x"]}
     assert issubclass(DeleteDelayLoweredError, SparkLogError)

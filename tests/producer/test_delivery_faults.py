@@ -161,13 +161,13 @@ class TestLostAnswer:
             return call()
 
         store.on("head", second_fails)
-        image = producer._cluster.image
+        image = producer.cluster.image
 
         def blind():
-            producer._cluster.image = image
+            producer.cluster.image = image
             raise TIMEOUT
 
-        producer._cluster.image = blind
+        producer.cluster.image = blind
         sent = producer.send("weather", b"x")
         run(producer, clock)
         assert sent.result(0).offset == 1
@@ -248,7 +248,7 @@ class TestDeliveryTimeout:
         producer = by_hand(root, clock, delivery_timeout_ms=1_000, linger_ms=1_000)
         expired = producer.send("weather", b"a")
         clock.advance_ms(1_000)
-        producer._runtime.sender.fail_expired()
+        producer.fail_expired()
         assert expired.failed()
         sent = producer.send("weather", b"b")
         run(producer, clock)
@@ -317,7 +317,7 @@ class TestTopics:
         admin = Admin(root)
         admin.delete_topics(["weather"])
         admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
-        producer._router.refresh("weather")
+        producer.refresh("weather")
         producer.send("weather", b"1")
         run(producer, clock)
         assert values(root, "weather") == {0: [b"0", b"1"]}
@@ -335,7 +335,7 @@ class TestTopics:
             for number in (1, 2):
                 admin.delete_topics(["weather"])
                 admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
-                producer._router.refresh("weather")
+                producer.refresh("weather")
                 sent.append(producer.send("weather", b"%d" % number))
             return call()
 
@@ -356,10 +356,10 @@ class TestTopics:
         def recreate_and_delete(path, call):
             admin.delete_topics(["weather"])
             admin.create_topics([NewTopic("weather", 1, topic_configs=ANY_TIME)])
-            producer._router.refresh("weather")
+            producer.refresh("weather")
             sent.append(producer.send("weather", b"1"))
             admin.delete_topics(["weather"])
-            producer._router.refresh("weather")
+            producer.refresh("weather")
             return call()
 
         store.once("put_if_absent", recreate_and_delete)
@@ -502,13 +502,13 @@ class TestFencing:
         """A gap that this producer did not cause, as after a restore from a copy."""
         producer.send("weather", b"0")
         run(producer, clock)
-        topic = producer._cluster.topic("weather")
+        topic = producer.cluster.topic("weather")
         shutil.copytree(root / topic.partition_directory(0), root / "copy")
         producer.send("weather", b"1")
         run(producer, clock)
         shutil.rmtree(root / topic.partition_directory(0))
         (root / "copy").rename(root / topic.partition_directory(0))
-        producer._routes["weather"].queues[0].log = None
+        producer.forget_log("weather")
         with Producer(root) as other:
             other.send("weather", b"another's").result(60)
         sent = producer.send("weather", b"2")
@@ -521,7 +521,7 @@ class TestFencing:
     ):
         producer.send("weather", b"0")
         run(producer, clock)
-        topic = producer._cluster.topic("weather")
+        topic = producer.cluster.topic("weather")
         shutil.copytree(root / topic.partition_directory(0), root / "copy")
         producer.send("weather", b"1")
         run(producer, clock)
@@ -538,7 +538,7 @@ class TestFencing:
     ):
         producer.send("weather", b"0")
         run(producer, clock)
-        producer._routes["weather"].queues[0].epoch = 2**15
+        producer.queue("weather").epoch = 2**15
         producer.send("weather", b"1")
         run(producer, clock)
         assert len(producer_entries(root, "weather")) == 2

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,7 @@ class TestSend:
 
     def test_nulls_of_keys_values_and_headers_stay_nulls(self, root, clock):
         producer = by_hand(root, clock)
+        given: tuple[Any, ...]
         given = ((None, b"a", None), (b"x", None, [("h", b"1")]), (b"", b"", []))
         for value, key, headers in given:
             producer.send("weather", value, key, headers, 0)
@@ -129,7 +131,12 @@ class TestSend:
         sent = producer.send("weather", b"x")
         store = hooked(producer)
         seen = []
-        store.once("put_if_absent", lambda path, call: (seen.append(sent.done()), call())[1])
+
+        def noted(path, call):
+            seen.append(sent.done())
+            call()
+
+        store.once("put_if_absent", noted)
         run(producer, clock)
         assert seen == [True]
         assert sent.result().offset == -1
@@ -157,8 +164,9 @@ class TestSerializers:
     def test_only_the_record_fails_that_the_serializer_does_not_take(self, root):
         with Producer(root, value_serializer=str.encode) as producer:
             good, bad, other = (producer.send("weather", value) for value in ("a", 7, "b"))
-            assert isinstance(bad.exception(0), SerializationError)
-            assert "int" in bad.exception().message
+            error = bad.exception(0)
+            assert isinstance(error, SerializationError)
+            assert "int" in error.message
             assert [good.result(10).offset, other.result(10).offset] == [0, 1]
 
     def test_what_is_not_bytes_needs_a_serializer(self, root):
@@ -266,7 +274,7 @@ class TestFuture:
 
     def test_callbacks_are_called_with_what_became_of_it(self, root, clock):
         producer = by_hand(root, clock)
-        seen = []
+        seen: list[Any] = []
         sent = producer.send("weather", b"x")
         sent.add_callback(lambda *args, **kwargs: seen.append((args, kwargs)), "given", more=1)
         sent.add_errback(seen.append)
@@ -277,7 +285,7 @@ class TestFuture:
 
     def test_errbacks_are_called_with_the_error(self, root, clock):
         producer = by_hand(root, clock, max_request_size=1)
-        seen = []
+        seen: list[Any] = []
         sent = producer.send("weather", b"xx")
         sent.add_callback(seen.append).add_errback(seen.append)
         assert seen == [sent.exception()]
@@ -435,12 +443,11 @@ class TestMetadata:
             changed = {"message.timestamp.type": "LogAppendTime"}
             topic = ConfigResource(ConfigResourceType.TOPIC, "weather", changed)
             Admin(root, clock=clock).alter_configs([topic])
-            producer._router.refresh("weather")
+            producer.refresh("weather")
             call()
 
         hooked(producer).once("put_if_absent", change)
-        for route in producer._routes.values():
-            route.queues[0].log = None  # opened anew, behind the hooks
+        producer.forget_log("weather")  # opened anew, behind the hooks
         for _ in range(2):
             producer.send("weather", b"y", timestamp_ms=1_000)
             run(producer, clock)

@@ -7,14 +7,16 @@ log; and no record is in it twice.
 
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_log import Admin, NewTopic, StorageFullError, StorageTimeoutError, UnknownOutcomeError
 from spark_log.clock import ManualClock
-from spark_log.storage import memory
+from spark_log.storage import open_store
 from tests.producer.support import ANY_TIME, by_hand, hooked, run, values
+from tests.storage.emptying import delete_everything
 
 PARTITIONS = 2
 
@@ -82,7 +84,7 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
         store.on("put_if_absent", Faulty(plan["puts"], ERRORS))
         looks = Faulty(plan["looks"], ERRORS)
         store.on("list", looks)
-        sent = {partition: [] for partition in range(PARTITIONS)}
+        sent: dict[int, list[Any]] = {partition: [] for partition in range(PARTITIONS)}
         for number, (step, partition, size) in enumerate(plan["steps"]):
             if step == "send":
                 value = b"%d" % number + b"." * size
@@ -94,8 +96,8 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
                 run(producer, clock, until_ms=size)
             elif step in ("blind", "see"):
                 looks.is_out = step == "blind"
-            elif "t" in producer._routes:  # as after an error
-                producer._routes["t"].queues[partition].log = None
+            else:
+                producer.forget_log("t", partition)
         looks.is_out = False
         run(producer, clock)
         check(values(root, "t"), sent)
@@ -103,7 +105,7 @@ def test_each_acknowledged_record_is_there_once_in_order_and_where_its_future_sa
         assert metrics["records-in-flight"] == 0
         assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
     finally:
-        memory._ROOTS.pop(name, None)
+        delete_everything(open_store(root))
 
 
 def check(found, sent):

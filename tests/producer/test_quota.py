@@ -2,12 +2,15 @@
 
 import logging
 import threading
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from spark_log import Admin, BufferExhaustedError, KafkaTimeoutError, Producer
+from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import StorageUnavailableError
-from tests.producer.support import by_hand, new_root, run, values
+from tests.producer.support import InspectedProducer, by_hand, new_root, run, values
 
 
 @pytest.fixture
@@ -33,10 +36,10 @@ def send(producer, records=100, topic="weather", **more):
 
 def wait_until_asleep(producer):
     """Wait until the leader thread sleeps until the end of the pause."""
-    accumulator = producer._accumulator
+    accumulator = producer.accumulator
     for _ in range(30_000):
         with accumulator.lock:
-            if accumulator.due.leader_wakes_ms > producer._clock.monotonic_ms() + 60_000:
+            if accumulator.due.leader_wakes_ms > SYSTEM_CLOCK.monotonic_ms() + 60_000:
                 return
         threading.Event().wait(0.001)
     raise AssertionError("it never slept")
@@ -97,7 +100,7 @@ class TestPauses:
     def test_no_partition_starves_behind_one_that_always_has_more(self, root, clock):
         limit(root, 3_000)
         producer = by_hand(root, clock, client_id="loader", batch_size=2_000, linger_ms=50)
-        waiting = None
+        waiting: Any = None
         for second in range(100):
             send(producer, 40, topic="flights", partition=0)
             if second == 20:
@@ -108,14 +111,14 @@ class TestPauses:
                 break
             clock.advance_ms(1_000)
         assert waiting.result(0).offset == 0
-        assert not all(batch.is_done for batch in producer._accumulator.unfinished())
+        assert producer.metrics()["producer-metrics"]["records-in-flight"] > 0
 
     def test_nobody_is_woken_for_what_has_to_wait(self, root, clock):
         limit(root, 1)
         producer = by_hand(root, clock, client_id="loader", linger_ms=0)
         send(producer)
         assert producer.run_once()
-        accumulator = producer._accumulator
+        accumulator = producer.accumulator
         accumulator.due.leader_wakes_ms = accumulator.due.muted_until_ms
         send(producer, topic="flights")
         assert accumulator.due.leader_wakes_ms == accumulator.due.muted_until_ms
@@ -153,8 +156,9 @@ class TestTimeouts:
 
     def test_a_full_buffer_says_why(self, root):
         limit(root, 1)
-        config = {"buffer_memory": 20_000, "max_block_ms": 0, "linger_ms": 0}
-        producer = Producer(root, client_id="loader", **config)
+        producer = Producer(
+            root, client_id="loader", buffer_memory=20_000, max_block_ms=0, linger_ms=0
+        )
         producer.send("weather", b"x" * 1_000).result(30)
         for _ in range(10):
             producer.send("weather", b"x" * 1_000)
@@ -164,6 +168,7 @@ class TestTimeouts:
 
     def test_flush_and_close_take_no_longer_than_they_may(self, root):
         limit(root, 1)
+        before = set(threading.enumerate())
         producer = Producer(root, client_id="loader", linger_ms=0)
         producer.send("weather", b"x").result(30)
         waiting = producer.send("weather", b"y")
@@ -171,7 +176,7 @@ class TestTimeouts:
             producer.flush(0.01)
         producer.close(0.01)
         assert waiting.exception(0) is not None
-        assert all(not thread.is_alive() for thread in producer._runtime._threads._threads)
+        assert set(threading.enumerate()) <= before
 
 
 class TestChanges:
@@ -215,7 +220,7 @@ class TestChanges:
             looks.append(clock.monotonic_ms())
             raise StorageUnavailableError("away", path="x")
 
-        producer._cluster.image = refuse
+        producer.cluster.image = refuse
         with caplog.at_level(logging.INFO):
             run(producer, clock, until_ms=5_000)
         assert not waiting.done()
@@ -224,12 +229,12 @@ class TestChanges:
 
     def test_who_sleeps_is_woken_when_another_thread_has_looked(self, root):
         limit(root, 1)
-        producer = Producer(root, client_id="loader", linger_ms=0)
+        producer = InspectedProducer(root, client_id="loader", linger_ms=0)
         producer.send("weather", b"x" * 100_000).result(30)
         waiting = producer.send("weather", b"y")
         wait_until_asleep(producer)
         limit(root, None)
-        producer._router.refresh("weather")
+        producer.refresh("weather")
         assert waiting.exception(30) is None
         producer.close()
 
@@ -243,13 +248,13 @@ class TestChanges:
             assert future.exception(30) is None
         producer.close()
 
-    def test_a_look_that_hangs_keeps_nobody_from_expiring(self, root):
+    def test_a_look_that_hangs_keeps_nobody_from_expiring(self, root, monkeypatch):
         limit(root, 1)
-        config = {"metadata_max_age_ms": 0, "delivery_timeout_ms": 1_500, "linger_ms": 0}
-        producer = Producer(root, client_id="loader", **config)
+        config: dict[str, Any] = {"metadata_max_age_ms": 0, "delivery_timeout_ms": 1_500}
+        producer = InspectedProducer(root, client_id="loader", linger_ms=0, **config)
         producer.send("weather", b"x" * 100_000).result(30)
         looking, may_go_on = threading.Event(), threading.Event()
-        image, sending = producer._cluster.image, threading.current_thread()
+        image, sending = producer.cluster.image, threading.current_thread()
 
         def hang():
             if threading.current_thread() is sending:
@@ -258,7 +263,7 @@ class TestChanges:
             may_go_on.wait(60)
             return image()
 
-        producer._cluster.image = hang
+        monkeypatch.setattr(producer.cluster, "image", hang)
         late = producer.send("weather", b"y")
         assert looking.wait(30)
         assert isinstance(late.exception(30), KafkaTimeoutError)
@@ -266,13 +271,13 @@ class TestChanges:
         producer.close(0)
 
 
-def test_a_quota_costs_no_further_look_at_the_metadata(root, clock):
+def test_a_quota_costs_no_further_look_at_the_metadata(root, clock, monkeypatch):
     limit(root, 10**9)
     producer = by_hand(root, clock, client_id="loader", linger_ms=0)
     send(producer, 1)
     run(producer, clock)
-    looks, image = [], producer._cluster.image
-    producer._cluster.image = lambda: (looks.append(1), image())[1]
+    look = Mock(side_effect=producer.cluster.image)
+    monkeypatch.setattr(producer.cluster, "image", look)
     send(producer, 1)
     run(producer, clock)
-    assert len(looks) == 1  # the check that the topic still exists, as after every append
+    assert look.call_count == 1  # the check that the topic still exists, as after every append

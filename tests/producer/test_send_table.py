@@ -1,6 +1,7 @@
 """`Producer.send_table`: rows of a table as records."""
 
 import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -119,7 +120,7 @@ def test_rows_that_fail_are_told_beside_those_that_are_there(clock, producer):
         ),
     )
     sent = producer.send_table("flights", pa.table({"value": [b"x"] * 4, "partition": range(4)}))
-    seen = []
+    seen: list[Any] = []
     sent.add_done_callback(seen.append)
     run(producer, clock)
     with pytest.raises(StorageError, match="broken"):

@@ -5,6 +5,7 @@ import resource
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,4 +72,4 @@ class SmallDisk:
             ballast.unlink()
 
 
-DISKS = [LimitedDisk, SmallDisk]
+DISKS: list[Any] = [LimitedDisk, SmallDisk]

@@ -22,7 +22,6 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
-from spark_log.storage import local
 from spark_log.storage.local import LocalStore
 from spark_log.suppressed import IN_PROCESS
 from spark_log.testing.store_stateful import StoreStateMachine
@@ -417,7 +416,7 @@ class TestRoots:
         assert (tmp_path / "real/topic/0.log").read_bytes() == b"content"
 
     def test_nothing_of_the_probe_is_ever_listed(self, tmp_path, monkeypatch):
-        listed = []
+        listed: list[str] = []
         real = os.link
 
         def link(source, target):
@@ -522,7 +521,7 @@ class TestSuppressedErrors:
 
         before = IN_PROCESS.counts().get("deletion of a temporary file", 0)
         with monkeypatch.context() as patch:
-            patch.setattr(local.os, "unlink", refuse)
+            patch.setattr(os, "unlink", refuse)
             local_store.put_if_absent("a/c", b"x")
         assert IN_PROCESS.counts()["deletion of a temporary file"] == before + 1
 
@@ -533,6 +532,6 @@ class TestSuppressedErrors:
         local_store.put("a/b", b"x")
         before = IN_PROCESS.counts().get("deletion of a directory", 0)
         with monkeypatch.context() as patch:
-            patch.setattr(local.os, "unlink", refuse)
+            patch.setattr(os, "unlink", refuse)
             local_store.delete_directory("a")
         assert IN_PROCESS.counts()["deletion of a directory"] > before

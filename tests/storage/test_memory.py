@@ -7,10 +7,10 @@ from hypothesis import settings
 
 from spark_log.clock import ManualClock
 from spark_log.errors import AlreadyExistsError, UnsupportedStoreError
-from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
+from tests.storage.emptying import delete_everything
 
 
 def new_name():
@@ -30,7 +30,7 @@ class MemoryStoreMachine(StoreStateMachine):
         return MemoryStore(new_name())
 
     def close_store(self):
-        memory._ROOTS.pop(self.handles[0].name)
+        delete_everything(self.handles[0])
 
 
 TestMemoryStoreStateful = MemoryStoreMachine.TestCase

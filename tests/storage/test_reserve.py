@@ -115,7 +115,7 @@ def test_with_free_space_the_reserve_is_not_released(clock):
 
 
 def test_on_a_full_disk_the_reserve_is_used(clock):
-    attempts = []
+    attempts: list[int] = []
 
     def act():
         attempts.append(len(attempts))

@@ -114,6 +114,7 @@ class TestEnding:
             text=True,
             cwd=PROJECT,
         )
+        assert process.stdout is not None
         group = int(process.stdout.readline())
         descriptor = os.pidfd_open(group)
         os.kill(process.pid, signal.SIGKILL)

@@ -81,6 +81,7 @@ class TestStorageErrors:
         assert type(caught.value) is expected
         assert caught.value.path == "topic/0.log"
         assert caught.value.message.startswith("topic/0.log: ")
+        assert isinstance(caught.value.__cause__, OSError)
         assert caught.value.__cause__.errno == number
 
     def test_arrow_errors_without_an_errno_keep_their_message(self):

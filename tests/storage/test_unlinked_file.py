@@ -13,6 +13,7 @@ import pytest
 
 from spark_log.errors import StorageError
 from spark_log.storage import open_store
+from spark_log.storage.object.location import ObjectLocation
 from spark_log.storage.object.object_store import ObjectStore
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
@@ -37,7 +38,8 @@ def test_the_file_has_no_name_and_only_its_owner_may_read_it(temporary):
         with UnlinkedFile() as staged:
             staged.sink.write(SECRET)
             assert list(temporary.iterdir()) == []
-            status = os.fstat(staged._descriptor)
+            with staged.open() as file:
+                status = os.fstat(file.fileno())
     finally:
         os.umask(mask)
     assert stat.S_IMODE(status.st_mode) == 0o600
@@ -87,9 +89,8 @@ def test_a_process_killed_during_an_upload_leaves_no_local_file(
 ):
     with FaultyProxy(s3_server.endpoint_url) as proxy:
         options = {**s3_server.storage_options, "endpoint_url": proxy.url}
-        store = ObjectStore(
-            open_store(s3_server.new_bucket(), options)._location, multipart_bytes=multipart_bytes
-        )
+        location = ObjectLocation.parse(s3_server.new_bucket(), options)
+        store = ObjectStore(location, multipart_bytes=multipart_bytes)
         uploader = f"""
 import pickle
 store = pickle.loads({pickle.dumps(store)!r})

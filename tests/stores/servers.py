@@ -10,6 +10,7 @@ import socket
 import subprocess
 import urllib.request
 import uuid
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from email.utils import formatdate
@@ -35,8 +36,8 @@ class Server:
     """A running emulator: its address, and how to create a bucket."""
 
     url: str
-    new_bucket: object
-    storage_options: dict
+    new_bucket: Callable[[], str]
+    storage_options: dict[str, str]
 
 
 @contextmanager
@@ -54,6 +55,7 @@ def _running(*command):
         _wait_until_it_listens(port)
         yield f"http://127.0.0.1:{port}"
     finally:
+        assert process.stdin is not None
         process.stdin.close()
         process.wait(timeout=30)
 
@@ -91,7 +93,7 @@ def _after(listing, start):
     """Remove the names up to ``start`` from a listing."""
 
     def kept(entry):
-        key = re.search("<Key>(.*?)</Key>", entry.group(0)).group(1)
+        (key,) = re.findall("<Key>(.*?)</Key>", entry.group(0))
         return entry.group(0) if key.encode() > start.encode() else ""
 
     return re.sub("<Contents>.*?</Contents>", kept, listing, flags=re.DOTALL)

@@ -1,5 +1,9 @@
 """The object store on emulators of Google Cloud Storage and Azure (`make test-stores`)."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import obstore
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -9,6 +13,8 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.errors import InvalidRootError, StorageError, UnsupportedStoreError
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
+from spark_log.storage.object.clients import ObjectClients
+from spark_log.storage.object.location import ObjectLocation
 from spark_log.testing.create_race import create_race
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 from spark_log.testing.store_stateful import StoreStateMachine
@@ -72,7 +78,8 @@ def test_a_root_is_created_and_a_server_that_ignores_conditions_is_refused(gcs):
         lax = open_store(store.url, {**gcs.storage_options, "endpoint_url": proxy.url})
         with pytest.raises(UnsupportedStoreError, match="ignores the condition of a PUT"):
             lax.create_root()
-    assert list(store._objects("", None)) == []
+    location = ObjectLocation.parse(store.url, gcs.storage_options)
+    assert obstore.list(ObjectClients(location).reader).collect() == []
 
 
 def test_a_put_does_not_lose_to_itself_when_answers_are_lost(server):
@@ -82,7 +89,7 @@ def test_a_put_does_not_lose_to_itself_when_answers_are_lost(server):
     with FaultyProxy(real) as proxy:
         store = new_store(server)
         unsure = open_store(store.url, {**options, key: options[key].replace(real, proxy.url)})
-        lost = iter(["lose answer", "lose request"])
+        lost: Iterator[Any] = iter(["lose answer", "lose request"])
         proxy.rule = lambda request: next(lost, "pass") if request.method == "PUT" else "pass"
         unsure.put_if_absent("0.log", b"ours")
         unsure.put_if_absent("1.log", b"ours")

@@ -42,7 +42,7 @@ def test_one_seed_runs_the_same_way_each_time():
 @pytest.fixture(scope="module")
 def happened():
     """The number of trace lines of each kind in some seeds, without names."""
-    texts = Counter()
+    texts: Counter[str] = Counter()
     for seed in range(30):
         for entry in simulate_deletion(seed).trace:
             text = re.sub(r"\b[ab]\.[A-Za-z]{22}\b", "T", entry.text)

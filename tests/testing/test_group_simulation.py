@@ -55,7 +55,7 @@ def test_one_seed_runs_the_same_way_each_time():
 @pytest.fixture(scope="module")
 def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
-    texts = Counter()
+    texts: Counter[str] = Counter()
     for seed in range(25):
         for entry in simulate_group(seed).trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1

@@ -89,7 +89,7 @@ class TestOneSeed:
 @pytest.fixture(scope="module")
 def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
-    texts = Counter()
+    texts: Counter[str] = Counter()
     for seed in range(400):
         for entry in simulate(seed).trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -40,7 +42,7 @@ def in_two_processes():
 
 
 def what_modules_and_classes_have():
-    found = {}
+    found: dict[tuple[str, ...], object] = {}
     for module_name, module in list(sys.modules.items()):
         if module_name.split(".")[0] in ("spark_log", "uuid"):
             for name, value in vars(module).items():
@@ -63,7 +65,8 @@ def test_a_rule_that_was_left_out_holds_again_afterwards(of):
     subject = SUBJECTS[of]
     subject.run(0, None)  # what is imported and filled on first use
     before = what_modules_and_classes_have()
-    for rule, variant in subject.rules.items():
+    rules: Mapping[str, Any] = subject.rules
+    for rule, variant in rules.items():
         for seed in PATCHED_SEEDS.get(of, range(1)) if variant.patches else ():
             with suppress(SimulationFailedError):
                 subject.run(seed, rule)

@@ -1,12 +1,14 @@
 """The checks that a simulated writer makes, and those that it must not make."""
 
 import random
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from spark_log.errors import OutOfOrderSequenceError, UnknownOutcomeError
 from spark_log.testing.simulation.log.profile import draw_profile
-from spark_log.testing.simulation.log.true_log import TrueLog
+from spark_log.testing.simulation.log.true_log import ProducerPosition, TrueLog
 from spark_log.testing.simulation.log.writers import IdempotentWriter
 
 
@@ -24,8 +26,8 @@ class FakeScheduler:
     steps = 0
 
     def __init__(self):
-        self.random = random.Random(1)
-        self.random.random = lambda: 0.99  # no gap is tried, and nothing is given up
+        self.random = Mock(wraps=random.Random(1))
+        self.random.random.return_value = 0.99  # no gap is tried, and nothing is given up
 
     def note(self, text):
         pass
@@ -45,7 +47,7 @@ class FakeWorld:
         self.log = log
 
     def next_producer_id(self):
-        self.true_log.producers[2] = object()
+        self.true_log.producers[2] = ProducerPosition(0, 0)
         return 2
 
     def open_log(self):
@@ -73,7 +75,7 @@ def test_what_may_be_on_its_way_is_not_held_to_be_refused_for_ever(
 ):
     """A put whose answer was lost may take effect after its retry was refused."""
     told = []
-    world = FakeWorld(memory_store, clock, ScriptedLog(*errors))
+    world: Any = FakeWorld(memory_store, clock, ScriptedLog(*errors))
     monkeypatch.setattr(
         world.true_log,
         "check_out_of_order",

@@ -3,6 +3,7 @@
 import multiprocessing
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -100,9 +101,9 @@ class TestMemory:
             append(root, [b"x" * 1000] * 10)
         fetcher = open_fetcher(max_partition_fetch_bytes=25_000)
         fetcher.add(T0, log_of(root), 0)
-        fetcher._begin()
-        wait_until(lambda: fetcher._loop._is_sleeping)
-        (cursor,) = fetcher._cursors.values()
+        fetcher._begin()  # noqa: SLF001
+        wait_until(lambda: fetcher._loop._is_sleeping)  # noqa: SLF001
+        (cursor,) = fetcher._cursors.values()  # noqa: SLF001
         assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
         seen = 0
         while seen < 200:
@@ -121,10 +122,10 @@ class TestMemory:
         while seen < 300:
             taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
-            most = max(most, fetcher._buffer.waiting_bytes)
+            most = max(most, fetcher._buffer.waiting_bytes)  # noqa: SLF001
         # A turn that has begun may fetch max.partition.fetch.bytes.
         assert most < 30_000 + 1_048_576
-        assert fetcher._buffer.waiting_bytes == 0
+        assert fetcher._buffer.waiting_bytes == 0  # noqa: SLF001
 
     def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
         append(root, [b"x" * 100_000])
@@ -156,7 +157,7 @@ class TestSeeking:
         monkeypatch.setattr(log, "read_on", slow)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
-        fetcher._begin()
+        assert not fetcher.collect_fetch(None, 0)
         assert reading.wait(PATIENCE_MS / 1000)
         fetcher.seek(T0, 5)
         sought.set()
@@ -240,10 +241,19 @@ class TestFaults:
         assert (tp, str(error)) == (T0, "no")
 
     def test_a_thread_that_dies_is_told(self, root, open_fetcher, monkeypatch):
+        watch = SilentWatch()
+        monkeypatch.setattr(watch, "wait", lambda timeout_ms: 1 / 0)
+        monkeypatch.setattr(fetcher_module, "watch_directories", lambda store: watch)
         fetcher = open_fetcher()
-        monkeypatch.setattr(fetcher._loop, "_pick", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fetcher.collect_fetch(None, PATIENCE_MS)
+
+
+def is_locked(lock):
+    if lock.acquire(blocking=False):
+        lock.release()
+        return False
+    return True
 
 
 class NoticedInBetween(Fetcher):
@@ -260,7 +270,9 @@ class NoticedInBetween(Fetcher):
     def _is_noticed(self):
         seen = self.__dict__["noticed"]
         if self.is_near:
-            self.is_near, self.has_to_wait = False, self._changed._is_owned()
+            self.is_near = False
+            with ThreadPoolExecutor(1) as another_thread:
+                self.has_to_wait = another_thread.submit(is_locked, self._changed).result()
             if not self.has_to_wait:
                 self.notice()
         return seen

@@ -12,6 +12,7 @@ from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
+from spark_log.types import TopicPartition
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,
@@ -27,12 +28,23 @@ from tests.waiting import wait_until
 
 
 class HeldWatch(SilentWatch):
-    """A watch that waits until it is woken, whatever its timeout."""
+    """A watch that waits until it is woken, whatever its timeout, and counts how often that was."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_waiting = threading.Event()
+        self.wakes = 0
 
     def wait(self, timeout_ms):
         if timeout_ms > 0:
+            self.is_waiting.set()
             super().wait(PATIENCE_MS)
+            self.is_waiting.clear()
         return set()
+
+    def wake(self):
+        self.wakes += 1
+        super().wake()
 
 
 @pytest.fixture
@@ -62,7 +74,8 @@ def limit(root, bytes_per_second, client_id="reader"):
 
 def fetch_all(fetcher, count):
     """Collect ``count`` rows; return their offsets by partition, and their size in bytes."""
-    offsets, size_bytes, seen = {}, 0, 0
+    offsets: dict[TopicPartition, list[int]] = {}
+    size_bytes, seen = 0, 0
     while seen < count:
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken, f"only {offsets} came"
@@ -75,13 +88,14 @@ def fetch_all(fetcher, count):
 
 def noted_fetches(fetcher):
     """Return a list that gets, for each turn, whether the client was throttled when it began."""
-    begun, fetch = [], fetcher._loop._fetch
+    loop = fetcher._loop  # noqa: SLF001
+    begun, fetch = [], loop._fetch  # noqa: SLF001
 
     def noted(cursor):
-        begun.append(fetcher._loop._is_throttled())
+        begun.append(loop._is_throttled())  # noqa: SLF001
         fetch(cursor)
 
-    fetcher._loop._fetch = noted
+    loop._fetch = noted  # noqa: SLF001
     return begun
 
 
@@ -144,8 +158,9 @@ class TestPauses:
         begun = noted_fetches(fetcher)
         for partition in THREE:
             fetcher.add(partition, log_of(root, partition), 0)
-        due = fetcher._loop._due
-        fetcher._loop._due = lambda: [*due(), *fetcher._cursors.values()]
+        loop, cursors = fetcher._loop, fetcher._cursors  # noqa: SLF001
+        due = loop._due  # noqa: SLF001
+        loop._due = lambda: [*due(), *cursors.values()]  # noqa: SLF001
         fetch_all(fetcher, 60)
         fetcher.close()
         assert not any(begun)
@@ -160,10 +175,11 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._loop._is_sleeping)
+        wait_until(watch.is_waiting.is_set)
         assert not fetcher.collect_fetch(None, 0)
+        wakes = watch.wakes
         fetcher.set_quota(1)
-        assert fetcher._loop._is_sleeping
+        assert watch.wakes == wakes
         fetcher.set_quota(changed)
         assert fetch_all(fetcher, 5)[0] == {T0: list(range(100, 105))}
 
@@ -173,7 +189,7 @@ class TestChanges:
         fetcher = open_fetcher(watch, 1)
         fetcher.add(T0, log_of(root), 0)
         fetch_all(fetcher, 100)
-        wait_until(lambda: fetcher._loop._is_sleeping)
+        wait_until(watch.is_waiting.is_set)
         closing = threading.Thread(target=fetcher.close)
         closing.start()
         closing.join(PATIENCE_MS / 2_000)

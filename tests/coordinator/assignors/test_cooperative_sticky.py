@@ -1,6 +1,7 @@
 """The cooperative step: nothing is handed out before it was given up, and two steps are enough."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -194,7 +195,8 @@ def test_asked_again_on_the_way_it_may_find_something_better_or_worse(
     """As Kafka's group leader is; a group here keeps its target until a member or topic changes."""
     wanted = {f"c{i}": tuple(each.split()) for i, each in enumerate(topics)}
     held = {f"c{i}": tps(each) for i, each in enumerate(owned)}
-    targets, taken = [], 0
+    targets: list[Any] = []
+    taken = 0
     while not targets or held != targets[-1]:
         taken += 1
         targets.append(assign(partitions, subscribed(wanted, held, taken)))

@@ -279,7 +279,8 @@ class TestTopics:
         """Otherwise a change of a topic that another member applied would be undone."""
         a, b = cluster.member("t"), cluster.member("t")
         settle(a, b)
-        image, changed = cluster.image, []
+        changed: list[bool] = []
+        image = cluster.image
 
         def change_first():
             if not changed:

@@ -142,10 +142,10 @@ class TestReplay:
         other.replay()
         assert other.group.generation == 71
 
-    def test_of_a_log_that_was_removed_says_so(self, store, log, memory_store):
+    def test_of_a_log_that_was_removed_says_so(self, store, log, memory_store, clock):
         log.commit(rise)
         memory_store.delete_directory(group_directory("g"))
-        log._log._reader._tail = None  # as after half of file.delete.delay.ms
+        clock.advance_ms(200_000)  # more than half of file.delete.delay.ms
         with pytest.raises(LogTruncatedError, match="files were removed"):
             log.replay()
 

@@ -1,5 +1,7 @@
 """Commits without membership: refused while the group has members, and never overtaken by one."""
 
+from collections.abc import Callable
+
 import pytest
 
 from spark_log.coordinator import OffsetsTable
@@ -75,7 +77,7 @@ class TestAMemberJoinsAfterTheLookAtTheGroup:
     @pytest.fixture
     def before_the_commit(self, monkeypatch):
         """A function that a test adds here runs once: after the group was read, before a commit."""
-        todo = []
+        todo: list[Callable[[], object]] = []
         commit = OffsetsTable.commit
 
         def late(table, *arguments, **options):

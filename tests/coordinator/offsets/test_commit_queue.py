@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import threading
+from itertools import count
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -12,6 +14,7 @@ from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
+from spark_log.delta.files import DataFiles
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -35,9 +38,9 @@ def other_process(cluster):
     return OffsetsTable(Cluster(cluster.root, clock=ManualClock(cluster.clock.time_us())))
 
 
-def before_version(table, monkeypatch, act):
+def before_version(cluster, monkeypatch, act):
     """Run ``act`` once, after the fence was read, before the next version is put."""
-    store = table._shared().table.store
+    store = cluster.store
     put = store.put_if_absent
     left = [act]
 
@@ -47,6 +50,13 @@ def before_version(table, monkeypatch, act):
         put(path, source, **options)
 
     monkeypatch.setattr(store, "put_if_absent", hooked)
+
+
+def reads(monkeypatch):
+    """Return a mock that has the reads of data files from now on as its calls."""
+    parts = create_autospec(DataFiles.parts, side_effect=DataFiles.parts)
+    monkeypatch.setattr(DataFiles, "parts", parts)
+    return parts
 
 
 def data_files(table):
@@ -68,11 +78,11 @@ def test_commits_that_wait_become_one_version_and_each_has_its_own_outcome(clust
 
     wanted = [(f"g{number}", 1, number) for number in range(20)] + [("old", 4, 1), ("old", 5, 2)]
     threads = [threading.Thread(target=commit, args=each) for each in wanted]
-    shared = table._shared()
+    shared = table._shared()  # noqa: SLF001 - all of them have to wait
     with shared.table.lock:  # another thread commits
         for thread in threads:
             thread.start()
-        while len(shared.commits._waiting) < len(wanted):
+        while len(shared.commits._waiting) < len(wanted):  # noqa: SLF001
             os.sched_yield()
     for thread in threads:
         thread.join()
@@ -89,7 +99,7 @@ def test_commits_that_wait_become_one_version_and_each_has_its_own_outcome(clust
 def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatch):
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
-    before_version(table, monkeypatch, lambda: other.fence("g", 2))
+    before_version(cluster, monkeypatch, lambda: other.fence("g", 2))
 
     with pytest.raises(IllegalGenerationError):
         table.commit("g", {P0: OffsetAndMetadata(9)}, generation=1)
@@ -102,7 +112,7 @@ def test_a_fence_that_loses_the_race_to_a_commit_is_raised_behind_it(cluster, mo
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.fence("g", 1)
     before_version(
-        table, monkeypatch, lambda: other.commit("g", {P0: OffsetAndMetadata(7)}, generation=1)
+        cluster, monkeypatch, lambda: other.commit("g", {P0: OffsetAndMetadata(7)}, generation=1)
     )
 
     table.fence("g", 2)
@@ -115,7 +125,7 @@ def test_a_fence_that_loses_the_race_to_a_commit_is_raised_behind_it(cluster, mo
 def test_commits_of_other_groups_in_between_only_take_another_try(cluster, monkeypatch):
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
-    before_version(table, monkeypatch, lambda: other.commit("h", {P0: OffsetAndMetadata(1)}))
+    before_version(cluster, monkeypatch, lambda: other.commit("h", {P0: OffsetAndMetadata(1)}))
 
     table.commit("g", {P0: OffsetAndMetadata(6), P1: OffsetAndMetadata(1)}, generation=1)
 
@@ -127,7 +137,7 @@ def test_a_change_is_decided_again_when_another_commit_comes_first(cluster, monk
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
     before_version(
-        table, monkeypatch, lambda: other.commit("g", {P0: OffsetAndMetadata(7)}, generation=1)
+        cluster, monkeypatch, lambda: other.commit("g", {P0: OffsetAndMetadata(7)}, generation=1)
     )
 
     table.change(
@@ -142,7 +152,7 @@ def test_a_change_is_decided_again_when_another_commit_comes_first(cluster, monk
 def test_what_is_unknown_is_said_to_be_and_its_file_stays(cluster, monkeypatch):
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
-    store = table._shared().table.store
+    store = cluster.store
     put, late = store.put_if_absent, []
 
     def lose(path, source, **options):
@@ -164,20 +174,18 @@ def test_what_is_unknown_is_said_to_be_and_its_file_stays(cluster, monkeypatch):
 def test_a_storage_that_does_not_answer_is_asked_again_until_the_time_is_over(cluster, monkeypatch):
     table = OffsetsTable(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)})
-    store = table._shared().table.store
-    look, fails = store.open_buffer, [True, True]
+    store = cluster.store
+    look, failures = store.open_buffer, iter(range(2))
 
     def unavailable(path):
-        if path.endswith(".json") and fails:
-            if fails[0] != "always":
-                fails.pop()
+        if path.endswith(".json") and next(failures, None) is not None:
             raise StorageUnavailableError("no answer")
         return look(path)
 
     monkeypatch.setattr(store, "open_buffer", unavailable)
     table.commit("g", {P0: OffsetAndMetadata(6)})
     assert positions(table, "g") == {P0: 6}
-    fails[:] = ["always"]
+    failures = count()
     with pytest.raises(CommitFailedError, match="could not be committed in time: no answer"):
         table.commit("g", {P0: OffsetAndMetadata(7)}, timeout_s=0.05)
 
@@ -189,13 +197,10 @@ def test_only_the_files_of_newer_versions_are_read_again(cluster, monkeypatch):
     assert positions(table, "g") == {P0: 4}
     other.commit("g", {P1: OffsetAndMetadata(1)}, generation=1)
     other.commit("h", {P0: OffsetAndMetadata(1)}, generation=1)
-    read = []
-    files = table._shared().table.files
-    parts = files.parts
-    monkeypatch.setattr(files, "parts", lambda *given: read.append(given) or parts(*given))
+    parts = reads(monkeypatch)
 
     assert positions(table, "g") == positions(table, "g") == {P0: 4, P1: 1}
-    assert len(read) == 1
+    assert parts.call_count == 1
 
 
 def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster, monkeypatch):
@@ -205,7 +210,11 @@ def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster,
         table.commit(f"g{number}", {P0: OffsetAndMetadata(number)})
     for _ in range(2):
         assert [positions(table, f"g{n}") for n in range(10)] == [{P0: n} for n in range(10)]
-        assert len(table._shared().table._cache) == 3
+    parts = reads(monkeypatch)
+    for number, is_read in ((7, False), (8, False), (9, False), (6, True)):
+        parts.reset_mock()
+        assert positions(table, f"g{number}") == {P0: number}
+        assert parts.called == is_read
 
 
 def test_a_version_that_delta_rs_made_is_fenced_and_read_too(cluster):
@@ -275,17 +284,17 @@ def _commit_in_fork(table):
     os._exit(0)
 
 
-def test_a_forked_child_commits_while_its_parent_holds_the_lock(cluster):
+def test_a_forked_child_commits_while_its_parent_holds_the_lock(cluster, monkeypatch):
     table = OffsetsTable(cluster)
     table.commit("parent", {P0: OffsetAndMetadata(1)})
     held, let_go = threading.Event(), threading.Event()
 
     def hold():
-        with table._shared().table.lock:
-            held.set()
-            let_go.wait(30)
+        held.set()
+        let_go.wait(30)
 
-    thread = threading.Thread(target=hold)
+    before_version(cluster, monkeypatch, hold)
+    thread = threading.Thread(target=table.commit, args=("g", {P0: OffsetAndMetadata(1)}))
     thread.start()
     held.wait(30)
     child = multiprocessing.get_context("fork").Process(target=_commit_in_fork, args=(table,))
@@ -295,6 +304,7 @@ def test_a_forked_child_commits_while_its_parent_holds_the_lock(cluster):
     thread.join()
     assert child.exitcode == 0
     assert positions(table, "child") == {P0: 2}
+    assert positions(table, "g") == {P0: 1}
 
 
 @pytest.mark.parametrize("what", ["a data file", "the mark"])
@@ -310,7 +320,7 @@ def test_what_could_not_be_read_of_a_new_version_is_read_later(cluster, monkeypa
 
     with monkeypatch.context() as patch:
         if what == "a data file":
-            patch.setattr(table._shared().table.files, "rows_of", fail)
+            patch.setattr(DataFiles, "rows_of", fail)
         else:
             patch.setattr("spark_log.coordinator.offsets.store.mark", fail)
         with pytest.raises(StorageError, match="down"):
@@ -322,7 +332,7 @@ def test_who_makes_the_table_after_others_did_sees_what_they_committed(cluster, 
     """It read before the table existed, and has cached that the group has no offsets."""
     table, other = OffsetsTable(cluster), other_process(cluster)
     assert positions(table, "g") == {}
-    store = table._shared().table.store
+    store = cluster.store
     put = store.put_if_absent
 
     def come_second(path, source, **options):

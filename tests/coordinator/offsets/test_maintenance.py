@@ -1,6 +1,8 @@
 """The offsets table stays small: compaction, checkpoints, expiry, and what they keep."""
 
+import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,15 @@ from spark_log import (
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY
+from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.offsets import maintenance
+from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY, CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
-from spark_log.delta.cleanup import interval_us
+from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, PartitionKey, Row
+from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta.cleanup import DeltaCleanup, interval_us
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.files import DataFiles
 from spark_log.errors import ClockSkewError
 from spark_log.metadata import Cluster
 
@@ -28,6 +36,7 @@ MINUTE_MS = 60_000
 """By so much a stamp may be wrong."""
 
 DAY_MS = 24 * 3600 * 1000
+DAY_US = DAY_MS * 1000
 WEEK_MS = 7 * DAY_MS
 
 
@@ -43,6 +52,13 @@ def live_files(table):
     return len(DeltaTable(table.url).file_uris())
 
 
+def wait_for_maintenance():
+    """Wait until no maintenance is running in the background of commits."""
+    for thread in threading.enumerate():
+        if thread.name == "spark-log-offsets-maintenance":
+            thread.join(60)
+
+
 @pytest.fixture
 def table(cluster):
     return OffsetsTable(cluster)
@@ -51,7 +67,7 @@ def table(cluster):
 def test_small_files_become_few_in_the_background_of_commits(cluster, table):
     for offset in range(3 * FILES_PER_TIER):
         table.commit(f"g{offset % 3}", {P0: OffsetAndMetadata(offset)}, generation=1)
-    table._shared().maintenance.wait()
+    wait_for_maintenance()
 
     # Compacted files, and too few others to be compacted.
     assert live_files(table) < FILES_PER_TIER + 3
@@ -68,16 +84,16 @@ def test_compaction_goes_on_while_others_commit_and_loses_nothing(cluster, table
     for offset in range(MAINTENANCE_EVERY - 2):
         table.commit("g", {P0: OffsetAndMetadata(offset)})
     other = other_process(cluster)
-    write = table._shared().table.files.write
+    write = DataFiles.write
 
-    def write_while_others_commit(parts, **how):
-        written = write(parts, **how)
-        monkeypatch.setattr(table._shared().table.files, "write", write)
+    def write_while_others_commit(files, parts, **how):
+        written = write(files, parts, **how)
+        monkeypatch.setattr(DataFiles, "write", write)
         other.commit("g", {P1: OffsetAndMetadata(1)})
         other.commit("h", {P0: OffsetAndMetadata(2)})
         return written
 
-    monkeypatch.setattr(table._shared().table.files, "write", write_while_others_commit)
+    monkeypatch.setattr(DataFiles, "write", write_while_others_commit)
     table.maintain()
 
     assert positions(other_process(cluster), "g") == {P0: MAINTENANCE_EVERY - 3, P1: 1}
@@ -88,16 +104,16 @@ def test_two_that_compact_the_same_files_do_not_double_them(cluster, table, monk
     for offset in range(5):
         table.commit("g", {P0: OffsetAndMetadata(offset)})
     other = other_process(cluster)
-    write = table._shared().table.files.write
+    write = DataFiles.write
 
-    def write_while_another_compacts(parts, **how):
-        written = write(parts, **how)
-        monkeypatch.setattr(table._shared().table.files, "write", write)
-        other._shared().maintenance._compact(cluster.clock.time_us(), is_full=True)
+    def write_while_another_compacts(files, parts, **how):
+        written = write(files, parts, **how)
+        monkeypatch.setattr(DataFiles, "write", write)
+        other.maintain()
         return written
 
-    monkeypatch.setattr(table._shared().table.files, "write", write_while_another_compacts)
-    table._shared().maintenance._compact(cluster.clock.time_us(), is_full=True)
+    monkeypatch.setattr(DataFiles, "write", write_while_another_compacts)
+    table.maintain()
 
     assert table.history("g").num_rows == 5
     assert live_files(table) == 1
@@ -106,53 +122,44 @@ def test_two_that_compact_the_same_files_do_not_double_them(cluster, table, monk
 def test_of_a_large_table_little_is_read_for_one_group(cluster, table, monkeypatch):
     monkeypatch.setattr("spark_log.delta.files.ROW_GROUP_ROWS", 100)
     monkeypatch.setattr("spark_log.coordinator.offsets.compaction._RANGE_ROWS", 250)
-    shared = table._shared()
+    commits = CommitQueue(OffsetsStore(cluster.store, cluster.clock))
     for first in range(0, 500, 100):
-        table_of = {
-            f"g{number:03}": {TopicPartition("t", at): OffsetAndMetadata(number) for at in range(4)}
-            for number in range(first, first + 100)
-        }
-        for group, offsets in table_of.items():
-            shared.commits._waiting.append(_request(table, group, offsets))
-        with shared.table.lock:
-            shared.commits._commit_waiting()
+        commits.submit_all([_request(cluster, number) for number in range(first, first + 100)])
     table.maintain()
     fresh = other_process(cluster)
-    files = fresh._shared().table.files
     read = []
-    parts = files.parts
+    parts = DataFiles.parts
 
     def counted(*given):
         for part in parts(*given):
             read.append(part.num_rows)
             yield part
 
-    monkeypatch.setattr(files, "parts", counted)
+    monkeypatch.setattr(DataFiles, "parts", counted)
     assert positions(fresh, "g321") == {TopicPartition("t", at): 321 for at in range(4)}
     assert live_files(table) > 1
     assert sum(read) <= 200  # of 2000
 
 
-def _request(table, group, offsets):
-    from spark_log.coordinator.offsets.commit_queue import CommitRequest
-
-    rows = table._rows(offsets, {})
-    return CommitRequest(group, 0, "", lambda _: rows, float("inf"))
+def _request(cluster, number):
+    topic_id = cluster.topic("t").topic_id
+    rows = [Row(PartitionKey("t", topic_id, partition), number) for partition in range(4)]
+    return CommitRequest(f"g{number:03}", 0, "", lambda _: rows, float("inf"))
 
 
 def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, table):
     table.fence("fenced", 7)
     for offset in range(100 + MAINTENANCE_EVERY):
         table.commit("g", {P0: OffsetAndMetadata(offset)})
-    table._shared().maintenance.wait()
+    wait_for_maintenance()
 
-    assert Path(table.url, "_delta_log", "_last_checkpoint").exists()
-    fresh = other_process(cluster)
+    folder = Path(table.url, "_delta_log")
+    newest = json.loads((folder / "_last_checkpoint").read_text())["version"]
+    for version in range(newest):
+        (folder / f"{version:020}.json").unlink()
+    fresh = other_process(cluster)  # which has to open it from the checkpoint
     assert positions(fresh, "g") == {P0: 100 + MAINTENANCE_EVERY - 1}
     assert fresh.generation("fenced") == 7
-    assert (
-        fresh._shared().table.state.checkpoint_transactions is not None
-    )  # it was opened from the checkpoint
 
 
 def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
@@ -217,16 +224,14 @@ def test_positions_in_topics_that_members_left_expire_by_their_commit(cluster, t
 def test_who_joins_while_positions_expire_keeps_them(cluster, table, clock, monkeypatch):
     table.commit("g", {P0: OffsetAndMetadata(1)})
     clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
-    maintenance = table._shared().maintenance
-    expiry = maintenance._expiry
 
-    def join_after_the_look(group, *given):
-        request = expiry(group, *given)
+    def join_after_the_look(*given):
+        view = view_group(*given)
         other = OffsetsTable(Cluster(cluster.root))
         other.fence("g", GroupCoordinator(cluster, "g").join(["t"]).generation)
-        return request
+        return view
 
-    monkeypatch.setattr(maintenance, "_expiry", join_after_the_look)
+    monkeypatch.setattr(maintenance, "view_group", join_after_the_look)
     table.maintain()
     assert positions(table, "g") == {P0: 1}
 
@@ -262,10 +267,23 @@ def test_an_old_version_can_still_be_read_after_compaction(table):
     assert sorted(then["offset"].to_pylist()) == [0, 1, 2]
 
 
+class WallClock(ManualClock):
+    """A clock that can be set wrong. Its monotonic time continues."""
+
+    wrong_by_us = 0
+
+    def time_us(self):
+        return super().time_us() + self.wrong_by_us
+
+
 class TestWrongClocks:
     """Files and offsets are deleted only by the storage's time."""
 
     HOUR_MS = 3_600_000
+
+    @pytest.fixture
+    def clock(self):
+        return WallClock()
 
     @pytest.fixture
     def storage_clock(self):
@@ -279,7 +297,7 @@ class TestWrongClocks:
 
     @staticmethod
     def set_wrong(clock, by_ms):
-        clock._time_us += by_ms * 1000  # the monotonic time continues
+        clock.wrong_by_us += by_ms * 1000
 
     def versions(self, table):
         return sorted(
@@ -294,7 +312,7 @@ class TestWrongClocks:
         self.set_wrong(clock, by_ms)
         for offset in range(2 * MAINTENANCE_EVERY):
             table.commit("g", {P0: OffsetAndMetadata(offset)})
-        table._shared().maintenance.wait()
+        wait_for_maintenance()
         with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms"):
             table.maintain()
         assert self.versions(right) == list(range(self.versions(right)[-1] + 1))
@@ -344,17 +362,15 @@ class TestWrongClocks:
         right.commit("g", {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(1)})
         self.set_wrong(clock, -8 * DAY_MS)
         storage_clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
-        maintenance = right._shared().maintenance
-        expiry = maintenance._expiry
 
-        def commit_after_the_look(group, *given):
-            request = expiry(group, *given)
+        def commit_after_the_look(*given):
+            view = view_group(*given)
             table.commit("g", {P0: OffsetAndMetadata(2)})
-            return request
+            return view
 
-        monkeypatch.setattr(maintenance, "_expiry", commit_after_the_look)
-        right.maintain()
-        monkeypatch.setattr(maintenance, "_expiry", expiry)
+        with monkeypatch.context() as patch:
+            patch.setattr(maintenance, "view_group", commit_after_the_look)
+            right.maintain()
         assert positions(right, "g")[P0] == 2
         right.maintain()
         assert positions(right, "g") == {P0: 2}
@@ -400,6 +416,10 @@ class TestWrongClocks:
         assert positions(table, "a") == {P0: 3}
 
 
+def cleanup(cluster):
+    return DeltaCleanup(cluster.store, DIRECTORY, cluster.clock)
+
+
 class TestFreeing:
     def test_versions_are_freed_a_day_after_others_made_them_needless(self, cluster, table, clock):
         for offset in range(3):
@@ -436,7 +456,7 @@ class TestFreeing:
         DeltaTable(table.url).create_checkpoint()
         for number in TestWrongClocks().versions(table)[:-1]:
             Path(table.url, "_delta_log", f"{number:020}.json").unlink()
-        table._shared().maintenance._free_data_files(clock.time_us())
+        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
 
     def test_a_damaged_checkpoint_frees_nothing(self, cluster, table, clock):
@@ -447,7 +467,7 @@ class TestFreeing:
         folder = Path(table.url, "_delta_log")
         (checkpoint,) = folder.glob("*.checkpoint.parquet")
         checkpoint.write_bytes(b"PAR1")
-        table._shared().maintenance._free_versions(clock.time_us())
+        cleanup(cluster).free_versions(clock.time_us() - DAY_US)
         assert (folder / f"{0:020}.json").exists()
         assert positions(other_process(cluster), "g") == {P0: 2}
 
@@ -459,11 +479,11 @@ class TestFreeing:
         table.maintain()
         clock.advance_ms(DAY_MS - 1)
         table.commit("g", {P1: OffsetAndMetadata(0)})
-        table._shared().maintenance._free_data_files(clock.time_us())
+        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
         clock.advance_ms(2 * TestWrongClocks.HOUR_MS)
         table.commit("g", {P1: OffsetAndMetadata(1)})
-        table._shared().maintenance._free_data_files(clock.time_us())
+        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
         assert not old & set(Path(table.url).glob("*.parquet"))
         assert positions(other_process(cluster), "g") == {P0: 2, P1: 1}
 
@@ -471,14 +491,13 @@ class TestFreeing:
         self, cluster, table, clock
     ):
         table.commit("g", {P0: OffsetAndMetadata(1)})
-        shared = table._shared()
-        lost = shared.table.files.write([table.history("g")])
+        lost = DataFiles(cluster.store, DIRECTORY, OFFSETS_SCHEMA).write([table.history("g")])
         path = Path(table.url, lost.path)
         clock.advance_ms(3 * DAY_MS)
-        shared.maintenance._free_data_files(clock.time_us())
+        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
         assert path.exists()  # its writer may stand still just before its commit
         table.commit("g", {P0: OffsetAndMetadata(2)})
-        shared.maintenance._free_data_files(clock.time_us())
+        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
         assert not path.exists()
 
     def test_a_commit_names_no_file_that_was_written_long_ago(
@@ -486,18 +505,20 @@ class TestFreeing:
     ):
         """Its writer stood still and lost the race: its file may be deleted already."""
         table.commit("g", {P0: OffsetAndMetadata(0)})
-        shared, other = table._shared(), other_process(cluster)
-        append = shared.table.log.append
+        other = other_process(cluster)
+        append = DeltaLog.append
         named = []
 
-        def stand_still(actions, *given):
+        def stand_still(log, actions, *given):
             named.append(actions[0]["add"]["path"])
             if len(named) == 1:
                 clock.advance_ms(31 * 60_000)
+                monkeypatch.setattr(DeltaLog, "append", append)
                 other.commit("other", {P0: OffsetAndMetadata(1)})
-            return append(actions, *given)
+                monkeypatch.setattr(DeltaLog, "append", stand_still)
+            return append(log, actions, *given)
 
-        monkeypatch.setattr(shared.table.log, "append", stand_still)
+        monkeypatch.setattr(DeltaLog, "append", stand_still)
         table.commit("g", {P0: OffsetAndMetadata(1)})
         assert len(set(named)) == 2
         assert positions(other, "g") == {P0: 1}
@@ -505,15 +526,14 @@ class TestFreeing:
     def test_a_compaction_that_stood_still_is_given_up(self, cluster, table, clock, monkeypatch):
         for offset in range(3):
             table.commit("g", {P0: OffsetAndMetadata(offset)})
-        shared = table._shared()
-        write = shared.table.files.write
+        write = DataFiles.write
 
         def stand_still(*given, **how):
             written = write(*given, **how)
             clock.advance_ms(31 * 60_000)
             return written
 
-        monkeypatch.setattr(shared.table.files, "write", stand_still)
+        monkeypatch.setattr(DataFiles, "write", stand_still)
         table.maintain()
         assert live_files(table) == 3
         assert len(list(Path(table.url).glob("*.parquet"))) == 3

@@ -172,7 +172,8 @@ class TestReplay:
     )
     def test_is_the_same_however_the_log_is_cut_into_segments(self, batches):
         """A merge changes no answer, and a snapshot at any offset leads to the same state."""
-        headers, sequences, at = [], {}, 0
+        sequences: dict[int, int] = {}
+        headers, at = [], 0
         for producer_id, count, _ in batches:
             sequence = -1 if producer_id < 0 else sequences.get(producer_id, 0)
             headers.append(header(at, count, producer_id, 0, sequence))

@@ -90,10 +90,9 @@ class TestMerging:
         assert live(inner)[0] == (0, 4, 1) or live(inner)[0] == (0, 3, 1)
         assert len(live(inner)) <= 2
 
-    def test_leaves_large_segments_to_the_cleaner(self, log, inner, monkeypatch):
+    def test_leaves_large_segments_to_the_cleaner(self, store, clock, inner, monkeypatch):
         monkeypatch.setattr(tail_merger, "_MAX_MERGE_BYTES", 1)
-        log._appender._derived.merger = tail_merger.TailMerger(log.files, log.config)
-        append(log, 3 * TAIL)
+        append(open_log(store, clock=clock, merge_tail_segments=TAIL), 3 * TAIL)
         assert len(live(inner)) == 3 * TAIL
 
     def test_leaves_producers_as_they_were(self, store, inner):

@@ -42,16 +42,16 @@ class TransactionalLog:
         )
 
     def commit(self, producer_id, epoch=0):
-        self._mark(producer_id, epoch, ControlRecordType.COMMIT.key)
+        self.mark(producer_id, epoch, ControlRecordType.COMMIT.key)
 
     def abort(self, producer_id, epoch=0):
-        self._mark(producer_id, epoch, ControlRecordType.ABORT.key)
+        self.mark(producer_id, epoch, ControlRecordType.ABORT.key)
 
     def plain(self, *keys):
         """Append records outside of any transaction."""
         self._put([(key, b"plain") for key in keys])
 
-    def _mark(self, producer_id, epoch, key):
+    def mark(self, producer_id, epoch, key):
         self._put(
             [(key, b"\0\0\0\0\0\0")],
             attributes=BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT,
@@ -363,7 +363,7 @@ class TestUndecided:
 
     def test_a_control_batch_that_is_not_a_marker_decides_nothing(self, log):
         log.send(1, b"1")
-        log._mark(1, 0, b"\0\0\0\2")
+        log.mark(1, 0, b"\0\0\0\2")
         assert log.clean().segments_written == 0
         log.abort(1)
         log.clean()

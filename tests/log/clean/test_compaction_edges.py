@@ -1,6 +1,7 @@
 """A compacted log for readers, lookups, producers, the verifier and mergers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -203,6 +204,7 @@ class TestFilesOfOneCompaction:
             def __init__(self, end_offset):
                 self.end_offset, self.size_bytes = end_offset, 1
 
+        readers: list[tuple[int, Any]]
         readers = [(0, Reader(10)), (10, Reader(2**31 - 1)), (2**31 - 1, Reader(2**31))]
         assert [len(group) for group in group_segments(readers, 2**30)] == [2, 1]
 
@@ -443,10 +445,14 @@ class TestTheLogsStart:
         append(log, (b"a", b""), (b"b", b""), (b"c", b""))
         append(log, (b"b", b""))
         append(log, (b"z", b""))
+
+        def meanwhile(_):
+            move_log_start(open_log(store, clock=log.clock), 2)
+
         compact(
             log,
             now_us=log.clock.time_us(),
-            on_progress=lambda _: move_log_start(open_log(store, clock=log.clock), 2),
+            on_progress=meanwhile,
         )
         assert log.log_start_offset() == 2
         assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z")]

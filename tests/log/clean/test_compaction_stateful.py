@@ -1,7 +1,9 @@
 """Any sequence of appends, merges, compactions, retention and deletions, against a dictionary."""
 
 import uuid
-from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_log.clock import ManualClock
 from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.file_deletion import delete_found, find_deletable
@@ -16,10 +19,10 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
-from spark_log.storage import memory
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of
 from tests.record.samples import record_batch, row
+from tests.storage.emptying import delete_everything
 
 RETENTION_MS = 100_000
 DELAY_MS = 61_000
@@ -41,11 +44,11 @@ class CompactedLogMachine(RuleBasedStateMachine):
         self.appended_ms = []
         self.start = 0
         self.sequence = 0
-        self.last = None
+        self.last: tuple[list[Any], ProducerAppend] | None = None
 
     def teardown(self):
         if hasattr(self, "store"):
-            memory._ROOTS.pop(self.store.name)
+            delete_everything(self.store)
 
     def reopened(self, handle=0, **settings):
         """Open the log again; the second one merges the tail of what it appends."""
@@ -71,8 +74,9 @@ class CompactedLogMachine(RuleBasedStateMachine):
             for at, (key, is_gone) in enumerate(update)
         ]
         parts = [rows[:1], rows[1:]] if is_split and len(rows) > 1 else [rows]
-        self.last = [record_batch(part) for part in parts], ProducerAppend(5, 0, self.sequence)
-        info = self.logs[handle].append(self.last[0], producer=self.last[1])
+        records, producer = map(record_batch, parts), ProducerAppend(5, 0, self.sequence)
+        self.last = list(records), producer
+        info = self.logs[handle].append(self.last[0], producer=producer)
         assert info.base_offset == len(self.rows)
         self.sequence += len(rows)
         self.rows += rows
@@ -81,6 +85,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.last is not None)
     @rule(handle=handles)
     def append_the_last_again(self, handle):
+        assert self.last is not None
         records, producer = self.last
         info = self.logs[handle].append(records, producer=producer)
         assert info.last_offset == len(self.rows) - 1
@@ -135,7 +140,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.start = end
         # Only the time compared with timestamps is that late: the storage's clock continues.
         log = self.reopened(retention_ms=0, cleanup_policy=policy)
-        self.clean(log, RetentionAt(log, now_us))
+        self.clean(log, partial(RetentionAt, at_us=now_us))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(data=st.data(), policy=policies)
@@ -151,11 +156,10 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.start = end
         self.clean(self.reopened(retention_bytes=kept, cleanup_policy=policy))
 
-    def clean(self, log, cleaner=None):
+    def clean(self, log, new_cleaner=PartitionCleaner):
         """Do the other steps of a cleaner: compact or merge, delete files."""
-        cleaner = cleaner or PartitionCleaner(log)
-        cleaner._policy = replace(cleaner._policy, fan_in=2)
-        report = cleaner.clean()
+        with patch.object(cleaner, "FAN_IN", 2):
+            report = new_cleaner(log).clean()
         assert (report.log_start_offset, report.log_end_offset) == (self.start, len(self.rows))
 
     def segments(self):

@@ -1,6 +1,7 @@
 """Compaction: the last record of every key is kept at its offset; rules of Kafka's cleaner."""
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -230,11 +231,11 @@ class TestTwoAtOnce:
     def test_one_of_two_compactions_gives_up(self, store, log):
         append(log, (b"a", b"0"), (b"a", b"1"))
         append(log, (b"z", b""))
-        taken = []
+        taken: list[Any] = []
 
         def other(*args, **kwargs):
             if not taken:
-                taken.append(1)
+                taken.append("begun")
                 taken.append(compacted(log))
 
         done = compact(log, now_us=log.clock.time_us(), on_progress=other)

@@ -1,6 +1,7 @@
 """Joined headers give the same producer state, and have the right checksums."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from tests.record.samples import header_of, record_batch, row
 
 def batch(*specs):
     """Return headers and rows of batches, each given by ``(records, header fields)``."""
-    headers, rows = [], []
+    rows: list[dict[str, Any]] = []
+    headers = []
     for count, fields in specs:
         own = [row(b"%d" % (len(rows) + at), timestamp=100 - len(rows)) for at in range(count)]
         base = len(rows)

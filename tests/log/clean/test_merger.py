@@ -17,6 +17,7 @@ from spark_log.log.clean import merger
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.segment.writer import SegmentWriter
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -71,7 +72,12 @@ def headers_of(store, *names):
 class TestMerge:
     @pytest.mark.parametrize(
         ("first", "last", "name"),
-        [(0, 4, (0, 11)), (1, 3, (2, 9)), (3, 4, (6, 11)), (2, 2, (5, 5))],
+        [
+            (0, 4, SegmentName(0, 11, 1)),
+            (1, 3, SegmentName(2, 9, 1)),
+            (3, 4, SegmentName(6, 11, 1)),
+            (2, 2, SegmentName(5, 5, 1)),
+        ],
     )
     def test_a_merge_covers_its_sources_and_changes_no_record(
         self, store, log, directory, first, last, name
@@ -79,7 +85,7 @@ class TestMerge:
         before = values(log)
         view = log.observe()
         merged = merge(directory, view, first, last).name
-        assert merged == SegmentName(*name, generation=1)
+        assert merged == name
         free(store, *(segment.name for segment in view.live.segments[first : last + 1]))
         assert merged.log in file_names(store)
         assert values(open_log(store)) == before
@@ -261,7 +267,7 @@ class TestFile:
         def discard(writer):
             discarded.append(writer)
 
-        monkeypatch.setattr(merger.SegmentWriter, "discard", discard)
+        monkeypatch.setattr(SegmentWriter, "discard", discard)
         path = f"{DIRECTORY}/{SegmentName(5).log}"
         data = bytearray(store.read_tail(path, 100_000))
         data[data.index(b"record:20")] ^= 1

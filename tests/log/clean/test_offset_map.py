@@ -62,12 +62,13 @@ class TestMemory:
     def seen(self, monkeypatch):
         """Record how many bytes of keys are in memory at once."""
         seen = []
-        find = offset_map._last_of_each
-        monkeypatch.setattr(
-            offset_map,
-            "_last_of_each",
-            lambda keys, hashes: seen.append(keys.nbytes) or find(keys, hashes),
-        )
+        find = offset_map._last_of_each  # noqa: SLF001 - its memory
+
+        def noted(keys, hashes):
+            seen.append(keys.nbytes)
+            return find(keys, hashes)
+
+        monkeypatch.setattr(offset_map, "_last_of_each", noted)
         return seen
 
     @pytest.mark.parametrize("told_bytes", [0, 10**6, 10**8])
@@ -77,7 +78,7 @@ class TestMemory:
         with OffsetMap(1, told_bytes, memory_bytes=self.MEMORY_BYTES) as latest:
             for first in range(0, len(keys), 100):
                 latest.add(pa.array(keys[first : first + 100], pa.binary()))
-                assert sum(each.nbytes for each in latest._pieces) <= self.MEMORY_BYTES
+                assert sum(each.nbytes for each in latest._pieces) <= self.MEMORY_BYTES  # noqa: SLF001
             kept = latest.is_latest(0, len(keys))
         assert np.flatnonzero(kept).tolist() == list(range(self.KEYS, 2 * self.KEYS))
         assert max(seen) <= 2 * self.MEMORY_BYTES

@@ -62,5 +62,6 @@ def test_the_document_and_the_log_choose_the_same_file(names):
 def test_the_document_covers_both_measures_and_both_kinds():
     assert [measures for _, measures in rule()] == [[*MEASURES], []]
     limit = re.search(r"A merge has a\s+generation up to ([\d,]+)", FORMAT)
+    assert limit is not None
     assert int(limit[1].replace(",", "")) == MAX_MERGE_GENERATION
     assert ".generation" in FORMAT

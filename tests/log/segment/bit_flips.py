@@ -33,6 +33,7 @@ from spark_log.log.segment import writer as segment_writer
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
+from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
 from tests.datasource.reading import options_of
 from tests.log.support import DIRECTORY, TOPIC_ID, HookedStore, open_log
@@ -57,7 +58,8 @@ class Sample:
 
     def __init__(self, name, config=None):
         self.clock = ManualClock()
-        self.store = MemoryStore(f"flips-{name}-{os.getpid()}", self.clock)
+        self.memory = MemoryStore(f"flips-{name}-{os.getpid()}", self.clock)
+        self.store: Store = self.memory
         self.config = {"merge_tail_segments": 0, **(config or {})}
         self.path = ""
 
@@ -75,17 +77,19 @@ class Sample:
         """Choose the live segment to be damaged."""
         self.path = self.log.observe().live.segments[index].file.path
         self.content = self.store.open_buffer(self.path).to_pybytes()
-        self.files = dict(self.store._files.data)
-        self.times = dict(self.store._files.modified_us)
+        files = self.memory._files  # noqa: SLF001 - to restore them with their times
+        self.files = dict(files.data)
+        self.times = dict(files.modified_us)
         return self
 
     def damage(self, data):
         """Restore the log, with other bytes for the chosen segment."""
-        self.store._files.data.clear()
-        self.store._files.data.update(self.files)
-        self.store._files.modified_us.clear()
-        self.store._files.modified_us.update(self.times)
-        self.store._files.data[self.path] = pa.py_buffer(data)
+        files = self.memory._files  # noqa: SLF001
+        files.data.clear()
+        files.data.update(self.files)
+        files.modified_us.clear()
+        files.modified_us.update(self.times)
+        files.data[self.path] = pa.py_buffer(data)
 
 
 def some_rows(first, count):
@@ -317,7 +321,8 @@ def main(name, step, progress, way="mapped"):
     for each, ask in asked.items():
         sample.damage(sample.content)
         right[each] = ask(sample, sample.log)
-    counts, found = Counter(), []
+    counts: Counter[str] = Counter()
+    found = []
     descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
     for bit in chosen(sample, way)[:: int(step)]:
         os.pwrite(descriptor, f"bit {bit}".ljust(40).encode(), 0)
@@ -345,7 +350,7 @@ def chosen(sample, way):
     if way not in ("headers", "offsets"):
         return range(8 * len(sample.content))
     reader = sample.log.files.open(SegmentName.parse(sample.path.rpartition("/")[2]))
-    bits = []
+    bits: list[int] = []
     for ordinal in range(reader.batch_count):
         if way == "headers":
             told_there = encode_headers(reader.headers(ordinal))
@@ -359,12 +364,9 @@ def chosen(sample, way):
 
 def in_ranges(sample):
     """Read the log as from an object store, in small pieces."""
-    segment_file.TAIL_BYTES = segment_file._PROBE_BYTES = 100
-    segment_file.RANGE_BYTES = segment_file._FIRST_RANGE_BYTES = 1_500
-    inner = sample.store
-    hooked = HookedStore(inner, is_mapped=False)
-    hooked._files = inner._files
-    sample.store = hooked
+    vars(segment_file).update(TAIL_BYTES=100, _PROBE_BYTES=100)
+    vars(segment_file).update(RANGE_BYTES=1_500, _FIRST_RANGE_BYTES=1_500)
+    sample.store = HookedStore(sample.store, is_mapped=False)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, snapshot_name
 from spark_log.log.segment.identities import SegmentIdentities
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
 from tests.log.support import (
@@ -189,4 +190,5 @@ class TestSnapshotFile:
         data = store.open_buffer(f"{DIRECTORY}/{snapshot_name(30)}")
         store.put(f"{DIRECTORY}/{snapshot_name(20)}", data)
         store.delete(f"{DIRECTORY}/{snapshot_name(30)}")
-        assert open_log(store)._snapshots.newest(log.observe()) is None
+        again = open_log(store)
+        assert Snapshots(again.files, again.config).newest(again.observe()) is None

@@ -501,7 +501,7 @@ class TestIndexFiles:
     @pytest.mark.parametrize("interval", [0, 500, 700, 1_500, 3_000])
     def test_times_have_an_entry_where_offsets_do_unless_time_stood_still(self, store, interval):
         _, offsets, entries = self.written(store, interval)
-        expected = []
+        expected: list[tuple[int, int]] = []
         for first, _ in offsets:
             largest = max(self.TIMES[:first])
             if not expected or largest > expected[-1][0]:
@@ -619,7 +619,7 @@ class TestWriter:
 
     def test_offsets_that_outgrow_the_header_are_refused(self, store):
         writer = segment_writer(store)
-        writer._next_delta = 2**31 - 3
+        writer._next_delta = 2**31 - 3  # noqa: SLF001 - 2 GiB of records would take long
         writer.write(numbered(0, 2))
         with pytest.raises(SparkLogError):
             writer.write(numbered(0, 1))
@@ -628,7 +628,7 @@ class TestWriter:
     def test_positions_that_outgrow_the_index_are_refused(self, memory_store, monkeypatch):
         writer = segment_writer(memory_store)
         writer.write(numbered(0, 1))
-        staged = type(writer._staged)
+        staged = type(memory_store.stage(DIRECTORY))
         written = staged.size_bytes.fget
         monkeypatch.setattr(
             staged, "size_bytes", property(lambda self: written(self) + 2**32 - 1_000)

@@ -8,6 +8,7 @@ import pytest
 from spark_log.errors import InvalidRecordError
 from spark_log.log.append.producer_state import ProducerAppend, ProducerState
 from spark_log.log.file_names import SegmentName
+from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.rebase import rebase_batches
 from tests.log.support import (
@@ -31,7 +32,8 @@ def put(store, writer, name):
 
 def joined(readers, base, *, with_offsets=False):
     """All batches of some segments, relative to a segment that begins at ``base``."""
-    headers, pieces = [], []
+    headers: list[BatchHeader] = []
+    pieces = []
     for reader in readers:
         for ordinal in range(reader.batch_count):
             own, records = reader.read_batch(ordinal)

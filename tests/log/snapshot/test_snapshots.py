@@ -1,5 +1,7 @@
 """Snapshots: written at intervals, used only if valid, and never needed for an answer."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pyarrow import ipc
@@ -23,7 +25,7 @@ from tests.log.support import (
 )
 from tests.record.samples import START_US, numbered
 
-HERE = {"topic_id": TOPIC_ID, "partition": 0}
+HERE: dict[str, Any] = {"topic_id": TOPIC_ID, "partition": 0}
 
 EXAMPLE = Snapshot(
     12,

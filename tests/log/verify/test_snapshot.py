@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.log.support import (
 )
 from tests.record.samples import numbered, rows_of
 
-HERE = {"topic_id": TOPIC_ID, "partition": 0}
+HERE: dict[str, Any] = {"topic_id": TOPIC_ID, "partition": 0}
 EXPIRATION_MS = 1_000_000
 
 
