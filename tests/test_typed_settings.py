@@ -38,7 +38,13 @@ def values_of(hint: object) -> list[object]:
         return [list(names), tuple(names), ",".join(names)]
     if get_args(hint):  # a union
         return [value for each in get_args(hint) for value in values_of(each)]
-    return {int: [1], bool: [True, False], str: ["earliest"], type(None): [None]}[hint]
+    values: dict[object, list[object]] = {
+        int: [1],
+        bool: [True, False],
+        str: ["earliest"],
+        type(None): [None],
+    }
+    return values[hint]
 
 
 def test_the_module_is_what_the_models_say():
@@ -75,8 +81,9 @@ def test_keys_are_the_keyword_arguments_of_a_client(client):
 def test_dotted_keys_are_taken_from_a_dict(tmp_path):
     conf: dict[str, Any] = {"request.timeout.ms": 5}
     assert Admin(tmp_path, **conf).config.request_timeout_ms == 5
+    conf = {"lingr.ms": 5}
     with pytest.raises(SparkLogError, match=r"did you mean 'linger\.ms'"):
-        Producer(tmp_path, **{"lingr.ms": 5})
+        Producer(tmp_path, **conf)
 
 
 def test_a_client_does_not_import_the_typed_settings():

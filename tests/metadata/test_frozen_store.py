@@ -113,4 +113,4 @@ def test_what_was_given_up_sends_nothing_more(server, root):
 
 def test_config_keys_are_checked(root, server):
     with pytest.raises(InvalidConfigurationError, match=r"default\.api\.timeout\.ms"):
-        Admin(root, storage_options=server.storage_options, default_api_timeout=1)
+        Admin(root, storage_options=server.storage_options, default_api_timeout=1)  # type: ignore[call-arg]
