@@ -4,17 +4,19 @@ import asyncio
 import threading
 from functools import partial
 from typing import ClassVar
+from unittest.mock import create_autospec
 
 import pytest
 
 from spark_log import AIOProducer, Consumer, InvalidConfigurationError, Producer
+from spark_log.producer.producer_metrics import ProducerMetrics
 from tests.producer.support import by_hand, new_root, run
 
 
 class Reporter:
     """As a reporter for kafka-python: it keeps the metrics that it is told of, by name."""
 
-    made: ClassVar[list] = []
+    made: ClassVar[list["Reporter"]] = []
 
     def __init__(self):
         self.calls = []
@@ -42,7 +44,7 @@ class Reporter:
 
     def values(self):
         """Return ``{group: {name: value}}``, as a client's `metrics`."""
-        values = {}
+        values: dict[str, dict[str, float]] = {}
         for name, metric in self.metrics.items():
             values.setdefault(name.group, {})[name.name] = metric.value()
         return values
@@ -75,19 +77,16 @@ def test_a_reporter_of_a_producer_reads_what_its_metrics_are(root, clock):
 def test_a_report_reads_the_metrics_of_the_client_once(root, clock, monkeypatch):
     reporter = Reporter()
     producer = by_hand(root, clock, metric_reporters=[reporter])
-    reads = []
-    values = producer._runtime.sender.metrics.values
-    monkeypatch.setattr(
-        producer._runtime.sender.metrics, "values", lambda now_ms: reads.append(1) or values(now_ms)
-    )
+    reads = create_autospec(ProducerMetrics.values, side_effect=ProducerMetrics.values)
+    monkeypatch.setattr(ProducerMetrics, "values", reads)
     reporter.values()
-    assert len(reads) == 1
+    assert reads.call_count == 1
     clock.advance_ms(99)
     reporter.values()
-    assert len(reads) == 1
+    assert reads.call_count == 1
     clock.advance_ms(1)
     reporter.values()
-    assert len(reads) == 2
+    assert reads.call_count == 2
     producer.close()
 
 
@@ -95,19 +94,32 @@ def test_a_reporter_of_a_consumer_reads_while_another_thread_uses_the_consumer(r
     with Producer(root) as producer:
         producer.send("weather", b"rain")
     reporter = Reporter()
-    settings = {"group_id": "g", "auto_offset_reset": "earliest"}
-    with Consumer("weather", root=root, metric_reporters=[reporter], **settings) as consumer:
+    found = []
+
+    class ReadElsewhere:
+        def on_consume(self, records):  # called in `poll`
+            thread = threading.Thread(target=lambda: found.append(reporter.values()))
+            thread.start()
+            thread.join(30)
+            return records
+
+        def on_commit(self, offsets):
+            pass
+
+    with Consumer(
+        "weather",
+        root=root,
+        group_id="g",
+        interceptors=[ReadElsewhere()],
+        metric_reporters=[reporter],
+        auto_offset_reset="earliest",
+    ) as consumer:
         assert reporter.configs["group.instance.id"] is None
         assert len(next(iter(consumer.poll(30_000).values()))) == 1
         told = {(name.group, name.name) for name in reporter.metrics}
         assert told == {
             (group, name) for group, values in consumer.metrics().items() for name in values
         }
-        found = []
-        with consumer._acquire():
-            thread = threading.Thread(target=lambda: found.append(reporter.values()))
-            thread.start()
-            thread.join(30)
         assert found[0]["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
         assert "close" not in reporter.calls
     assert reporter.calls[-1] == "close"
@@ -146,7 +158,8 @@ def test_a_reporter_that_raises_breaks_no_client_and_is_counted(root, method, ca
         sound = Reporter()
     with Consumer(root=root, metric_reporters=[sound, broken]) as consumer:
         pass
-    assert consumer._cluster.suppressed.counts() == {"metrics reporter": 1}
+    counts = consumer._cluster.suppressed.counts()  # noqa: SLF001 - metrics() ends with close()
+    assert counts == {"metrics reporter": 1}
     assert [each.message for each in caplog.records if "reporter" in each.message] == [
         f"{broken.__name__}: metrics reporter failed and was skipped (ZeroDivisionError: of a "
         f"reporter); further errors of this kind are counted, not logged"
