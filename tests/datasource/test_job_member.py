@@ -14,6 +14,7 @@ from spark_log import (
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.member import GroupMember
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
@@ -197,19 +198,21 @@ class TestTwoMembers:
         again = until(lambda: (b := one.next_batch()[0]) and len(b.starts) == 2 and b, two)
         assert again.size == 0, "it has joined again, and there are no new records"
 
-    def test_one_that_is_expelled_while_it_takes_partitions_over_joins_again(self, root, join):
+    def test_one_that_is_expelled_while_it_takes_partitions_over_joins_again(
+        self, root, join, monkeypatch
+    ):
         one = join()
-        begin = one._member.begin
+        begin = GroupMember.begin
 
-        def expelled_first(partitions):
-            one._member.begin = begin
+        def expelled_first(member, partitions):
+            monkeypatch.setattr(GroupMember, "begin", begin)
             members = GroupCoordinator(Cluster(root), "g")
             members.describe()
-            members.remove([one._member.poll().member_id])
-            wait_until(one._member.is_changed)
-            return begin(partitions)
+            members.remove([member.poll().member_id])
+            wait_until(member.is_changed)
+            return begin(member, partitions)
 
-        one._member.begin = expelled_first
+        monkeypatch.setattr(GroupMember, "begin", expelled_first)
         assert ranges(one.next_batch()[0]) == dict.fromkeys(range(4), (0, 10))
 
 
