@@ -130,8 +130,8 @@ class TestGroups:
         commit(root, "g", 3, P0)
         commit(root, "other", 1, P0)
         clock.advance_ms(2000)
-        found = [(each.lag, each.records_per_second) for each in sampler.sample().groups]
-        assert found == [(0, 1), (1, 0), (2, -1)]
+        later = [(each.lag, each.records_per_second) for each in sampler.sample().groups]
+        assert later == [(0, 1), (1, 0), (2, -1)]
 
     def test_without_offsets_in_a_shown_topic_are_left_out(self, root, cluster):
         commit(root, "g", 0, P0)

@@ -94,7 +94,9 @@ def test_the_lag_in_the_progress_of_a_query(
     lag, metrics = exec_lines(lag_and_metrics, {"query": query})
     assert {each: found.records for each, found in lag.items()} == {TopicPartition("flights", 0): 0}
     assert metrics["maxOffsetsBehindLatest"] == "0"
-    (source,) = query.lastProgress.sources
+    progress = query.lastProgress
+    assert progress is not None
+    (source,) = progress.sources
     assert source.metrics == {}, "Spark passes metrics of a Python source now: use them"
     assert "PythonMicroBatchStream" in source.description
-    assert query.lastProgress.name == "copy"
+    assert progress.name == "copy"

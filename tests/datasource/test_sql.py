@@ -68,7 +68,7 @@ def test_spark_itself_cannot_read_a_table_that_lists_its_columns(
 
 
 @pytest.mark.parametrize("parse", [parse_read_options, parse_write_options])
-def test_a_table_without_deltas_catalog_gets_no_options_and_is_told_about_views(parse) -> None:  # type: ignore[no-untyped-def]
+def test_a_table_without_deltas_catalog_gets_no_options_and_is_told_about_views(parse) -> None:
     with pytest.raises(InvalidOptionError, match=f"no option is given.*{VIEW}"):
         parse({})
 

@@ -99,7 +99,7 @@ class TestATopic:
                 attempt.result(60)
         assert Admin(nowhere).list_topics() == ["new"]
 
-    def test_on_an_object_store_is_created_too(self, s3_server) -> None:  # type: ignore[no-untyped-def]
+    def test_on_an_object_store_is_created_too(self, s3_server) -> None:
         root = f"{s3_server.new_bucket()}/root"
         storage = {f"storage.{key}": value for key, value in s3_server.storage_options.items()}
         prepare_topic(options(root, **storage))
@@ -132,9 +132,11 @@ def test_a_write_that_is_refused_leaves_no_topic_and_no_root(
 ) -> None:
     source = SparkLogDataSource({"path": nowhere, **CREATE, **given})
     make = source.streamWriter if is_stream else source.writer
+    schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
 
     with pytest.raises(SparkLogError):
-        make(StructType.fromDDL(columns), False)
+        make(schema, False)
 
     assert not Path(nowhere).exists()
 

@@ -8,7 +8,7 @@ from tests.log.support import HookedStore
 
 def pauses(probes, for_ms, partitions=1):
     """Return the pauses of a reader that gets no record for some milliseconds."""
-    found = []
+    found: list[float] = []
     while sum(found) < for_ms:
         found.append(probes.pause_ms(sum(found), partitions))
     return found

@@ -182,7 +182,7 @@ class TestOthers:
         fetcher.add(T0, log_of(root), 0)
         for process in processes:
             process.start()
-        seen = []
+        seen: list[str] = []
         while len(seen) < 200:
             fetch = fetcher.collect_fetch(None, PATIENCE_MS)
             assert fetch.rows, "a record that was appended is not seen"

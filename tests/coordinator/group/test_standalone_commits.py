@@ -34,8 +34,8 @@ def joined(cluster):
 def begin(cluster, member):
     """Start as a member does, in another process."""
     table = OffsetsTable(Cluster(cluster.root))
-    found = MemberCommits(table, "g", member.status, member.heartbeat).begin([P0])
-    return None if found[P0] is None else found[P0].offset
+    committed = MemberCommits(table, "g", member.status, member.heartbeat).begin([P0])[P0]
+    return None if committed is None else committed.offset
 
 
 def offset_of(table):
