@@ -23,7 +23,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LogAppendInfo, ProducerAppend
-from spark_log.log.append import appender
+from spark_log.log.append import appender, appender_state
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
@@ -195,7 +195,7 @@ class TestCatchingUp:
     def test_takes_few_tries_however_many_came_first(self, store, others, behind, producer):
         store.calls.clear()
         assert self.go_on(behind, producer) == LogAppendInfo(102, 103)
-        assert self.puts(store) == appender._RACES_PER_LISTING + 1
+        assert self.puts(store) == appender_state._RACES_PER_LISTING + 1
         assert len(store.called("list")) == 1
         assert values(others)[-2:] == mine(102)
 

@@ -26,6 +26,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.append.tail_merger import TailMerger
@@ -82,6 +83,17 @@ def _appending(appender: type[Appender]) -> Variant:
     return Variant(log=Log)
 
 
+def _knowing(state: type[AppenderState]) -> Variant:
+    """Return the variant whose appenders keep another state of the log."""
+
+    class Knowing(Appender):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._state.__class__ = state
+
+    return _appending(Knowing)
+
+
 def _seeing(directory: type[PartitionDirectory]) -> Variant:
     """Return the variant whose logs use another partition directory."""
 
@@ -96,8 +108,8 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
 # --- appending -----------------------------------------------------------------------------------
 
 
-class _NeverLate(Appender):
-    def _is_recent(self, tail: LogTail) -> bool:
+class _NeverLate(AppenderState):
+    def is_recent(self, tail: LogTail) -> bool:
         return True
 
 
@@ -115,7 +127,7 @@ class _TakesExistsForItsOwn(Appender):
 
 class _PutsAgainWithoutLooking(Appender):
     def _find_lost(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, LogTail]:
-        return None, self._observe(segment)
+        return None, self._state.observe(segment)
 
 
 class _TakesSilenceForSuccess(Appender):
@@ -140,18 +152,18 @@ class _MovesOn(Appender):
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None
     ) -> LogAppendInfo:
-        if expected_leo is not None and self._observe(segment).log_end_offset == expected_leo:
+        if expected_leo is not None and self._state.observe(segment).log_end_offset == expected_leo:
             expected_leo = None
         return super().append_segment(segment, expected_leo)
 
 
-class _IgnoresWinners(Appender):
+class _IgnoresWinners(AppenderState):
     def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
 
-class _CatchesUpBlindly(Appender):
+class _CatchesUpBlindly(AppenderState):
     """Continues behind the last listed segment, without reading the segments before it."""
 
     def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
@@ -161,16 +173,16 @@ class _CatchesUpBlindly(Appender):
         try:
             winner = directory.open(plain[-1]) if plain else None
         except NotFoundError:
-            return self._observe(segment)
+            return self.observe(segment)
         if winner is None or not self._may_go_past(tail):
-            return self._observe(segment)
+            return self.observe(segment)
         if self._producers is not None:
             self._producers.offset = winner.end_offset
-        self._tail = LogTail(winner.end_offset, tail.observed_ms)
-        return self._tail
+        self.tail = LogTail(winner.end_offset, tail.observed_ms)
+        return self.tail
 
     def _may_go_past(self, tail: LogTail) -> bool:
-        return self._is_recent(tail)
+        return self.is_recent(tail)
 
 
 class _CatchesUpLate(_CatchesUpBlindly):
@@ -184,28 +196,28 @@ class _CatchesUpLate(_CatchesUpBlindly):
         return True
 
 
-class _ForgetsRepeats(Appender):
-    def _duplicate_offset(self, segment: StagedSegment) -> int | None:
+class _ForgetsRepeats(AppenderState):
+    def duplicate_offset(self, segment: StagedSegment) -> int | None:
         return None
 
 
-class _DoesNotFence(Appender):
-    def _check_producer(self, segment: StagedSegment) -> None:
+class _DoesNotFence(AppenderState):
+    def check_producer(self, segment: StagedSegment) -> None:
         with suppress(InvalidProducerEpochError):
-            super()._check_producer(segment)
+            super().check_producer(segment)
 
 
-class _AsksTheProducerStateAlone(Appender):
+class _AsksTheProducerStateAlone(AppenderState):
     """Takes a lost append of an older epoch for refused."""
 
-    def _is_fenced(self, segment: StagedSegment) -> bool:
+    def is_fenced(self, segment: StagedSegment) -> bool:
         return False
 
 
-class _DoesNotMindGaps(Appender):
-    def _check_producer(self, segment: StagedSegment) -> None:
+class _DoesNotMindGaps(AppenderState):
+    def check_producer(self, segment: StagedSegment) -> None:
         with suppress(OutOfOrderSequenceError):
-            super()._check_producer(segment)
+            super().check_producer(segment)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -453,12 +465,12 @@ class _ForgetsByItsOwnClock(PartitionLog):
         self._snapshots.__class__ = _DatesByItsOwnClock
 
 
-class _ExpiresByItsOwnClock(Appender):
+class _ExpiresByItsOwnClock(AppenderState):
     """Accepts any sequence number of a producer that has expired by its own wall clock."""
 
-    def _check_producer(self, segment: StagedSegment) -> None:
+    def check_producer(self, segment: StagedSegment) -> None:
         self._storage_us = self._clock.time_us()
-        super()._check_producer(segment)
+        super().check_producer(segment)
 
 
 class _SavesNothing(PartitionLog):
@@ -467,20 +479,20 @@ class _SavesNothing(PartitionLog):
 
 
 RULES: dict[str, Variant] = {
-    "a late success is looked at": _appending(_NeverLate),
+    "a late success is looked at": _knowing(_NeverLate),
     "a name that is taken may be one's own": _appending(_TakesExistsForAnothers),
     "a name that is taken may be another's": _appending(_TakesExistsForItsOwn),
     "look before putting again": _appending(_PutsAgainWithoutLooking),
     "a lost answer is not success": _appending(_TakesSilenceForSuccess),
     "a lost answer is not failure": _appending(_TakesSilenceForFailure),
     "a conditional append never moves on": _appending(_MovesOn),
-    "state before put": _appending(_IgnoresWinners),
-    "state before put, also of what was passed at once": _appending(_CatchesUpBlindly),
-    "what was passed at once was looked at lately": _appending(_CatchesUpLate),
-    "a repeat is answered": _appending(_ForgetsRepeats),
-    "an older epoch is fenced": _appending(_DoesNotFence),
-    "who was fenced looks at the place of a lost append": _appending(_AsksTheProducerStateAlone),
-    "a gap in the sequence is refused": _appending(_DoesNotMindGaps),
+    "state before put": _knowing(_IgnoresWinners),
+    "state before put, also of what was passed at once": _knowing(_CatchesUpBlindly),
+    "what was passed at once was looked at lately": _knowing(_CatchesUpLate),
+    "a repeat is answered": _knowing(_ForgetsRepeats),
+    "an older epoch is fenced": _knowing(_DoesNotFence),
+    "who was fenced looks at the place of a lost append": _knowing(_AsksTheProducerStateAlone),
+    "a gap in the sequence is refused": _knowing(_DoesNotMindGaps),
     "a rewritten segment goes before a plain one": _seeing(_PlainFirst),
     "a plain segment counts at its exact base": _seeing(_SticksOut),
     "a listing with a hole is repeated": _seeing(_CrossesHoles),
@@ -502,6 +514,6 @@ RULES: dict[str, Variant] = {
     "what is old is old by the storage's time": _cleaning(_GoesByItsOwnClock),
     "who has the time wrong cleans nothing": _cleaning(_CleansAtAnyTime),
     "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
-    "an appender forgets producers by the storage's time": _appending(_ExpiresByItsOwnClock),
+    "an appender forgets producers by the storage's time": _knowing(_ExpiresByItsOwnClock),
 }
 """The name of each safety rule, and the variant without it."""
