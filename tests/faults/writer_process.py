@@ -17,6 +17,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.appender import Appender
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.notes import Notes
@@ -126,21 +127,21 @@ def _append(writer, log, notes, number, count):
 # --- rules that a writer may do without, to see that a test notices ------------------------------
 
 
+class AlwaysRecent(AppenderState):
+    def is_recent(self, tail):
+        return True
+
+
 class TrustsLateSuccess(Appender):
     """Takes a successful put for final, however old its view of the log end is."""
 
-    _has_put = False
-
     def append_segment(self, *args, **kwargs):
-        self._has_put = False
+        self._state.__class__ = AppenderState
         return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._has_put = True
+        self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
-
-    def _is_recent(self, tail):
-        return self._has_put or super()._is_recent(tail)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

@@ -19,8 +19,10 @@ RARE = {
 
 
 FIRST_SEED = {
-    "a listing with a hole is repeated": 1522,
-    "an appender frees names after the delay": 435,
+    "a listing with a hole is repeated": 3316,
+    "a name is freed after the delay": 215,
+    "an appender frees names after the delay": 497,
+    "who was fenced looks at the place of a lost append": 269,
 }
 """Where the search begins for rules that few seeds miss, so that the test is quick."""
 
@@ -28,7 +30,7 @@ FIRST_SEED = {
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEED.get(rule, 0)
-    seeds = [*range(first, SEEDS), *range(first)]
+    seeds = range(first, first + SEEDS)
     assert any(fails(seed, RULES[rule]) for seed in seeds), f"nobody misses: {rule}"
 
 

@@ -18,8 +18,8 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator.group.coordinator import GroupStatus
     from spark_log.coordinator.group.member import GroupMember
+    from spark_log.coordinator.group.status import GroupStatus
 
 _POLLS_PER_INTERVAL = 3
 

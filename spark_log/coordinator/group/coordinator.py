@@ -1,101 +1,38 @@
 """Coordinates a group from within its members: join, heartbeat, release, leave, expire.
 
 There is no coordinator process. A member that finds a necessary change decides it, and makes it by
-one conditional append to the group's log (`GroupLog`). The first three members are the *watchers*:
-they check the heartbeats of all members, and the topics. The other members check the watchers. For
-each silent watcher two more members become watchers.
+one conditional append to the group's log (`GroupLog`). The watchers among the members check the
+heartbeats of all members (`GroupWatch`), and the topics.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import socket
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.group_cluster import GroupCluster
 from spark_log.coordinator.group.group_log import Decide, GroupLog
-from spark_log.coordinator.group.heartbeats import HeartbeatCounts, HeartbeatMonitor, Heartbeats
+from spark_log.coordinator.group.group_watch import GroupWatch
+from spark_log.coordinator.group.heartbeats import Heartbeats
+from spark_log.coordinator.group.member_heartbeat import MemberHeartbeat
 from spark_log.coordinator.group.records import GroupRecord
+from spark_log.coordinator.group.status import GroupStatus, present_member
 from spark_log.errors import (
-    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
-    StorageError,
     UnknownMemberIdError,
 )
 from spark_log.metadata.image import MetadataImage
-from spark_log.storage import Store
-from spark_log.suppressed import SuppressedErrors
 from spark_log.types import TopicPartition, random_id
 
-WATCHERS = 3
-"""Number of members that check the heartbeats of all others. So a group of a thousand members reads
-thousands of heartbeats, not a million. When all watchers are silent for a quarter of their timeout,
-three times as many members watch, and so on. So a live member that joined after a hundred dead ones
-(of a process that restarts again and again) expires all of them after about two timeouts."""
-
-_CHECKS_PER_HEARTBEAT = 12
-_MAX_CHECK_INTERVAL_MS = 250.0
-"""Maximum interval between two checks of heartbeats on a local root, by which a dead member may be
-expired later than its timeout. On a remote root a check is a paid request, and the interval is
-``heartbeat.interval.ms``."""
-
 _log = logging.getLogger(__name__)
-
-
-class GroupCluster(Protocol):
-    """The part of `Cluster` that a group needs."""
-
-    @property
-    def store(self) -> Store:
-        """The files of the root."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock."""
-
-    @property
-    def suppressed(self) -> SuppressedErrors:
-        """Counts failures that do not stop a caller."""
-
-    def image(self) -> MetadataImage:
-        """Return the present metadata."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """A member's assignment in the newest generation that it has read.
-
-    Attributes:
-        member_id: the member's id.
-        generation: the group's generation.
-        protocol: name of the assignor.
-        assigned: partitions that it reads and commits.
-        revoking: partitions that it has to stop reading, commit, and `release`.
-        topics: id and number of partitions of each topic in the assignment.
-        is_settled: no partition is moving from one member to another.
-    """
-
-    member_id: str
-    generation: int
-    protocol: str
-    assigned: frozenset[TopicPartition]
-    revoking: frozenset[TopicPartition]
-    topics: dict[str, GroupTopic]
-    is_settled: bool
-
-    @property
-    def held(self) -> frozenset[TopicPartition]:
-        """Partitions that it may commit in this generation."""
-        return self.assigned | self.revoking
 
 
 class GroupCoordinator:
@@ -106,7 +43,6 @@ class GroupCoordinator:
 
     Attributes:
         group_id: the group's id.
-        heartbeat_interval_ms: heartbeat interval of this member.
         heartbeats: counts its heartbeats, for metrics.
     """
 
@@ -131,25 +67,22 @@ class GroupCoordinator:
             new_id: makes the unique part of member ids.
         """
         self.group_id = group_id
-        self.heartbeat_interval_ms = heartbeat_interval_ms
         self._cluster = cluster
         self._clock = cluster.clock
         self._new_id = new_id
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
-        self._monitor = HeartbeatMonitor(self._heartbeats, self._clock)
-        self._check_interval_ms = (
-            min(heartbeat_interval_ms / _CHECKS_PER_HEARTBEAT, _MAX_CHECK_INTERVAL_MS)
-            if cluster.store.is_mapped
-            else heartbeat_interval_ms
+        self._own = MemberHeartbeat(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
+        self._watch = GroupWatch(
+            self._heartbeats,
+            self._clock,
+            heartbeat_interval_ms,
+            is_local=cluster.store.is_mapped,
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
         self._member: Member | None = None
-        self._beats = 0
-        self.heartbeats = HeartbeatCounts()
-        self._beat_due_ms = -math.inf
-        self._check_due_ms = -math.inf
+        self.heartbeats = self._own.counts
 
     # --- membership ------------------------------------------------------------------------------
 
@@ -209,10 +142,7 @@ class GroupCoordinator:
             max_poll_interval_ms,
         )
         if is_new:  # before others check its heartbeats
-            self._heartbeats.beat(member.member_id, 1)
-            self._beats, self._beat_due_ms = 1, self._clock.monotonic_ms()
-            self._beat_due_ms += self.heartbeat_interval_ms
-            self.heartbeats.on_heartbeat(self._clock.monotonic_ms())
+            self._own.begin(member.member_id)
 
         def decide(group: Group) -> GroupRecord | None:
             if not is_new:
@@ -241,17 +171,7 @@ class GroupCoordinator:
             UnknownMemberIdError: it is not a member: it left, or others expired it.
             FencedInstanceIdError: a process with the same instance id has replaced it.
         """
-        group = self._log.group
-        member = self._check_present(group)
-        return GroupStatus(
-            member.member_id,
-            group.generation,
-            group.protocol or "",
-            member.owned,
-            member.revoking,
-            dict(group.topics),
-            group.state == "Stable",
-        )
+        return GroupStatus.of(self._log.group, self._check_present(self._log.group))
 
     def heartbeat(self) -> GroupStatus:
         """Write a heartbeat if one is due, check other members and topics, and read new records.
@@ -264,22 +184,21 @@ class GroupCoordinator:
             StorageError: the storage does not answer; call again.
         """
         now_ms = self._clock.monotonic_ms()
-        if self._member is not None and now_ms >= self._beat_due_ms:
-            self._beat(now_ms)
+        if self._member is not None:
+            self._own.beat_if_due(self._member.member_id, now_ms)
         self._log.replay()
         try:
             self._check_present(self._log.group)
         except UnknownMemberIdError:
             self._heartbeats.forget([self.member_id] if self.member_id else [])
             raise
-        if now_ms >= self._check_due_ms:
-            self._check_due_ms = now_ms + self._check_interval_ms
+        if self._watch.begin_check(now_ms):
             self.check_group()
         return self.status()
 
     def next_duty_ms(self) -> float:
         """Return the milliseconds until the next heartbeat, or check of other members, is due."""
-        due_ms = min(self._beat_due_ms, self._check_due_ms)
+        due_ms = min(self._own.due_ms, self._watch.due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
     def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
@@ -324,35 +243,16 @@ class GroupCoordinator:
         member = self._member
         if member is None:
             return
-        first = self._watchers()
-        watched = self._log.group.members if member.member_id in first else first
-        dead = sorted(
-            self._monitor.expired_members(
-                {
-                    name: self._log.group.members[name].session_timeout_ms
-                    for name in watched
-                    if name != member.member_id
-                }
-            )
-        )
+        watchers = self._watch.watchers(self._log.group)
+        dead = self._watch.expired_members(self._log.group, member.member_id, watchers)
         if dead:
             _log.info("group %s: expiring %s", self.group_id, ", ".join(dead))
             self._commit(
                 lambda group: group_changes.remove(group, dead, self._read_topics(), "expire")
             )
             self._heartbeats.forget(dead)
-        if member.member_id in first:
+        if member.member_id in watchers:
             self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
-
-    def _watchers(self) -> list[str]:
-        """Return the watchers: the first three members, and two more for each silent watcher."""
-        members = list(self._log.group.members)
-        count = WATCHERS
-        while True:
-            silent = sum(name in self._monitor.silent for name in members[:count])
-            if WATCHERS + 2 * silent <= count:
-                return members[:count]
-            count = WATCHERS + 2 * silent
 
     def remove(self, member_ids: Collection[str]) -> None:
         """Remove members from the group; ids of others are ignored.
@@ -392,36 +292,8 @@ class GroupCoordinator:
 
         self._log.commit(decide_as_member)
 
-    def _beat(self, now_ms: float) -> None:
-        self._beats += 1
-        try:
-            self._heartbeats.beat(self.member_id, self._beats)
-        except StorageError as error:
-            _log.warning("group %s: a heartbeat failed, retrying: %s", self.group_id, error)
-            self._beat_due_ms = now_ms + self.heartbeat_interval_ms / _CHECKS_PER_HEARTBEAT
-        else:
-            self._beat_due_ms = now_ms + self.heartbeat_interval_ms
-            self.heartbeats.on_heartbeat(now_ms)
-
     def _check_present(self, group: Group) -> Member:
-        member = self._member
-        if member is not None and member.member_id in group.members:
-            return group.members[member.member_id]
-        if member is not None and member.instance_id in group.instances:
-            raise FencedInstanceIdError(
-                f"another process with group.instance.id {member.instance_id!r} has taken the "
-                f"place of {member.member_id!r} in group {self.group_id!r}; give each its own",
-                group_id=self.group_id,
-                member_id=member.member_id,
-                instance_id=member.instance_id or "",
-            )
-        raise UnknownMemberIdError(
-            f"{self.member_id or 'this consumer'!r} is not in group {self.group_id!r}"
-            + ("" if member is None else ": it left, or wrote no heartbeat for session.timeout.ms")
-            + "; join again",
-            group_id=self.group_id,
-            member_id=self.member_id,
-        )
+        return present_member(group, self.group_id, self._member)
 
     def _read_topics(self) -> dict[str, GroupTopic]:
         """Return the existing topics; called after the group's log was read, never before.

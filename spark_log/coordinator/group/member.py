@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_log.config import ConsumerConfig
-from spark_log.coordinator.group.coordinator import GroupCluster, GroupCoordinator, GroupStatus
+from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group_cluster import GroupCluster
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
+from spark_log.coordinator.group.status import GroupStatus
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log.probe_interval import ProbeInterval
 from spark_log.storage.directory_watch import watch_directories

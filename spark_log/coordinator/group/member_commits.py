@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from spark_log.coordinator.group.coordinator import GroupStatus
+from spark_log.coordinator.group.status import GroupStatus
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

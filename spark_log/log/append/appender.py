@@ -21,24 +21,17 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.lost_append import check_may_retry, stands_at
-from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
 from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.log.snapshot.snapshots import Snapshots
-from spark_log.storage import is_listing_valid
 
 _MAX_RACES = 10_000
 """Names that one append tries before it fails: far more than any number of writers causes."""
-
-_RACES_PER_LISTING = 64
-"""Races that one append loses before it lists the log to find its end. Opening 64 segments one by
-one costs about as much as a listing of some thousand files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +50,17 @@ class LogAppendInfo:
 class Appender:
     """Appends staged segments to one partition's log, for one process.
 
-    Between two appends it keeps the last known log end offset, which the next put-if-absent checks;
-    the producer state at this offset, if an idempotent append has needed it; the newest time that a
-    listing showed; and the state of `DerivedFiles`. All of it can be lost at any time.
+    What it knows of the log between two appends is its `AppenderState`.
     """
 
     def __init__(
         self, directory: PartitionDirectory, snapshots: Snapshots, config: TopicConfig
     ) -> None:
         self._directory = directory
-        self._snapshots = snapshots
         self._config = config
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config)
-        self._tail: LogTail | None = None
-        self._producers: ProducerState | None = None
-        self._storage_us = 0
+        self._state = AppenderState(directory, snapshots, config, self._derived)
 
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None
@@ -99,10 +87,10 @@ class Appender:
         try:
             return self._append(segment, expected_leo, unknown)
         except UnknownOutcomeError:
-            self._reset()
+            self._state.reset()
             raise
         except (StorageError, CorruptRecordError) as error:
-            self._reset()
+            self._state.reset()
             if not unknown:
                 raise
             raise UnknownOutcomeError(
@@ -115,9 +103,10 @@ class Appender:
         self, segment: StagedSegment, expected_leo: int | None, unknown: set[int]
     ) -> LogAppendInfo:
         began_ms = self._clock.monotonic_ms()
-        tail = self._tail
-        if tail is None or not self._is_recent(tail):
-            tail = self._observe(segment)  # an old name may have been used: a put would be void
+        tail = self._state.tail
+        if tail is None or not self._state.is_recent(tail):
+            # An old name may have been used: a put would be void.
+            tail = self._state.observe(segment)
         lost_answers = 0
         for race in range(1, _MAX_RACES + 1):
             duplicate, tail = self._check(segment, expected_leo, tail)
@@ -125,7 +114,7 @@ class Appender:
                 return self._acknowledge_duplicate(duplicate)
             if self._is_last_gone(tail):
                 # The directory was removed, or the log's last segment: then `_observe` raises.
-                tail = self._observe(segment)
+                tail = self._state.observe(segment)
                 continue
             base_offset = tail.log_end_offset
             # Before the put: a pause after it must not make the observation look newer than it is.
@@ -136,14 +125,13 @@ class Appender:
                 if error.is_visible:
                     raise
                 put = None
-            is_recent = self._is_recent(tail)
+            is_recent = self._state.is_recent(tail)
             if put is not None and put.is_ours and is_recent:
-                # No segment could have the next name before this segment had its own.
-                self._tail = LogTail(put.end_offset, tried_ms, SegmentName(base_offset))
-                return self._acknowledge(segment, base_offset, tail)
+                self._state.on_own_append(segment, base_offset, tail, tried_ms)
+                return self._acknowledge(segment, base_offset)
             if put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # no file was deleted: the name was never ours
-                tail = self._advance_past(segment, put.winner, tail, race)
+                tail = self._state.advance_past(segment, put.winner, tail, race)
                 continue
             unknown.add(base_offset)
             lost_answers += 1
@@ -174,20 +162,27 @@ class Appender:
             LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError: it may
                 not be put.
         """
-        tail = self._load_producers(segment, tail)
+        tail = self._state.load_producers(segment, tail)
         duplicate = self._find_duplicate(segment)
         if duplicate is None:
             try:
                 self._check_expected_leo(expected_leo, tail)
-                self._check_producer(segment)
+                self._state.check_producer(segment)
             except (LogEndOffsetMismatchError, OutOfOrderSequenceError):
                 # Other processes may have appended the segments that it follows.
-                tail = self._observe(segment)
+                tail = self._state.observe(segment)
                 duplicate = self._find_duplicate(segment)
                 if duplicate is None:
                     self._check_expected_leo(expected_leo, tail)
-                    self._check_producer(segment)
+                    self._state.check_producer(segment)
         return duplicate, tail
+
+    def _find_duplicate(self, segment: StagedSegment) -> LogAppendInfo | None:
+        """Return the offsets of an idempotent append that is in the log already, else None."""
+        if segment.producer is None:
+            return None
+        offset = self._state.duplicate_offset(segment)
+        return None if offset is None else _append_info(segment, offset)
 
     def _check_expected_leo(self, expected_leo: int | None, tail: LogTail) -> None:
         if expected_leo not in (None, tail.log_end_offset):
@@ -233,15 +228,8 @@ class Appender:
             return False
         return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
 
-    def _is_recent(self, tail: LogTail) -> bool:
-        """Whether no file observed then can have been deleted since (the late-success rule)."""
-        return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
-
-    def _acknowledge(
-        self, segment: StagedSegment, base_offset: int, tail: LogTail
-    ) -> LogAppendInfo:
+    def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that was just put, after writing its derived files."""
-        self._on_own_append(segment, base_offset, tail)
         self._directory.on_log_end(base_offset + segment.record_count)
         if not base_offset and self._directory.witness is not None:
             with suppress(SparkLogError):  # then the log has none, as a log of an older version
@@ -291,9 +279,9 @@ class Appender:
             StorageError: the storage does not answer.
         """
         if segment.producer is not None:
-            tail = self._observe(segment)
-            offset = self._duplicate_offset(segment)
-            if offset is not None or not self._is_fenced(segment):
+            tail = self._state.observe(segment)
+            offset = self._state.duplicate_offset(segment)
+            if offset is not None or not self._state.is_fenced(segment):
                 return offset, tail
             # The producer state holds nothing of older epochs: only the log itself shows it.
         while True:
@@ -307,135 +295,14 @@ class Appender:
                 continue  # rewritten and deleted since
             if None not in here.values():
                 break  # else the listing lacks a segment that appeared during it
-        return next((offset for offset in here if here[offset]), None), self._update_tail(view)
+        found = next((offset for offset in here if here[offset]), None)
+        return found, self._state.update_tail(view)
 
     def _check_may_retry(self, lost_answers: int, began_ms: float) -> None:
         check_may_retry(
             lost_answers,
             self._clock.monotonic_ms() - began_ms,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            where=self._directory.path,
-        )
-
-    # --- the log's end ---------------------------------------------------------------------------
-
-    def _observe(self, segment: StagedSegment) -> LogTail:
-        """List the log; load its producer state too if the segment has a producer."""
-        view = self._directory.observe()
-        if segment.producer is not None:
-            self._producers, view = self._snapshots.producers(view, self._producers)
-        return self._update_tail(view)
-
-    def _update_tail(self, view: LogView) -> LogTail:
-        if self._producers is not None and self._producers.offset != view.log_end_offset:
-            self._producers = None
-        self._storage_us = max(self._storage_us, view.live.newest_us)
-        if self._producers is not None:
-            self._producers.set_append_times(view.live.appeared_us, view.live.newest_us)
-        self._derived.on_listed(view)
-        segments = view.live.segments
-        last = segments[-1].name if segments else None
-        self._tail = LogTail(view.log_end_offset, view.observed_ms, last)
-        return self._tail
-
-    def _advance_past(
-        self, segment: StagedSegment, winner: SegmentReader, tail: LogTail, race: int
-    ) -> LogTail:
-        """Move the tail behind another appender's segment; after some lost races, list the log."""
-        self._on_winner(winner, tail)
-        # Since the log was observed, the name behind the winner may have been used, but not freed:
-        # that takes longer from then on.
-        self._directory.on_log_end(winner.end_offset)
-        name = SegmentName(winner.base_offset)
-        tail = self._tail = LogTail(winner.end_offset, tail.observed_ms, name)
-        return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
-
-    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
-        """Move the tail to the log's end by one listing.
-
-        An appender that is slower than the others would never catch up name by name. No file
-        behind the tail can have been deleted, so each plain segment there is part of the log. But
-        the listing may lack segments that appeared during it.
-        """
-        directory = self._directory
-        listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
-        names = [name for file in listed if (name := SegmentName.parse(file.name))]
-        plain = [name for name in names if name.last_offset is None]
-        if self._producers is None:  # else the headers of each segment are needed
-            self._derived.count_segments_of_others(len(plain[:-1]))
-            plain = plain[-1:]
-        end_offset, last = tail.log_end_offset, tail.last
-        try:
-            for name in plain:
-                if self._producers is not None and name.base_offset != end_offset:
-                    break
-                winner = directory.open(name)
-                end_offset, last = winner.end_offset, name
-                if not self._is_recent(tail):
-                    return self._observe(segment)
-                self._on_winner(winner, tail)
-        except NotFoundError:
-            return self._observe(segment)
-        self._tail = LogTail(end_offset, tail.observed_ms, last)
-        return self._tail
-
-    def _reset(self) -> None:
-        self._tail = self._producers = None
-
-    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
-        """Replay a segment that another appender put at the log's end (state before put)."""
-        self._derived.on_append_of_other(winner, tail.observed_ms)
-        if self._producers is not None:
-            for _, headers in winner.all_headers():
-                self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
-        if winner.batch_count == 1:  # else the writer of a snapshot opens it, if there is one
-            name, headers = SegmentName(winner.base_offset), winner.headers(0)
-            self._snapshots.summaries.on_appended(
-                SegmentSummary.of_headers(name, winner, headers), headers
-            )
-
-    def _on_own_append(self, segment: StagedSegment, base_offset: int, tail: LogTail) -> None:
-        """Replay the segment that this appender put at the log's end."""
-        self._derived.on_own_append(segment, base_offset, tail.observed_ms)
-        summary = SegmentSummary.of_staged(segment, base_offset)
-        self._snapshots.summaries.on_appended(summary, (segment.header,))
-        if self._producers is not None and self._producers.offset == base_offset:
-            self._producers.replay(base_offset, (segment.header,), NOT_LISTED_US)
-
-    # --- producers -------------------------------------------------------------------------------
-
-    def _load_producers(self, segment: StagedSegment, tail: LogTail) -> LogTail:
-        """Load the producer state at the log's end if the segment has a producer."""
-        if segment.producer is None or self._producers is not None:
-            return tail
-        return self._observe(segment)
-
-    def _duplicate_offset(self, segment: StagedSegment) -> int | None:
-        assert self._producers is not None
-        assert segment.producer is not None
-        return self._producers.find(segment.producer, segment.record_count)
-
-    def _is_fenced(self, segment: StagedSegment) -> bool:
-        assert self._producers is not None
-        assert segment.producer is not None
-        return self._producers.is_fenced(segment.producer)
-
-    def _find_duplicate(self, segment: StagedSegment) -> LogAppendInfo | None:
-        """Return the offsets of an idempotent append that is in the log already, else None."""
-        if segment.producer is None:
-            return None
-        offset = self._duplicate_offset(segment)
-        return None if offset is None else _append_info(segment, offset)
-
-    def _check_producer(self, segment: StagedSegment) -> None:
-        """Check an idempotent append against the producer state of all records before it."""
-        if segment.producer is None:
-            return
-        assert self._producers is not None
-        self._producers.check(
-            segment.producer,
-            now_us=self._storage_us,  # not this machine's clock, which may be days ahead
-            expiration_ms=self._config.producer_id_expiration_ms,
             where=self._directory.path,
         )
 

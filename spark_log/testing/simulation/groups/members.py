@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.coordinator.group.coordinator import GroupCoordinator, GroupStatus
+from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GroupTopic
 from spark_log.coordinator.group.member_commits import MemberCommits
+from spark_log.coordinator.group.status import GroupStatus
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from spark_log.log.append import appender
+from spark_log.log.append import appender_state
 from spark_log.log.clean import file_deletion
 from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import opener as segment_opener
@@ -29,7 +29,9 @@ _Result = TypeVar("_Result")
 
 def small_numbers(profile: Profile) -> tuple[Patch, ...]:
     """Return the patches for the conditions of a simulation of a log."""
-    patches: tuple[Patch, ...] = ((appender, "_RACES_PER_LISTING", profile.races_per_listing),)
+    patches: tuple[Patch, ...] = (
+        (appender_state, "_RACES_PER_LISTING", profile.races_per_listing),
+    )
     range_bytes = profile.range_bytes
     if not range_bytes:
         return patches

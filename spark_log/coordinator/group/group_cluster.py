@@ -1,0 +1,29 @@
+"""What a group needs of a cluster."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spark_log.clock import Clock
+from spark_log.metadata.image import MetadataImage
+from spark_log.storage import Store
+from spark_log.suppressed import SuppressedErrors
+
+
+class GroupCluster(Protocol):
+    """The part of `Cluster` that a group needs."""
+
+    @property
+    def store(self) -> Store:
+        """The files of the root."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
+
+    @property
+    def suppressed(self) -> SuppressedErrors:
+        """Counts failures that do not stop a caller."""
+
+    def image(self) -> MetadataImage:
+        """Return the present metadata."""

@@ -1,0 +1,207 @@
+"""What an appender knows of the log between two appends: the log's end, and the producers there."""
+
+from __future__ import annotations
+
+from spark_log.config import TopicConfig
+from spark_log.errors import NotFoundError
+from spark_log.log.append.derived_files import DerivedFiles
+from spark_log.log.append.log_tail import LogTail
+from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
+from spark_log.log.file_names import SegmentName
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.storage import is_listing_valid
+
+_RACES_PER_LISTING = 64
+"""Races that one append loses before it lists the log to find its end. Opening 64 segments one by
+one costs about as much as a listing of some thousand files."""
+
+
+class AppenderState:
+    """The state of one appender. All of it can be lost at any time: a listing gives it again.
+
+    It consists of the last known log end offset, which the next put-if-absent checks; the producer
+    state at this offset, if an idempotent append has needed it; and the newest time that a listing
+    showed. `DerivedFiles` and the snapshots' summaries are told of each segment that moves the end.
+
+    Attributes:
+        tail: the last known log end offset; None if the log has to be listed.
+    """
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        snapshots: Snapshots,
+        config: TopicConfig,
+        derived: DerivedFiles,
+    ) -> None:
+        self.tail: LogTail | None = None
+        self._directory = directory
+        self._snapshots = snapshots
+        self._config = config
+        self._derived = derived
+        self._clock = directory.clock
+        self._producers: ProducerState | None = None
+        self._storage_us = 0
+
+    def reset(self) -> None:
+        """Forget the log's end and its producers."""
+        self.tail = self._producers = None
+
+    # --- the log's end ---------------------------------------------------------------------------
+
+    def is_recent(self, tail: LogTail) -> bool:
+        """Whether no file observed then can have been deleted since (the late-success rule)."""
+        return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
+
+    def observe(self, segment: StagedSegment) -> LogTail:
+        """List the log; load its producer state too if the segment has a producer.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageError: the storage does not answer.
+        """
+        view = self._directory.observe()
+        if segment.producer is not None:
+            self._producers, view = self._snapshots.producers(view, self._producers)
+        return self.update_tail(view)
+
+    def update_tail(self, view: LogView) -> LogTail:
+        """Update everything from a listing of the log."""
+        if self._producers is not None and self._producers.offset != view.log_end_offset:
+            self._producers = None
+        self._storage_us = max(self._storage_us, view.live.newest_us)
+        if self._producers is not None:
+            self._producers.set_append_times(view.live.appeared_us, view.live.newest_us)
+        self._derived.on_listed(view)
+        segments = view.live.segments
+        last = segments[-1].name if segments else None
+        self.tail = LogTail(view.log_end_offset, view.observed_ms, last)
+        return self.tail
+
+    def advance_past(
+        self, segment: StagedSegment, winner: SegmentReader, tail: LogTail, race: int
+    ) -> LogTail:
+        """Move the tail behind another appender's segment; after some lost races, list the log.
+
+        Args:
+            segment: that is to be appended.
+            winner: reader of the segment that another appender put at the tail.
+            tail: the tail before it.
+            race: number of races that this append has lost.
+
+        Raises:
+            CorruptRecordError: the end of the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        self._on_winner(winner, tail)
+        # Since the log was observed, the name behind the winner may have been used, but not freed:
+        # that takes longer from then on.
+        self._directory.on_log_end(winner.end_offset)
+        name = SegmentName(winner.base_offset)
+        tail = self.tail = LogTail(winner.end_offset, tail.observed_ms, name)
+        return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
+
+    def on_own_append(
+        self, segment: StagedSegment, base_offset: int, before: LogTail, tried_ms: float
+    ) -> None:
+        """Replay a segment that this appender put at the log's end, and move the tail behind it.
+
+        Args:
+            segment: that was put.
+            base_offset: its offset.
+            before: the tail before it.
+            tried_ms: monotonic time before the put. No segment could have the next name before this
+                segment had its own.
+        """
+        end_offset = base_offset + segment.record_count
+        self.tail = LogTail(end_offset, tried_ms, SegmentName(base_offset))
+        self._derived.on_own_append(segment, base_offset, before.observed_ms)
+        summary = SegmentSummary.of_staged(segment, base_offset)
+        self._snapshots.summaries.on_appended(summary, (segment.header,))
+        if self._producers is not None and self._producers.offset == base_offset:
+            self._producers.replay(base_offset, (segment.header,), NOT_LISTED_US)
+
+    # --- producers -------------------------------------------------------------------------------
+
+    def load_producers(self, segment: StagedSegment, tail: LogTail) -> LogTail:
+        """Load the producer state at the log's end if the segment has a producer."""
+        if segment.producer is None or self._producers is not None:
+            return tail
+        return self.observe(segment)
+
+    def duplicate_offset(self, segment: StagedSegment) -> int | None:
+        """Return the offset of an idempotent append that is in the log already, else None."""
+        assert self._producers is not None
+        assert segment.producer is not None
+        return self._producers.find(segment.producer, segment.record_count)
+
+    def is_fenced(self, segment: StagedSegment) -> bool:
+        """Return whether a newer epoch of the segment's producer has written."""
+        assert self._producers is not None
+        assert segment.producer is not None
+        return self._producers.is_fenced(segment.producer)
+
+    def check_producer(self, segment: StagedSegment) -> None:
+        """Check an idempotent append against the producer state of all records before it.
+
+        Raises:
+            OutOfOrderSequenceError: the producer's append before this one is missing.
+            InvalidProducerEpochError: a newer epoch of the producer has written.
+        """
+        if segment.producer is None:
+            return
+        assert self._producers is not None
+        self._producers.check(
+            segment.producer,
+            now_us=self._storage_us,  # not this machine's clock, which may be days ahead
+            expiration_ms=self._config.producer_id_expiration_ms,
+            where=self._directory.path,
+        )
+
+    # --- behind other appenders ------------------------------------------------------------------
+
+    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
+        """Move the tail to the log's end by one listing.
+
+        An appender that is slower than the others would never catch up name by name. No file
+        behind the tail can have been deleted, so each plain segment there is part of the log. But
+        the listing may lack segments that appeared during it.
+        """
+        directory = self._directory
+        listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
+        names = [name for file in listed if (name := SegmentName.parse(file.name))]
+        plain = [name for name in names if name.last_offset is None]
+        if self._producers is None:  # else the headers of each segment are needed
+            self._derived.count_segments_of_others(len(plain[:-1]))
+            plain = plain[-1:]
+        end_offset, last = tail.log_end_offset, tail.last
+        try:
+            for name in plain:
+                if self._producers is not None and name.base_offset != end_offset:
+                    break
+                winner = directory.open(name)
+                end_offset, last = winner.end_offset, name
+                if not self.is_recent(tail):
+                    return self.observe(segment)
+                self._on_winner(winner, tail)
+        except NotFoundError:
+            return self.observe(segment)
+        self.tail = LogTail(end_offset, tail.observed_ms, last)
+        return self.tail
+
+    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
+        """Replay a segment that another appender put at the log's end (state before put)."""
+        self._derived.on_append_of_other(winner, tail.observed_ms)
+        if self._producers is not None:
+            for _, headers in winner.all_headers():
+                self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
+        if winner.batch_count == 1:  # else the writer of a snapshot opens it, if there is one
+            name, headers = SegmentName(winner.base_offset), winner.headers(0)
+            self._snapshots.summaries.on_appended(
+                SegmentSummary.of_headers(name, winner, headers), headers
+            )
