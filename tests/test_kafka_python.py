@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.foreign_methods import _ADVICE
+from spark_log.foreign_methods import ADVICE
+from spark_log.metadata import Cluster
 from tests.docs.blocks import PROJECT, block
 
 METHODS = {
@@ -100,7 +102,7 @@ def is_on_the_page(name):
 
 def test_every_method_exists_or_is_refused_with_advice(clients):
     for client, name in EACH_METHOD:
-        if name not in _ADVICE:
+        if name not in ADVICE:
             assert callable(getattr(clients[client], name))
             continue
         assert not hasattr(clients[client], name)
@@ -113,7 +115,7 @@ def test_every_method_exists_or_is_refused_with_advice(clients):
 
 
 def test_no_advice_is_for_a_method_that_kafka_python_does_not_have_or_that_exists():
-    assert set(_ADVICE) <= {name for _, name in EACH_METHOD}
+    assert set(ADVICE) <= {name for _, name in EACH_METHOD}
 
 
 def test_an_attribute_that_nobody_has_is_refused_without_advice(clients):
@@ -138,7 +140,7 @@ def test_every_setting_exists_or_is_refused_with_advice(root):
 
 
 def test_what_the_page_shows_works_and_so_does_its_reporter(tmp_path, capsys):
-    scope = {"root": str(tmp_path / "root")}
+    scope: dict[str, Any] = {"root": str(tmp_path / "root")}
     exec(block("docs/kafka-python.md", "NewTopic"), scope)
     assert scope["metadata"].offset == 0
     assert capsys.readouterr().out == "0 one\n"
@@ -161,20 +163,27 @@ class TestAdmin:
 
     def test_bootstrap_servers_are_the_cause_that_is_named_and_not_the_missing_root(self):
         with pytest.raises(InvalidConfigurationError, match="there are no brokers here"):
-            Admin(bootstrap_servers="localhost:9092")
+            Admin(**dict[str, Any](bootstrap_servers="localhost:9092"))
 
     def test_describes_the_producers_that_a_partition_remembers(self, root):
         tp = TopicPartition("t", 0)
         with Admin(root) as admin:
             assert admin.describe_producers([tp])[tp].active_producers == ()
-            ids = []
             for count in (3, 1):
                 with Producer(root) as producer:
                     for number in range(count):
                         producer.send("t", b"%d" % number)
-                ids.append(producer._runtime.sender._identity.producer_id)
             first, second = admin.describe_producers([tp])[tp].active_producers
-            assert [first.producer_id, second.producer_id] == ids
+            cluster = Cluster(root)
+            log = cluster.partition_log(cluster.topic("t"), 0)
+            view = log.observe()
+            ids = {
+                header.producer_id
+                for segment in view.live.segments
+                for _, headers in log.files.open_listed(segment, view.observed_ms).all_headers()
+                for header in headers
+            }
+            assert [first.producer_id, second.producer_id] == sorted(ids)
             assert (first.producer_epoch, first.last_sequence) == (0, 2)
             assert (second.producer_epoch, second.last_sequence) == (0, 0)
             assert 0 < first.last_timestamp <= second.last_timestamp

@@ -3,18 +3,21 @@
 import asyncio
 import threading
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from spark_log import AIOProducer, Consumer, InvalidConfigurationError, Producer
+from spark_log.config import ProducerConfig
+from spark_log.metrics_reporters import MetricsReporters
+from spark_log.suppressed import SuppressedErrors
 from tests.producer.support import by_hand, new_root, run
 
 
 class Reporter:
     """As a reporter for kafka-python: it keeps the metrics that it is told of, by name."""
 
-    made: ClassVar[list] = []
+    made: ClassVar[list[Any]] = []
 
     def __init__(self):
         self.calls = []
@@ -42,7 +45,7 @@ class Reporter:
 
     def values(self):
         """Return ``{group: {name: value}}``, as a client's `metrics`."""
-        values = {}
+        values: dict[str, dict[str, float]] = {}
         for name, metric in self.metrics.items():
             values.setdefault(name.group, {})[name.name] = metric.value()
         return values
@@ -72,43 +75,55 @@ def test_a_reporter_of_a_producer_reads_what_its_metrics_are(root, clock):
     assert reporter.calls == ["configure", "init", "close"]
 
 
-def test_a_report_reads_the_metrics_of_the_client_once(root, clock, monkeypatch):
-    reporter = Reporter()
-    producer = by_hand(root, clock, metric_reporters=[reporter])
+def test_a_report_reads_the_metrics_of_the_client_once(clock):
     reads = []
-    values = producer._runtime.sender.metrics.values
-    monkeypatch.setattr(
-        producer._runtime.sender.metrics, "values", lambda now_ms: reads.append(1) or values(now_ms)
-    )
-    reporter.values()
-    assert len(reads) == 1
+
+    def read():
+        reads.append(1)
+        return {"group": {"one": len(reads), "two": 2 * len(reads)}}
+
+    reporter = Reporter()
+    reporters = MetricsReporters([reporter])
+    reporters.open(read, ProducerConfig(), "p", clock, SuppressedErrors())
+    reads.clear()
+    assert reporter.values() == {"group": {"one": 1, "two": 2}}
     clock.advance_ms(99)
-    reporter.values()
-    assert len(reads) == 1
+    assert reporter.values() == {"group": {"one": 1, "two": 2}}
     clock.advance_ms(1)
-    reporter.values()
-    assert len(reads) == 2
-    producer.close()
+    assert reporter.values() == {"group": {"one": 2, "two": 4}}
 
 
 def test_a_reporter_of_a_consumer_reads_while_another_thread_uses_the_consumer(root):
     with Producer(root) as producer:
         producer.send("weather", b"rain")
     reporter = Reporter()
-    settings = {"group_id": "g", "auto_offset_reset": "earliest"}
-    with Consumer("weather", root=root, metric_reporters=[reporter], **settings) as consumer:
+    found = []
+
+    class ReadsInAnotherThread:
+        def on_consume(self, records):
+            thread = threading.Thread(target=lambda: found.append(reporter.values()))
+            thread.start()
+            thread.join(30)
+            return records
+
+        def on_commit(self, offsets):
+            pass
+
+    with Consumer(
+        "weather",
+        root=root,
+        group_id="g",
+        auto_offset_reset="earliest",
+        metric_reporters=[reporter],
+        interceptors=[ReadsInAnotherThread()],
+    ) as consumer:
         assert reporter.configs["group.instance.id"] is None
         assert len(next(iter(consumer.poll(30_000).values()))) == 1
+        assert found[0]["consumer-metrics"]["poll-total"] == 1
         told = {(name.group, name.name) for name in reporter.metrics}
         assert told == {
             (group, name) for group, values in consumer.metrics().items() for name in values
         }
-        found = []
-        with consumer._acquire():
-            thread = threading.Thread(target=lambda: found.append(reporter.values()))
-            thread.start()
-            thread.join(30)
-        assert found[0]["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
         assert "close" not in reporter.calls
     assert reporter.calls[-1] == "close"
 
@@ -144,9 +159,9 @@ def test_a_reporter_that_raises_breaks_no_client_and_is_counted(root, method, ca
         assert producer.metrics()["suppressed-errors"]["metrics-reporter-errors-total"] == 1
         assert sound.calls == ["configure", "init", "close"]
         sound = Reporter()
-    with Consumer(root=root, metric_reporters=[sound, broken]) as consumer:
+    with Consumer(root=root, metric_reporters=[sound, broken]):
         pass
-    assert consumer._cluster.suppressed.counts() == {"metrics reporter": 1}
+    assert sound.values()["suppressed-errors"] == {"suppressed-errors-total": 1}
     assert [each.message for each in caplog.records if "reporter" in each.message] == [
         f"{broken.__name__}: metrics reporter failed and was skipped (ZeroDivisionError: of a "
         f"reporter); further errors of this kind are counted, not logged"

@@ -4,7 +4,6 @@ import asyncio
 
 import pyarrow as pa
 import pytest
-from spark_log.datasource.options.options import parse_read_options, parse_write_options
 
 from spark_log import (
     Admin,
@@ -19,6 +18,8 @@ from spark_log import (
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.consumer.dead_letter import DeadLetters
 from spark_log.coordinator import OffsetsTable
+from spark_log.datasource.options.read_options import parse_read_options
+from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation
@@ -51,6 +52,7 @@ def test_clients_tell_their_root(root, given):
         assert repr(admin) == f"Admin(root={root!r})"
     with Producer(**given, client_id="p") as producer:
         assert repr(producer) == f"<Producer root={root!r} client_id='p'>"
+        assert repr(DeadLetters(producer, "dead")) == "<DeadLetters topic='dead'>"
     with Consumer("t", **given, group_id="g") as consumer:
         assert repr(consumer) == f"<Consumer root={root!r} group_id='g' assignment=[]>"
 
@@ -85,7 +87,6 @@ def test_what_is_below_a_client_tells_where_it_is(root, cluster):
     assert repr(cluster.suppressed) == "<SuppressedErrors {}>"
     assert repr(log) == f"<PartitionLog root={root!r} directory={log.directory!r}>"
     assert repr(table) == f"<OffsetsTable url={table.url!r}>"
-    assert repr(DeadLetters(None, "dead")) == "<DeadLetters topic='dead'>"
     assert repr(SYSTEM_CLOCK) == "<SystemClock>"
 
 

@@ -29,16 +29,24 @@ KEYS = [
 ]
 
 
+VALUES: dict[object, list[object]] = {
+    int: [1],
+    bool: [True, False],
+    str: ["earliest"],
+    type(None): [None],
+}
+
+
 def values_of(hint: object) -> list[object]:
     """Return a value of each kind that a type hint allows."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
-    if get_origin(hint) is not None and not isinstance(hint, type) and "Sequence" in str(hint):
+    if "Sequence" in str(hint):
         names = get_args(get_args(get_args(hint)[1])[0])
         return [list(names), tuple(names), ",".join(names)]
     if get_args(hint):  # a union
         return [value for each in get_args(hint) for value in values_of(each)]
-    return {int: [1], bool: [True, False], str: ["earliest"], type(None): [None]}[hint]
+    return VALUES[hint]
 
 
 def test_the_module_is_what_the_models_say():
@@ -76,7 +84,7 @@ def test_dotted_keys_are_taken_from_a_dict(tmp_path):
     conf: dict[str, Any] = {"request.timeout.ms": 5}
     assert Admin(tmp_path, **conf).config.request_timeout_ms == 5
     with pytest.raises(SparkLogError, match=r"did you mean 'linger\.ms'"):
-        Producer(tmp_path, **{"lingr.ms": 5})
+        Producer(tmp_path, **dict[str, Any]({"lingr.ms": 5}))
 
 
 def test_a_client_does_not_import_the_typed_settings():
