@@ -90,7 +90,7 @@ class TestSettingsOfOtherClients:
 
     def test_a_typing_error_is_still_answered_with_the_nearest(self, root):
         with pytest.raises(InvalidConfigurationError, match=r"did you mean 'linger\.ms'"):
-            Producer(root, linger_msec=5)
+            Producer(root, linger_msec=5)  # type: ignore[call-arg]
 
 
 class TestDeserializers:

@@ -112,6 +112,10 @@ def test_mypy_checks_the_keyword_arguments_of_every_client(tmp_path):
         "AIOConsumer('t', root='r', enable_auto_commit=False)\n"
         "dotted: dict[str, Any] = {'linger.ms': 5}\n"
         "Producer('r', **dotted)\n"
+        "from typing import Unpack\n"
+        "from spark_log.config.settings import ProducerSettings\n"
+        "def patient(**settings: Unpack[ProducerSettings]) -> Producer:\n"
+        "    return Producer('r', **settings)\n"
     )
     bad = tmp_path / "bad.py"
     bad.write_text(

@@ -107,7 +107,7 @@ def test_errors_are_raised_where_they_are_awaited(root, tmp_path):
             await consumer.poll()
         await consumer.close()
         with pytest.raises(InvalidConfigurationError, match="unknown consumer config 'rot'"):
-            await AIOConsumer("t", rot=tmp_path).start()
+            await AIOConsumer("t", rot=tmp_path).start()  # type: ignore[call-arg]
         producer = AIOProducer(root)
         await producer.close()
         with pytest.raises(IllegalStateError, match="closed"):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ class TestPoll:
 
     def test_of_an_asyncio_consumer_returns_too(self, server, root):
         async def run():
-            settings = {"auto_offset_reset": "earliest", **QUICK}
+            settings: dict[str, Any] = {"auto_offset_reset": "earliest", **QUICK}
             consumer = AIOConsumer(
                 "t", root=root, storage_options=server.storage_options, group_id="g", **settings
             )

@@ -384,7 +384,7 @@ class TestLife:
 
     def test_unknown_settings_are_refused_with_the_nearest(self, root):
         with pytest.raises(InvalidConfigurationError, match=r"max\.poll\.records"):
-            Consumer(root=root, max_poll_record=5)
+            Consumer(root=root, max_poll_record=5)  # type: ignore[call-arg]
 
     def test_a_root_that_is_not_there_is_named(self, tmp_path):
         with pytest.raises(RootNotFoundError, match="nowhere"):

@@ -97,8 +97,7 @@ def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(
     root, caplog, monkeypatch
 ):
     async def cancel():
-        settings = {"buffer_memory": 1_000, "batch_size": 1_000, "max_block_ms": 3_600_000}
-        producer = AIOProducer(root, **settings)
+        producer = AIOProducer(root, buffer_memory=1_000, batch_size=1_000, max_block_ms=3_600_000)
         await producer.start()
         _, may_go_on = hanging(monkeypatch)
         first = await producer.send("weather", b"a" * 900)

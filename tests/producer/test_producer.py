@@ -246,7 +246,7 @@ class TestBadInput:
 
     def test_unknown_key_names_the_nearest(self, root):
         with pytest.raises(InvalidConfigurationError, match=r"linger\.ms"):
-            Producer(root, linger_msec=5)
+            Producer(root, linger_msec=5)  # type: ignore[call-arg]
 
     @pytest.mark.parametrize("other", [{"acks": 0}, {"acks": 1}, {"retries": 0}])
     def test_idempotence_that_cannot_be_is_refused_where_it_was_asked_for(self, root, other):
