@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -80,14 +79,9 @@ class KafkaCleaner:
             done.result(30)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop the broker and remove its files."""
-        self._broker.__exit__(kind, error, traceback)
+        self._broker.__exit__(*error)
 
     def fill(self, batches: Iterator[pa.RecordBatch], closing: pa.RecordBatch) -> None:
         """Send records, and a last one into a new segment, which stays the active one."""

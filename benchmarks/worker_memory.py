@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from benchmarks.process_memory import memory_bytes
@@ -28,12 +27,7 @@ class WorkerMemory:
         self._watcher.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._done.set()
         self._watcher.join()
 

@@ -24,7 +24,7 @@ _ONE_REPLICA: Final = (
     "every partition has one replica, on the root: it has no leader to elect and nowhere to move"
 )
 
-_ADVICE: Final[Mapping[str, str]] = {
+ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap", "bootstrap_connected"), _NO_BROKERS),
     **dict.fromkeys(
         ("api_versions", "describe_features", "get_broker_version_data", "update_features"),
@@ -55,6 +55,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "describe_topic_partitions": "describe_topics returns all partitions of a topic",
     "max_usable_produce_magic": "record batches have one format here",
 }
+"""What to do instead of a method, by its name."""
 
 
 class ForeignMethods:
@@ -67,6 +68,6 @@ class ForeignMethods:
 
         def __getattr__(self, name: str) -> object:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if advice := _ADVICE.get(name):
+            if advice := ADVICE.get(name):
                 text = f"{text}: {advice}"
             raise AttributeError(text, name=name, obj=self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.admin.configs import ConfigOperations
@@ -78,11 +77,6 @@ class Admin(
         """Return this client."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close this client."""
         self.close()

@@ -32,6 +32,10 @@ Keys have Kafka's names: dotted in files and Spark options, `snake_case` as keyw
 Python. An unknown key is an error, which names the nearest known key. Keys that begin with
 `storage.` in `spark-log.properties` and in Spark options lose that prefix and are passed to the
 file system. Values of keys that end in `.ms` are milliseconds.
+
+Type checkers know the keyword arguments of the clients. A function that passes them on declares
+them as `**settings: Unpack[ProducerSettings]`, with a class of `spark_log.config.settings`. A dict
+with dotted names has the type `dict[str, Any]`.
 """
 
 

@@ -6,32 +6,13 @@ field names in camel case as in the output of ``kafka-dump-log --cluster-metadat
 
 from __future__ import annotations
 
-import json
-from typing import ClassVar
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
-
-from spark_log.errors import CorruptRecordError
+from spark_log.metadata.versioned_records import VersionedRecord, record_from_json
 
 
-class MetadataRecord(BaseModel):
-    """Base class of all metadata records. Fields that a newer version added are ignored."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
-    )
-
-    version: ClassVar[int] = 0
-
-    def to_json(self) -> bytes:
-        """Return the record's value on storage."""
-        document = {
-            "type": type(self).__name__,
-            "version": self.version,
-            "data": self.model_dump(by_alias=True),
-        }
-        return json.dumps(document, separators=(",", ":")).encode()
+class MetadataRecord(VersionedRecord):
+    """Base class of all metadata records."""
 
 
 class TopicRecord(MetadataRecord):
@@ -87,7 +68,7 @@ class ProducerIdsRecord(MetadataRecord):
     next_producer_id: int
 
 
-_BY_NAME: dict[str, type[MetadataRecord]] = {
+_BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
     for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)
 }
@@ -99,14 +80,4 @@ def from_json(value: bytes) -> MetadataRecord:
     Raises:
         CorruptRecordError: it is not a metadata record, or a newer version of spark-log wrote it.
     """
-    try:
-        document = json.loads(value)
-        kind = _BY_NAME.get(document["type"])
-        if kind is None or document["version"] > kind.version:
-            raise CorruptRecordError(
-                f"metadata record {document['type']} version {document['version']} is newer than "
-                f"this spark-log; upgrade it"
-            )
-        return kind.model_validate(document["data"])
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise CorruptRecordError(f"not a metadata record: {value!r:.200} ({error})") from None
+    return record_from_json(value, _BY_NAME, "metadata record")

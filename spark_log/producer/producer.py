@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
@@ -137,12 +136,7 @@ class Producer(ForeignMethods):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
-from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError, RecordTooLargeError
-from spark_log.log.append.validator import record_sizes
+from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError
+from spark_log.log.append.validator import largest_above
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.record_arrays import partition_column, table_records
 from spark_log.producer.record_future import RecordFuture
 from spark_log.producer.topic_route import TopicRoute
+from spark_log.producer.validation import too_large
 
 _BATCH_BYTES: Final = 4_194_304
 """The rows of a partition are cut into Arrow batches of about this size."""
@@ -205,18 +206,9 @@ def send_table(
 
 
 def _check_sizes(records: pa.RecordBatch, limit_bytes: int) -> None:
-    if records.nbytes <= limit_bytes:
-        return
-    sizes = record_sizes(records)
-    largest = int(sizes.argmax())
-    if sizes[largest] > limit_bytes:
-        raise RecordTooLargeError(
-            f"row {largest} of the table has {sizes[largest]} bytes (key, value and headers); "
-            f"max.request.size and the topic's max.message.bytes allow {limit_bytes}: store large "
-            f"values elsewhere and send a reference, or raise both",
-            size_bytes=int(sizes[largest]),
-            max_bytes=limit_bytes,
-        )
+    if found := largest_above(records, limit_bytes):
+        row, size_bytes = found
+        raise too_large(size_bytes, limit_bytes, f"row {row} of the table")
 
 
 def _parts(

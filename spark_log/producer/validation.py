@@ -99,10 +99,10 @@ def serialized(
         ) from error
 
 
-def too_large(size_bytes: int, limit_bytes: int) -> RecordTooLargeError:
+def too_large(size_bytes: int, limit_bytes: int, record: str = "a record") -> RecordTooLargeError:
     """Return the error of a record that exceeds the maximum size."""
     return RecordTooLargeError(
-        f"a record has {size_bytes} bytes (key, value and headers); max.request.size and the "
+        f"{record} has {size_bytes} bytes (key, value and headers); max.request.size and the "
         f"topic's max.message.bytes allow {limit_bytes}: store large values elsewhere and send "
         f"a reference, or raise both",
         size_bytes=size_bytes,

@@ -111,6 +111,6 @@ def test_what_was_given_up_sends_nothing_more(server, root):
         assert "never" not in patient.list_topics()
 
 
-def test_config_keys_are_checked(root, server):
+def test_config_keys_are_checked(root):
     with pytest.raises(InvalidConfigurationError, match=r"default\.api\.timeout\.ms"):
-        Admin(root, storage_options=server.storage_options, default_api_timeout=1)  # type: ignore[call-arg]
+        Admin(root, default_api_timeout=1)  # type: ignore[call-arg]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from spark_log.config import ConsumerConfig
@@ -174,12 +173,7 @@ class GroupMember:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # --- positions -------------------------------------------------------------------------------

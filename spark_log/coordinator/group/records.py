@@ -7,36 +7,30 @@ records may be deleted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from spark_log.errors import CorruptRecordError
+from spark_log.metadata.versioned_records import (
+    RecordFields,
+    VersionedRecord,
+    record_from_json,
+)
 from spark_log.types import TopicPartition
 
 Partitions = dict[str, tuple[int, ...]]
 """Partitions as they are stored: topic → numbers."""
 
 
-class _Part(BaseModel):
-    """Base class of the parts of a record. Fields that a newer version added are ignored."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class TopicPart(_Part):
+class TopicPart(RecordFields):
     """A topic of the assignment: its id and number of partitions."""
 
     topic_id: str
     partitions: int
 
 
-class MemberPart(_Part):
+class MemberPart(RecordFields):
     """A member with its partitions: the fields of `spark_log.coordinator.group.group.Member`."""
 
     member_id: str
@@ -49,12 +43,12 @@ class MemberPart(_Part):
     assignors: tuple[str, ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    owned: Partitions = {}
-    revoking: Partitions = {}
-    pending: Partitions = {}
+    owned: Partitions = Field(default={})
+    revoking: Partitions = Field(default={})
+    pending: Partitions = Field(default={})
 
 
-class GroupRecord(_Part):
+class GroupRecord(VersionedRecord):
     """A group after a change.
 
     Attributes:
@@ -68,7 +62,7 @@ class GroupRecord(_Part):
         members: in the order in which they joined.
     """
 
-    version: ClassVar[int] = 0
+    stores_defaults: ClassVar[bool] = False
 
     group_id: str
     generation: int
@@ -76,14 +70,8 @@ class GroupRecord(_Part):
     change: str
     changed_members: tuple[str, ...] = ()
     protocol: str | None = None
-    topics: dict[str, TopicPart] = {}
+    topics: dict[str, TopicPart] = Field(default={})
     members: tuple[MemberPart, ...] = ()
-
-    def to_json(self) -> bytes:
-        """Return the record's value on storage."""
-        data = self.model_dump(by_alias=True, exclude_defaults=True)
-        document = {"type": "GroupRecord", "version": self.version, "data": data}
-        return json.dumps(document, separators=(",", ":")).encode()
 
 
 def from_json(value: bytes) -> GroupRecord:
@@ -92,16 +80,7 @@ def from_json(value: bytes) -> GroupRecord:
     Raises:
         CorruptRecordError: it is not a group record, or a newer version of spark-log wrote it.
     """
-    try:
-        document = json.loads(value)
-        if document["type"] != "GroupRecord" or document["version"] > GroupRecord.version:
-            raise CorruptRecordError(
-                f"group record {document['type']} version {document['version']} is newer than "
-                f"this spark-log; upgrade it"
-            )
-        return GroupRecord.model_validate(document["data"])
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise CorruptRecordError(f"not a group record: {value!r:.200} ({error})") from None
+    return record_from_json(value, {"GroupRecord": GroupRecord}, "group record")
 
 
 def to_partitions(partitions: Iterable[TopicPartition]) -> Partitions:

@@ -62,16 +62,13 @@ class LogValidator:
 
     def _check_sizes(self, records: pa.RecordBatch) -> None:
         limit = self._config.max_message_bytes
-        if records.nbytes <= limit:
-            return  # then no single record is larger
-        sizes = record_sizes(records)
-        largest = int(sizes.argmax())
-        if sizes[largest] > limit:
+        if too_large := largest_above(records, limit):
+            row, size_bytes = too_large
             raise RecordTooLargeError(
-                f"record {largest} of the batch has {sizes[largest]} bytes (key, value and "
-                f"headers), but the topic accepts at most {limit}. Store large values elsewhere "
-                f"and append references to them, or raise max.message.bytes",
-                size_bytes=int(sizes[largest]),
+                f"record {row} of the batch has {size_bytes} bytes (key, value and headers), but "
+                f"the topic accepts at most {limit}. Store large values elsewhere and append "
+                f"references to them, or raise max.message.bytes",
+                size_bytes=size_bytes,
                 max_bytes=limit,
             )
 
@@ -91,6 +88,15 @@ class LogValidator:
                     f"{limit_ms} ms {which} now. Correct it, or change the topic's {key}",
                     timestamp_us=extreme,
                 )
+
+
+def largest_above(records: pa.RecordBatch, limit_bytes: int) -> tuple[int, int] | None:
+    """Return row and size of the largest record; None if no record exceeds the limit."""
+    if records.nbytes <= limit_bytes:
+        return None
+    sizes = record_sizes(records)
+    row = int(sizes.argmax())
+    return (row, int(sizes[row])) if sizes[row] > limit_bytes else None
 
 
 def record_sizes(records: pa.RecordBatch) -> np.ndarray:

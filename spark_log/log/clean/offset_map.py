@@ -13,7 +13,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -67,12 +66,7 @@ class OffsetMap:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for bucket in self._buckets.values():
             bucket.close()
         self._buckets.clear()

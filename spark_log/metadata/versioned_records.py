@@ -1,0 +1,71 @@
+"""Records as versioned JSON: ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}``.
+
+The metadata log and the logs of groups consist of such records. Names of fields are in camel case,
+as in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from spark_log.errors import CorruptRecordError
+
+_Record = TypeVar("_Record", bound="VersionedRecord")
+
+
+class RecordFields(BaseModel):
+    """Base of a record and of its parts. Fields that a newer version added are ignored."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class VersionedRecord(RecordFields):
+    """Base of the records. The name of the class is the type of the record.
+
+    Attributes:
+        version: a version of spark-log that knows only lower ones cannot read the record.
+        stores_defaults: whether fields that have their default are stored.
+    """
+
+    version: ClassVar[int] = 0
+    stores_defaults: ClassVar[bool] = True
+
+    def to_json(self) -> bytes:
+        """Return the record's value on storage."""
+        document = {
+            "type": type(self).__name__,
+            "version": self.version,
+            "data": self.model_dump(by_alias=True, exclude_defaults=not self.stores_defaults),
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+
+def record_from_json(value: bytes, kinds: Mapping[str, type[_Record]], what: str) -> _Record:
+    """Return the record with this value.
+
+    Args:
+        value: on storage.
+        kinds: the classes of the records, by name.
+        what: what a record is, such as ``metadata record``, for errors.
+
+    Raises:
+        CorruptRecordError: it is no such record, or a newer version of spark-log wrote it.
+    """
+    try:
+        document = json.loads(value)
+        kind = kinds.get(document["type"])
+        if kind is None or document["version"] > kind.version:
+            raise CorruptRecordError(
+                f"{what} {document['type']} version {document['version']} is newer than this "
+                f"spark-log; upgrade it"
+            )
+        return kind.model_validate(document["data"])
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise CorruptRecordError(f"not a {what}: {value!r:.200} ({error})") from None
