@@ -87,6 +87,15 @@ class TestATopic:
         prepare_topic(options(root, topic="t", **{"createTopic.partitions": "9"}))
         assert Admin(root).describe_topics(["t"]) == before
 
+    def test_that_was_deleted_since_the_last_micro_batch_is_created_again(self, root: str) -> None:
+        admin = Admin(root)
+        prepare_topic(options(root))
+        (before,) = admin.describe_topics(["new"])
+        admin.delete_topics(["new"])
+        prepare_topic(options(root))
+        (after,) = admin.describe_topics(["new"])
+        assert before.topic_id != after.topic_id
+
     def test_may_be_created_by_many_writers_at_once(self, nowhere: str) -> None:
         together = Barrier(8)
 
