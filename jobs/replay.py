@@ -14,21 +14,22 @@ import time
 from typing import Annotated
 
 import typer
-from pyspark.sql import functions as F
 
 from spark_log.cli.errors import run
 from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cli.time_window import TimeWindow
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.destination import Destination
-from spark_log.jobs.job_options import connection_options, parse_instant
+from spark_log.jobs.job_options import FromTime, ToTime, connection_options
 from spark_log.jobs.progress_bar import spark_progress
 from spark_log.jobs.report import Report
 from spark_log.jobs.session import job_session
+from spark_log.jobs.time_range import starting_options, where_timestamp_in
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
@@ -39,13 +40,8 @@ def main(
     root: Root,
     output: Output,
     destination: Destination,
-    from_time: Annotated[
-        str | None,
-        typer.Option(help="First timestamp: ISO 8601, in UTC unless it has an offset."),
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(help="End of the timestamps (exclusive), like --from-time.")
-    ] = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
     partition: Annotated[int | None, typer.Option(help="Partition to read. [default: all]")] = None,
     from_offset: Annotated[int | None, typer.Option(min=0, help="First offset.")] = None,
     to_offset: Annotated[
@@ -54,8 +50,8 @@ def main(
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
     report = Report("replayed")
-    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
-    if (begin or end) and not (from_offset is None and to_offset is None):
+    window = TimeWindow.parse(from_time, to_time)
+    if not window.is_open and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give either a range of times or a range of offsets")
     partitions = _partitions(root.cluster().topic(topic), partition)
     options = connection_options(root.url, root.storage_options) | {
@@ -63,20 +59,14 @@ def main(
         "startingOffsets": _offsets(topic, partitions, from_offset, EARLIEST),
         "endingOffsets": _offsets(topic, partitions, to_offset, LATEST),
     }
-    if begin is not None:
-        options["startingTimestamp"] = str(int(begin.timestamp() * 1000))
-        # For partitions without a record at or after the time.
-        options["startingOffsetsByTimestampStrategy"] = "latest"
+    if window.from_us is not None:
+        options |= starting_options(window.from_us)
     # Fails if the range does not exist, before Spark starts.
     plan_splits(parse_read_options(options, is_stream=False))
 
     spark = job_session("replay")
     df = spark.read.format("spark_log").options(**options).load()
-    if begin is not None:
-        df = df.where(F.col("timestamp") >= F.lit(begin))
-    if end is not None:
-        # Timestamps may decrease, so the end of the range is not an offset.
-        df = df.where(F.col("timestamp") < F.lit(end))
+    df = where_timestamp_in(df, window.from_us, window.to_us)
     started = time.perf_counter()
     with spark_progress(spark, f"Replaying {topic}"):
         counts = destination.write(df)

@@ -17,24 +17,23 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from spark_log.cli.errors import run
 from spark_log.cli.format.output import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
+from spark_log.cli.time_window import TimeWindow
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.datasource.stream.read_limits import count_offsets
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job_options import SinkOption, connection_options, parse_instant
+from spark_log.jobs.job_options import FromTime, SinkOption, ToTime, connection_options
 from spark_log.jobs.progress_bar import spark_progress
 from spark_log.jobs.report import Counts, Report
 from spark_log.jobs.reprocessing import (
@@ -45,6 +44,7 @@ from spark_log.jobs.reprocessing import (
     TopicTarget,
 )
 from spark_log.jobs.session import job_session
+from spark_log.jobs.time_range import starting_options, where_timestamp_in
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -89,13 +89,8 @@ def main(
             "starts, or JSON."
         ),
     ] = "latest",
-    from_time: Annotated[
-        str | None,
-        typer.Option(help="First timestamp: ISO 8601, in UTC unless it has an offset."),
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(help="End of the timestamps (exclusive), like --from-time.")
-    ] = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
     headers: Annotated[bool, typer.Option(help="Add the column headers.")] = False,
     step_records: Annotated[
         int,
@@ -110,17 +105,13 @@ def main(
     """Apply a function to records of a log, and write the results exactly once."""
     report = Report("reprocessed")
     function = _transform(transform)
-    begin, end = parse_instant(from_time, "--from-time"), parse_instant(to_time, "--to-time")
+    window = TimeWindow.parse(from_time, to_time)
     connection = connection_options(root.url, root.storage_options)
     reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
     whole_range = {"endingOffsets": ending_offsets} | (
         {"startingOffsets": starting_offsets}
-        if begin is None
-        else {
-            "startingTimestamp": str(int(begin.timestamp() * 1000)),
-            # For partitions without a record at or after the time.
-            "startingOffsetsByTimestampStrategy": "latest",
-        }
+        if window.from_us is None
+        else starting_options(window.from_us)
     )
     cluster = root.cluster()
     target: Target
@@ -150,6 +141,9 @@ def main(
     spark = job_session("reprocess")
     read = written = 0
 
+    def in_window(records: DataFrame) -> DataFrame:
+        return where_timestamp_in(records, window.from_us, window.to_us)
+
     def results_of(starts: Offsets, ends: Offsets) -> DataFrame:
         ranges = {
             "startingOffsets": format_offsets(starts),
@@ -159,9 +153,9 @@ def main(
         reader = spark.read.format("spark_log").options(**(reads | ranges))
         # Counted by a separate query of one column: an observation within the function's query
         # would count only the records that this query reads, or count those of another query.
-        read += _filter_by_time(reader.schema("timestamp timestamp").load(), begin, end).count()
+        read += in_window(reader.schema("timestamp timestamp").load()).count()
         reader = spark.read.format("spark_log").options(**(reads | ranges))
-        results = function(_filter_by_time(reader.load(), begin, end))
+        results = function(in_window(reader.load()))
         if not isinstance(results, DataFrame):
             raise InvalidOptionError(
                 f"--transform {transform} returned {type(results).__name__}, expected a DataFrame",
@@ -184,16 +178,6 @@ def main(
     if warning := _warning(work, first.is_done, transform, Counts(read, written)):
         report.warn(warning)
     report.print(as_json=output.is_json)
-
-
-def _filter_by_time(records: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
-    """Return the records of a range of event time, with its start and without its end."""
-    if begin is not None:
-        records = records.where(F.col("timestamp") >= F.lit(begin))
-    if end is not None:
-        # Timestamps may decrease, so the end of the range is not an offset.
-        records = records.where(F.col("timestamp") < F.lit(end))
-    return records
 
 
 def _warning(work: Reprocessing, was_done: bool, transform: str, counts: Counts) -> str | None:

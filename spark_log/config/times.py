@@ -20,19 +20,13 @@ def parse_time_us(name: str, text: str) -> int:
 
     Args:
         name: option or key that has the value; errors begin with it.
-        text: digits are milliseconds since the epoch. Everything else is ISO 8601, in UTC if it
-            names no offset. Eight digits are refused, because they could be either.
+        text: ISO 8601, in UTC if it names no offset, or milliseconds since the epoch. Eight digits
+            are a date: as milliseconds they would be a time on the first two days of 1970.
 
     Raises:
         InvalidConfigurationError: the text is neither, or does not fit into a record's timestamp.
     """
-    if re.fullmatch(r"[0-9]{8}", text):
-        raise InvalidConfigurationError(
-            f"{name} is {text}, which could be a date or milliseconds since the epoch; "
-            f"write the date as {text[:4]}-{text[4:6]}-{text[6:]}",
-            key=name,
-        )
-    if re.fullmatch(r"-?[0-9]+", text):
+    if re.fullmatch(r"-?[0-9]+", text) and not re.fullmatch(r"[0-9]{8}", text):
         time_us = int(text) * 1000
     else:
         try:

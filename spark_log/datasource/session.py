@@ -8,6 +8,8 @@ from importlib.resources import files
 
 from pyspark.sql import SparkSession
 
+from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
+
 
 def spark_session(app_name: str = "spark-log", **settings: object) -> SparkSession:
     """Return the running Spark session, or a new one that is ready for spark-log.
@@ -18,6 +20,9 @@ def spark_session(app_name: str = "spark-log", **settings: object) -> SparkSessi
     unless ``PYSPARK_PYTHON`` is set, so a virtual environment need not be activated. A
     configuration folder that ``SPARK_CONF_DIR`` names takes precedence over the file, and
     ``settings`` take precedence over both.
+
+    Spark hides the options of the file system in any case, unless ``spark.redaction.regex`` says
+    what it hides.
 
     Filters on a DataFrame are not pushed into the log: Spark 4.2 confuses the filters of different
     reads. Options such as ``startingTimestamp`` select segments before they are read.
@@ -37,4 +42,8 @@ def spark_session(app_name: str = "spark-log", **settings: object) -> SparkSessi
         os.environ["SPARK_CONF_DIR"] = str(files("spark_log") / "conf")
     for name, value in settings.items():
         builder = builder.config(name.replace("_", "."), str(value))
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if spark.conf.get(REDACTION_SETTING, None) is None:
+        # `spark.conf.set` refuses settings of Spark's core; the builder sets them for the session.
+        builder.config(REDACTION_SETTING, REDACTION).getOrCreate()
+    return spark

@@ -42,6 +42,7 @@ from spark_log.jobs.delta_rows import (
     to_rows,
 )
 from spark_log.storage import StorageOptions, Store, open_store
+from spark_log.storage.file_system import sync_path
 
 _MAX_TRIES: Final = 30
 _MAX_PAUSE_S: Final = 1.0
@@ -288,11 +289,7 @@ def _sync_commit(table: DeltaTable, store: Store) -> None:
     added = [home / unquote(action["add"]["path"]) for action in actions if "add" in action]
     for path in dict.fromkeys([*added, *(path.parent for path in added), version, version.parent]):
         with suppress(FileNotFoundError):  # another process has compacted and vacuumed the table
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_path(str(path))
 
 
 def _sync_everything(store: Store) -> None:

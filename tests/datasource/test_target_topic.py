@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_log import (
     Admin,
@@ -23,6 +23,7 @@ from spark_log.datasource.write.target_topic import prepare_topic
 from tests.docs.blocks import block
 
 ROW = "SELECT 'k' AS key, 'v' AS value"
+VALUE = StructType().add("value", StringType())
 CREATE = {"topic": "new", "createTopic": "true"}
 
 
@@ -87,6 +88,15 @@ class TestATopic:
         prepare_topic(options(root, topic="t", **{"createTopic.partitions": "9"}))
         assert Admin(root).describe_topics(["t"]) == before
 
+    def test_that_was_deleted_since_the_last_micro_batch_is_created_again(self, root: str) -> None:
+        admin = Admin(root)
+        prepare_topic(options(root))
+        (before,) = admin.describe_topics(["new"])
+        admin.delete_topics(["new"])
+        prepare_topic(options(root))
+        (after,) = admin.describe_topics(["new"])
+        assert before.topic_id != after.topic_id
+
     def test_may_be_created_by_many_writers_at_once(self, nowhere: str) -> None:
         together = Barrier(8)
 
@@ -117,26 +127,24 @@ class TestATopic:
 @pytest.mark.parametrize(
     ("columns", "given"),
     [
-        ("key string", {}),
-        ("value int", {}),
-        ("value string", {"topc": "new"}),
-        ("value string", {"idempotent": "maybe"}),
-        ("value string", {"createTopic.config.cleanup.polcy": "compact"}),
-        ("value string", {"createTopic.partitions": "1000000"}),
-        ("value string", {"topic": "no/name"}),
-        ("value string", {"summaryPath": "/no/such/directory/summary.json"}),
+        (StructType().add("key", StringType()), {}),
+        (StructType().add("value", IntegerType()), {}),
+        (VALUE, {"topc": "new"}),
+        (VALUE, {"idempotent": "maybe"}),
+        (VALUE, {"createTopic.config.cleanup.polcy": "compact"}),
+        (VALUE, {"createTopic.partitions": "1000000"}),
+        (VALUE, {"topic": "no/name"}),
+        (VALUE, {"summaryPath": "/no/such/directory/summary.json"}),
     ],
 )
 def test_a_write_that_is_refused_leaves_no_topic_and_no_root(
-    nowhere: str, columns: str, given: dict[str, str], is_stream: bool
+    nowhere: str, columns: StructType, given: dict[str, str], is_stream: bool
 ) -> None:
     source = SparkLogDataSource({"path": nowhere, **CREATE, **given})
     make = source.streamWriter if is_stream else source.writer
-    schema = StructType.fromDDL(columns)
-    assert isinstance(schema, StructType)
 
     with pytest.raises(SparkLogError):
-        make(schema, False)
+        make(columns, False)
 
     assert not Path(nowhere).exists()
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark import TaskContext
 
 from spark_log.datasource import worker_process
+from spark_log.datasource.session import spark_session
 from spark_log.datasource.source import SparkLogDataSource
 from spark_log.datasource.worker_process import (
     REDACTION,
@@ -20,7 +21,6 @@ from spark_log.datasource.worker_process import (
     silence_broken_pipe,
 )
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.session import job_session
 
 NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 SPARKS = "(?i)secret|password|token|access[.]?key"
@@ -53,13 +53,13 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
 
 
 @pytest.mark.spark
-def test_a_jobs_session_hides_options_for_the_file_system_unless_it_is_told_what_to_hide(spark):
+def test_a_session_hides_options_for_the_file_system_unless_it_is_told_what_to_hide(spark):
     settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
     settings.unsetConf(REDACTION_SETTING)
     try:
-        assert job_session("test").conf.get(REDACTION_SETTING) == REDACTION
+        assert spark_session("test").conf.get(REDACTION_SETTING) == REDACTION
         settings.setConfString(REDACTION_SETTING, "mine")
-        assert job_session("test").conf.get(REDACTION_SETTING) == "mine"
+        assert spark_session("test").conf.get(REDACTION_SETTING) == "mine"
     finally:
         settings.setConfString(REDACTION_SETTING, REDACTION)
 

@@ -118,6 +118,23 @@ def test_replay_counts_all_records_and_those_that_it_shows(job, tmp_path):
     assert (report["records_read"], report["records_written"]) == (140, 140)
 
 
+def test_replay_reads_a_range_of_times_in_any_form(job):
+    ten_seconds_ms = 1_372_896_010_000  # 2013-07-04T00:00:10Z
+    for begin, end, count in (
+        (ten_seconds_ms, "2013-07-04T00:01:00Z", 50 + 30),
+        ("20130704", "20130705", 140),
+        ("2013-07-04T00:00:10.000001", ten_seconds_ms + 30_000, 29 + 29),
+    ):
+        report = reported(job("replay", "t", "--from-time", begin, "--to-time", end, "--json"))
+        assert report["records_read"] == count, (begin, end)
+
+
+def test_a_range_of_times_that_ends_before_it_starts_is_refused(job):
+    status, _, err = job("replay", "t", "--from-time", "2013-07-05", "--to-time", "2013-07-04")
+    assert status == 2
+    assert "--from-time 2013-07-05 is not before --to-time 2013-07-04" in err
+
+
 def test_replay_says_in_words_that_a_range_holds_nothing(job):
     report = reported(job("replay", "t", "--from-time", "2014-01-01", "--json"))
     assert (report["records_read"], report["records_written"]) == (0, 0)

@@ -11,18 +11,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member, splits_in
+from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.read.schema import check_columns
-from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
-from spark_log.datasource.worker_process import (
-    hide_traceback,
-    silence_broken_pipe,
-    warn_exposed_secrets,
-    without_traceback,
-)
+from spark_log.datasource.read.task_reader import read_in_task
+from spark_log.datasource.worker_process import without_traceback
 
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -67,12 +62,8 @@ class LogBatchReader(DataSourceReader):
         return group_by_member(splits, owners, OffsetReader(self._options).partitions())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a split; runs in a task."""
-        silence_broken_pipe()
-        warn_exposed_secrets(self._options.storage_options)
-        with hide_traceback():
-            for split in splits_in(partition):
-                yield from read_split(split, self._columns, self._options)
+        """Return the records of a split; runs in a task."""
+        return read_in_task(partition, self._columns, self._options)
 
 
 class FilteringBatchReader(LogBatchReader):

@@ -16,18 +16,12 @@ from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.schema import check_columns
-from spark_log.datasource.read.split_reader import read_split
+from spark_log.datasource.read.task_reader import read_in_task
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
-from spark_log.datasource.worker_process import (
-    hide_traceback,
-    silence_broken_pipe,
-    warn_exposed_secrets,
-    without_traceback,
-)
+from spark_log.datasource.worker_process import without_traceback
 from spark_log.metadata import Cluster
 
 if TYPE_CHECKING:
@@ -99,12 +93,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a split; runs in a task."""
-        silence_broken_pipe()
-        warn_exposed_secrets(self._options.storage_options)
-        with hide_traceback():
-            for split in splits_in(partition):
-                yield from read_split(split, self._columns, self._options)
+        """Return the records of a split; runs in a task."""
+        return read_in_task(partition, self._columns, self._options)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:

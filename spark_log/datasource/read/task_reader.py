@@ -1,0 +1,38 @@
+"""What a Spark task does for a batch reader and for a stream reader: it reads its input split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.read.member_splits import splits_in
+from spark_log.datasource.read.split_reader import read_split
+from spark_log.datasource.worker_process import (
+    hide_traceback,
+    silence_broken_pipe,
+    warn_exposed_secrets,
+)
+
+
+def read_in_task(
+    partition: InputPartition, columns: Sequence[str], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of an input split, as `read_split` reads each `LogSplit` in it.
+
+    Args:
+        partition: a `LogSplit`, or a `MemberSplit` of several.
+        columns: names of the columns to read.
+        options: options of the query.
+
+    Raises:
+        OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
+        CorruptRecordError: a batch is damaged; the error has file and position.
+    """
+    silence_broken_pipe()
+    warn_exposed_secrets(options.storage_options)
+    with hide_traceback():
+        for split in splits_in(partition):
+            yield from read_split(split, columns, options)
