@@ -20,13 +20,7 @@ from spark_log.cli.format.output import (
     print_table,
     print_text,
 )
-from spark_log.cli.group_options import (
-    AllGroupsOption,
-    GroupOption,
-    GroupsArgument,
-    TopicPartitionsOption,
-    chosen_groups,
-)
+from spark_log.cli.group_options import Groups, TopicPartitionsOption
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
@@ -68,11 +62,9 @@ def list_groups(
 )
 @with_option_groups
 def describe_groups(
+    groups: Groups,
     root: Root,
     output: Output,
-    groups: GroupsArgument = None,
-    group: GroupOption = None,
-    all_groups: AllGroupsOption = False,
     members: Annotated[bool, typer.Option("--members", help="Show the members.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show the state.")] = False,
     verbose: Annotated[
@@ -86,7 +78,7 @@ def describe_groups(
     if members and state:
         raise InvalidConfigurationError("--members or --state: give one of the two")
     admin = root.admin()
-    described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
+    described = admin.describe_groups(groups.ids(admin))
     if members:
         print_members(output, described, verbose)
     elif state:
@@ -100,16 +92,14 @@ def describe_groups(
 @with_examples("spark-log groups members reports --verbose")
 @with_option_groups
 def group_members(
+    groups: Groups,
     root: Root,
     output: Output,
-    groups: GroupsArgument = None,
-    group: GroupOption = None,
-    all_groups: AllGroupsOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show partitions, too.")] = False,
 ) -> None:
     """Show the members of groups, as describe --members."""
     admin = root.admin()
-    described = admin.describe_groups(chosen_groups(admin, groups, group, all_groups))
+    described = admin.describe_groups(groups.ids(admin))
     print_members(output, described, verbose)
 
 
@@ -117,11 +107,9 @@ def group_members(
 @with_examples("spark-log groups delete reports --yes")
 @with_option_groups
 def delete_groups(
+    groups: Groups,
     root: Root,
     output: Output,
-    groups: GroupsArgument = None,
-    group: GroupOption = None,
-    all_groups: AllGroupsOption = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete groups without members.
@@ -131,7 +119,7 @@ def delete_groups(
     Asks first, on a terminal. Without a terminal, --yes is required.
     """
     admin = root.admin()
-    names = chosen_groups(admin, groups, group, all_groups)
+    names = groups.ids(admin)
     admin.describe_groups(names)
     if names and not yes and not is_confirmed(f"Delete {counted(len(names), 'group')}?"):
         print_note("Nothing was deleted.")
