@@ -19,10 +19,10 @@ _IS_CLOCK = "is a clock"
 ALLOWED = {
     "spark_log/cli/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
     "spark_log/cli/commands/console_producer.py": {"send_lines": _STAMPS},
-    "spark_log/cli/commands/consumer_perf.py": {
-        "_Report.begin": _SHOWS,
-        "_Report.interval": _SHOWS,
-        "_Report.stop": _SHOWS,
+    "spark_log/cli/format/consumer_report.py": {
+        "ConsumerReport.begin": _SHOWS,
+        "ConsumerReport.interval": _SHOWS,
+        "ConsumerReport.stop": _SHOWS,
     },
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},

@@ -1,29 +1,16 @@
-"""Options that the commands on groups share, and the groups that they name."""
+"""Groups on the command line: as arguments, or as ``--group`` like in Kafka's tools."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from spark_log.admin.admin import Admin
+from spark_log.admin import Admin
 from spark_log.cli.completion import complete_groups, complete_topics
 from spark_log.errors import InvalidConfigurationError
 
-GroupsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[GROUP]...", help="Ids of groups.", autocompletion=complete_groups),
-]
-GroupOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        metavar="GROUP",
-        help="Id of a group, as an option. Repeatable.",
-        autocompletion=complete_groups,
-    ),
-]
-AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="All groups of the root.")]
 TopicPartitionsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,19 +22,54 @@ TopicPartitionsOption = Annotated[
 ]
 
 
-def chosen_groups(
-    admin: Admin, groups: list[str] | None, group: list[str] | None, all_groups: bool
-) -> list[str]:
-    """Return the group ids that were given, each once, or the ids of all groups.
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of a command that takes any number of them.
 
-    Raises:
-        InvalidConfigurationError: both were given, or neither.
+    Attributes:
+        given: their ids, each once, in the given order; empty if none was given.
+        is_all: whether all groups of the root are meant.
     """
-    names = list(dict.fromkeys([*(groups or []), *(group or [])]))
-    if all_groups and names:
-        raise InvalidConfigurationError("--all-groups or ids of groups: give one of the two")
-    if all_groups:
-        return [each.group_id for each in admin.list_groups()]
-    if not all(names) or not names:
-        raise InvalidConfigurationError("which group? Give GROUP, --group or --all-groups")
-    return names
+
+    given: tuple[str, ...]
+    is_all: bool
+
+    @classmethod
+    def from_options(
+        cls,
+        group_arguments: Annotated[
+            list[str] | None,
+            typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=complete_groups),
+        ] = None,
+        group_options: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--group",
+                metavar="GROUP",
+                help="Id of a group, as an option. Repeatable.",
+                autocompletion=complete_groups,
+            ),
+        ] = None,
+        all_groups: Annotated[
+            bool, typer.Option("--all-groups", help="All groups of the root.")
+        ] = False,
+    ) -> Groups:
+        """Return the groups that were given in either way.
+
+        Raises:
+            InvalidConfigurationError: ids and ``--all-groups`` were given, or neither.
+        """
+        given = tuple(dict.fromkeys([*(group_arguments or []), *(group_options or [])]))
+        if all_groups and given:
+            raise InvalidConfigurationError("--all-groups or ids of groups: give one of the two")
+        if not all_groups and (not given or not all(given)):
+            raise InvalidConfigurationError("which group? Give GROUP, --group or --all-groups")
+        return cls(given, all_groups)
+
+    def ids(self, admin: Admin) -> list[str]:
+        """Return the ids that were given, or those of all groups.
+
+        Raises:
+            StorageError: the groups cannot be listed.
+        """
+        return [each.group_id for each in admin.list_groups()] if self.is_all else list(self.given)

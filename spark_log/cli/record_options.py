@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -15,6 +16,9 @@ from spark_log.cli.format.format_string import TOKENS, FormatString
 from spark_log.cli.format.output import Output, print_bytes, print_json_lines, print_note
 from spark_log.cli.format.record_format import TextFormat, format_text, record_documents
 from spark_log.cli.properties import with_properties
+
+_AVRO: Final = "avro"
+"""The deserializer that is there if fastavro is installed."""
 
 _ROWS_AT_ONCE: Final = 4096
 """Number of records that are converted to Python objects at a time."""
@@ -64,7 +68,7 @@ class RecordForm:
             str,
             typer.Option(
                 "--key-deserializer",
-                metavar="string|json|hex",
+                metavar="string|json|hex|avro",
                 help="How to print the bytes of keys.",
             ),
         ] = "string",
@@ -72,10 +76,19 @@ class RecordForm:
             str,
             typer.Option(
                 "--value-deserializer",
-                metavar="string|json|hex",
+                metavar="string|json|hex|avro",
                 help="How to print the bytes of values.",
             ),
         ] = "string",
+        avro_schema: Annotated[
+            Path | None,
+            typer.Option(
+                "--avro-schema",
+                metavar="FILE",
+                help="Schema of avro, in JSON. Values may be plain, in Avro's single object "
+                "encoding, or in Confluent's with the id of a schema, which is skipped.",
+            ),
+        ] = None,
         format_string: Annotated[
             str | None,
             typer.Option(
@@ -142,8 +155,7 @@ class RecordForm:
         return cls(
             text_format,
             None if format_string is None else FormatString.parse(format_string),
-            find_deserializer("key.deserializer", text_format.key_deserializer),
-            find_deserializer("value.deserializer", text_format.value_deserializer),
+            *_deserializers(text_format, avro_schema),
             raw,
         )
 
@@ -181,6 +193,30 @@ class RecordForm:
             is_raw=self.is_raw,
             for_terminal=escapes,
         )
+
+
+def _deserializers(
+    text_format: TextFormat, avro_schema: Path | None
+) -> tuple[Deserializer, Deserializer]:
+    """Return the deserializers of keys and of values."""
+    names = {
+        "key.deserializer": text_format.key_deserializer,
+        "value.deserializer": text_format.value_deserializer,
+    }
+    if _AVRO not in names.values():
+        if avro_schema is not None:
+            raise typer.BadParameter("--avro-schema requires a deserializer that is avro")
+        avro = {}
+    elif avro_schema is None:
+        raise typer.BadParameter("the deserializer avro requires --avro-schema")
+    else:
+        from spark_log.cli.format.avro import avro_deserializer
+
+        avro = {_AVRO: avro_deserializer(avro_schema)}
+    key, value = (
+        avro.get(name) or find_deserializer(setting, name) for setting, name in names.items()
+    )
+    return key, value
 
 
 class RecordPrinter:

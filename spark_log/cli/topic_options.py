@@ -79,7 +79,7 @@ class Topics:
         topic_arguments: Annotated[
             list[str] | None,
             typer.Argument(
-                metavar="[TOPIC]...", help="Names of topics.", autocompletion=complete_topics
+                metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics
             ),
         ] = None,
         topic_options: Annotated[

@@ -92,6 +92,9 @@ def console_consumer(
     of event time, of all records that the log has when the command starts. Then it ends.
 
     With --output json each record is one JSON object on a line.
+
+    Avro is shown as JSON: unions as their value alone, bytes as text or {"base64": ...}, decimals,
+    dates, times and UUIDs as text. It needs pip install 'spark-log[avro]'.
     """
     printer = form.printer(output)
     if group is not None or include is not None:

@@ -24,13 +24,7 @@ from spark_log.cli.format.output import (
     print_table,
     print_text,
 )
-from spark_log.cli.group_options import (
-    AllGroupsOption,
-    GroupOption,
-    GroupsArgument,
-    TopicPartitionsOption,
-    chosen_groups,
-)
+from spark_log.cli.group_options import Groups, TopicPartitionsOption
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
@@ -47,11 +41,9 @@ from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 )
 @with_option_groups
 def reset_offsets(
+    groups: Groups,
     root: Root,
     output: Output,
-    groups: GroupsArgument = None,
-    group: GroupOption = None,
-    all_groups: AllGroupsOption = False,
     topic: TopicPartitionsOption = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All partitions with a committed offset.")
@@ -127,8 +119,8 @@ def reset_offsets(
         raise InvalidConfigurationError("--dry-run or --execute: give one of the two")
     _check_scope(bool(topic), all_topics, from_file is not None)
     cluster = root.cluster()
-    admin = Admin(root.url, storage_options=root.storage_options)
-    names = chosen_groups(admin, groups, group, all_groups)
+    admin = root.admin()
+    names = groups.ids(admin)
     planned = _read_plan(from_file, names) if from_file else {}
     from_ms = _time_ms(cluster, to_datetime, by_duration)
     at_us = parse_time_us("--to-committed-at", to_committed_at) if to_committed_at else 0

@@ -1,4 +1,7 @@
-"""How the bytes of keys and values are shown: as text, as JSON documents, or in hexadecimal."""
+"""How the bytes of keys and values are shown: as text, as JSON documents, or in hexadecimal.
+
+`spark_log.cli.format.avro` makes one more, for Avro.
+"""
 
 from __future__ import annotations
 
@@ -107,6 +110,6 @@ def find_deserializer(key: str, name: str) -> Deserializer:
     """
     if name not in _DESERIALIZERS:
         raise InvalidConfigurationError(
-            f"{key} is {name!r}, expected {', '.join(_DESERIALIZERS)}", key=key
+            f"{key} is {name!r}, expected {', '.join(_DESERIALIZERS)} or avro", key=key
         )
     return _DESERIALIZERS[name]
