@@ -37,7 +37,7 @@ def test_rates_and_ratios_of_cases(screen):
         assert figure in shown
 
 
-def test_any_table(screen):
+def test_a_wide_table_is_printed_whole(screen):
     table = Table("", *(f"library {number}" for number in range(8)))
     table.add_row("put-if-absent of 8 MB, p99", *["0.12345 ms"] * 8)
     print_whole(table, screen)

@@ -65,7 +65,7 @@ def test_an_owner_counts_what_its_parts_do_and_a_cause_is_one_for_all(logged):
     assert len(logged.messages) == 1
 
 
-def test_as_metrics(logged):
+def test_counts_are_metrics_by_action(logged):
     errors = SuppressedErrors()
     assert errors.figures() == {"suppressed-errors-total": 0}
     fail(errors, "tail merge")

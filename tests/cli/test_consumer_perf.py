@@ -48,7 +48,7 @@ def test_detailed_stats_are_a_line_for_each_interval(read):
 
 
 @pytest.mark.parametrize("extra", [[], ["--table"]])
-def test_as_json(read, extra):
+def test_results_can_be_printed_as_json(read, extra):
     document = read("--messages", "1000", "--json", "--print-metrics", *extra).document
     assert document["data.consumed.in.nMsg"] == 1000
     assert document["data.consumed.in.MB"] == pytest.approx(108_000 / 1_048_576)

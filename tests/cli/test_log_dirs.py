@@ -50,7 +50,7 @@ def test_json_says_the_same(shell, root):
     }
 
 
-def test_can_be_asked_for_some_topics(shell):
+def test_log_dirs_can_be_asked_for_some_topics(shell):
     (log_dir,) = shell("log-dirs", "--topic", "flights", "--json").document["log_dirs"]
     assert {partition["topic"] for partition in log_dir["partitions"]} == {"flights"}
     assert log_dir["totals"]["partitions"] == 2

@@ -27,5 +27,5 @@ def test_json_says_the_same(shell):
     }
 
 
-def test_needs_no_root(shell):
+def test_version_needs_no_root(shell):
     assert shell("version").status == 0

@@ -42,7 +42,7 @@ def test_produces_and_consumes(root):
     run(both())
 
 
-def test_iterates(root):
+def test_a_loop_over_a_consumer_gets_its_records(root):
     append(root, numbered(0, 5))
 
     async def iterate():

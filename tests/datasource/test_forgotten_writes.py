@@ -14,7 +14,9 @@ from tests.log.support import ShiftedClock
 pytestmark = pytest.mark.spark
 
 
-def test_is_not_appended_twice(spark: SparkSession, root: str) -> None:
+def test_a_write_that_the_log_has_forgotten_is_not_appended_twice(
+    spark: SparkSession, root: str
+) -> None:
     """A clean on a machine two days ahead made the log forget the write, and duplicated it."""
     admin = Admin(root)
     admin.create_topics([NewTopic("named", topic_configs={"merge.tail.segments": "0"})])

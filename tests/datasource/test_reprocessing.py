@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
@@ -161,7 +161,8 @@ class TestIntoATopic:
 
     def test_a_run_that_has_rested_for_too_long_is_an_error(self, spark, root, target):
         next(steps(a_run(root, target), spark, root))
-        target._remembered_us = 0  # noqa: SLF001 - instead of a long pause
+        forget_producers_at_once(root)
+        target = TopicTarget(Cluster(root), "results", {"path": root})
         with pytest.raises(InvalidOptionError, match=r"producer\.id\.expiration\.ms"):
             a_run(root, target)
 
@@ -175,10 +176,16 @@ class TestIntoATopic:
         next(steps(a_run(root, wrong), spark, root))
         next(steps(a_run(root, right), spark, root))
         assert a_run(root, wrong).progress.step == 1
-        for each in (wrong, right):
-            each._remembered_us = 1  # noqa: SLF001
+        forget_producers_at_once(root)
+        for cluster in (shifted, Cluster(root)):
+            target = TopicTarget(cluster, "results", {"path": root})
             with pytest.raises(InvalidOptionError, match="was paused for 0 hours"):
-                a_run(root, each)
+                a_run(root, target)
+
+
+def forget_producers_at_once(root):
+    expiration = {"producer.id.expiration.ms": "1"}
+    Admin(root).alter_configs([ConfigResource("topic", "results", expiration)])
 
 
 def dying(*args, **kwargs):

@@ -16,7 +16,7 @@ def progress(end, latest):
     return SimpleNamespace(endOffset=json.dumps(end), latestOffset=json.dumps(latest))
 
 
-def test_is_read_from_what_the_progress_shows():
+def test_lag_is_read_from_what_the_progress_shows():
     shown = progress(END.to_document(), latest_document(LATEST, {P0: 1500, P12: 20}))
     assert lag_of(shown) == {
         P0: PartitionLag(20, 1500), P1: PartitionLag(0, 0), P12: PartitionLag(5, 20),
@@ -49,13 +49,13 @@ def test_of_the_connectors_own_progress_is_read_too():
     assert lag_of(shown) == {P0: PartitionLag(4, None)}
 
 
-def test_is_empty_where_nothing_is_told():
+def test_lag_is_empty_where_nothing_is_told():
     assert lag_of(SimpleNamespace(endOffset="", latestOffset="")) == {}
     assert lag_of(SimpleNamespace(endOffset="null", latestOffset="null")) == {}
     assert lag_of(SimpleNamespace(endOffset=None, latestOffset=None)) == {}
 
 
-def test_of_another_source_is_empty():
+def test_lag_of_another_source_is_empty():
     shown = SimpleNamespace(endOffset='{"reservoirVersion":3}', latestOffset="17")
     assert lag_of(shown) == {}
     shown = SimpleNamespace(endOffset='{"version":3}', latestOffset='{"version":4}')

@@ -37,7 +37,7 @@ def test_reads_as_the_connectors_json_and_nothing_but_the_offsets_is_in_it():
     assert read_as_kafka_does(json.dumps(OFFSET.to_document())) == OFFSET.offsets
 
 
-def test_can_be_given_as_starting_offsets():
+def test_an_offset_can_be_given_as_starting_offsets():
     assert parse_offsets(json.dumps(OFFSET.to_document()), "startingOffsets") == OFFSET.offsets
 
 

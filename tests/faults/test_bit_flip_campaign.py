@@ -50,10 +50,10 @@ def check(report):
     assert {"metadata log", "plain segment", "rewritten segment"} <= refused
 
 
-def test_of_each_kind_of_file(tmp_path):
+def test_bits_flipped_in_each_kind_of_file_are_noticed(tmp_path):
     check(flip(tmp_path, 6, 1))
 
 
 @pytest.mark.long
-def test_of_each_kind_of_file_at_length(tmp_path):
+def test_bits_flipped_in_each_kind_of_file_are_noticed_at_length(tmp_path):
     check(flip(tmp_path, int(os.environ.get("BIT_FLIPS", "20")), 2))

@@ -52,7 +52,7 @@ def test_what_is_as_it_was_acknowledged_is_in_order(root, tmp_path, note):
         ("consumer-0.0", ("ended",), "did not see"),
     ],
 )
-def test_it_notices(root, tmp_path, note, who, line, wrong):
+def test_the_checks_notice_what_contradicts_the_log(root, tmp_path, note, who, line, wrong):
     note(who, *line)
     with pytest.raises(AssertionError, match=wrong):
         check_results(root, None, tmp_path)

@@ -94,7 +94,7 @@ def kill_once(root, destination, draw, environment):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_every_record_comes_through(kind: str, tmp_path: Path) -> None:
+def test_every_record_comes_through_although_drivers_are_killed(kind: str, tmp_path: Path) -> None:
     seed = int(os.environ.get("SPARK_LOG_SEED", random.randrange(2**32)))
     print(f"SPARK_LOG_SEED={seed} SPARK_LOG_DRIVER_KILLS={_KILLS}")  # noqa: T201
     draw = random.Random(seed)

@@ -147,7 +147,7 @@ class TestLists:
             alterations("a", {}, {"cleanup.policy": ("APPEND", "shrink")}, LISTS)
 
     @pytest.mark.parametrize("operation", ["APPEND", "SUBTRACT"])
-    def test_nothing_else_is(self, operation):
+    def test_a_value_that_is_no_list_cannot_be_added_to_or_taken_from(self, operation):
         with pytest.raises(InvalidConfigurationError) as caught:
             alterations("a", {}, {"segment.bytes": (operation, "1")})
         assert caught.value.key == "segment.bytes"
@@ -180,7 +180,7 @@ class TestResource:
         assert kind_of(ConfigResource(kind, "flights")) is TOPIC_CONFIGS
 
     @pytest.mark.parametrize("kind", [ConfigResourceType.BROKER, "broker"])
-    def test_or_the_cluster(self, kind):
+    def test_without_a_name_is_the_cluster(self, kind):
         assert kind_of(ConfigResource(kind, "")) is CLUSTER_CONFIGS
 
     def test_of_another_kind_is_refused(self):

@@ -32,7 +32,7 @@ def fails(seed, rule):
     return False
 
 
-def test_everything_holds():
+def test_no_seed_breaks_a_guarantee():
     all_totals = list(simulate_many(range(SEEDS), of="groups", jobs=os.cpu_count() or 1))
     assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
     assert sum(totals.seeds for totals in all_totals) == SEEDS
@@ -84,7 +84,7 @@ def happened():
         r"put [a-z]#: a late copy takes effect",
     ],
 )
-def test_each_of_these_happens(happened, what):
+def test_each_kind_of_event_happens(happened, what):
     assert any(re.fullmatch(what, text) for text in happened), what
 
 

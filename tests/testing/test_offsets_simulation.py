@@ -39,7 +39,7 @@ def fails(seed, rule):
     return False
 
 
-def test_everything_holds():
+def test_no_seed_breaks_a_guarantee():
     all_totals = list(simulate_many(range(SEEDS), of="offsets", jobs=os.cpu_count() or 1))
     assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
     assert sum(totals.seeds for totals in all_totals) == SEEDS
@@ -82,7 +82,7 @@ def test_one_seed_runs_the_same_way_each_time(traces):
         r"ClockSkewError: .*|put _tidied\.json: done",
     ],
 )
-def test_each_of_these_happens(traces, what):
+def test_each_kind_of_event_happens(traces, what):
     texts = Counter(
         re.sub(r"[0-9]+", "#", line.split("  ")[-1].strip())
         for trace in traces.values()

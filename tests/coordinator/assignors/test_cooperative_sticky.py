@@ -95,7 +95,9 @@ def test_the_order_of_the_target_is_kept(tps):
         ({"t1": 4}, ["t1"] * 2, 1, ["t1-0 t1-1", "t1-2 t1-3"], ["t1-0", "t1-3"]),
     ],
 )  # fmt: skip
-def test_racks(partitions, topics, factor, owned, step, member, spread):
+def test_racks_match_as_kafkas_own_tests_expect(
+    partitions, topics, factor, owned, step, member, spread
+):
     """The steps that Kafka's own tests expect."""
     brokers = "abc"[: len(topics)]
     subscriptions = {

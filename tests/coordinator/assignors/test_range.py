@@ -162,7 +162,7 @@ def test_racks_do_not_count_where(
         ),
     ],
 )  # fmt: skip
-def test_racks(
+def test_racks_match_as_kafkas_own_tests_expect(
     partitions, topics, factor, brokers, members, expected, mismatched, member, shown, spread
 ):
     """The answers that Kafka's own tests expect."""

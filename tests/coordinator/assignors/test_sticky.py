@@ -380,7 +380,9 @@ PARTLY = ["t1-3 t2-0 t2-2 t2-3 t2-6", "t1-4 t2-1 t2-4 t2-5 t3-0", "t1-0 t1-1 t1-
         ("t1 t3", 1, "abc", OWNED, PARTLY, 4),
     ],
 )  # fmt: skip
-def test_racks(topics, factor, brokers, owned, expected, mismatched, member, spread, rejoin):
+def test_racks_match_as_kafkas_own_tests_expect(
+    topics, factor, brokers, owned, expected, mismatched, member, spread, rejoin
+):
     """The answers that Kafka's own tests expect, ``topics`` being those of the third member."""
     racks = spread(UNEVEN, brokers, factor)
     subscriptions = {

@@ -69,7 +69,7 @@ def test_who_slept_did_not_see_the_others_stand_still(heartbeats, watch, clock):
     assert look(watch, clock, TIMEOUT_MS), "but who stays silent from then on is"
 
 
-def test_what_cannot_be_read_tells_nothing(heartbeats, watch, clock, store):
+def test_heartbeats_that_cannot_be_read_expire_nobody(heartbeats, watch, clock, store):
     heartbeats.beat("m", 1)
     watch.expired_members({"m": TIMEOUT_MS})
     store.on("open_buffer", failing(StorageError("down")))

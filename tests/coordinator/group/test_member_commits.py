@@ -79,7 +79,7 @@ def test_a_member_commits_what_it_has(pair, table):
     assert table.commits == [(3, a.member_id, IDS)]
 
 
-def test_and_nothing_else(pair, table):
+def test_a_commit_that_includes_a_partition_of_another_member_commits_nothing(pair, table):
     a, _ = pair
     with pytest.raises(CommitFailedError, match="t-2 of group 'g' went to another member"):
         commits_of(a, table).commit(at(5, P0, P2), IDS)

@@ -68,7 +68,7 @@ def test_are_in_the_generation_of_the_group_so_that_no_member_of_before_commits_
     assert offset_of(table) == 5
 
 
-def test_of_nothing_is_nothing(cluster, commits):
+def test_a_commit_of_no_offsets_is_no_commit_and_allowed_beside_members(cluster, commits):
     joined(cluster)
     commits.commit({})
 

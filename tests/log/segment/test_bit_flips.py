@@ -39,7 +39,7 @@ def flip(tmp_path, sample, step, way):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_wherever_it_is(tmp_path, sample):
+def test_a_bit_that_flips_anywhere_is_noticed_or_changes_nothing(tmp_path, sample):
     assert flip(tmp_path, sample, 797, "mapped") == []
 
 
@@ -61,5 +61,5 @@ def test_in_what_tells_a_reader_where_records_are(tmp_path, sample, step, way):
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["mapped", "in ranges"])
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_every_bit(tmp_path, sample, way):
+def test_every_bit_that_flips_is_noticed_or_changes_nothing(tmp_path, sample, way):
     assert flip(tmp_path, sample, int(os.environ.get("BIT_FLIP_STEP", "401")), way) == []
