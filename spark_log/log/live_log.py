@@ -4,13 +4,13 @@ The rule is in docs/protocol.md, "The live log". One listing decides it, by pure
 names. Segments form a chain from the log start offset to the log end offset. A file that the chain
 does not reach is not part of the log, no matter who wrote it and when. Examples are a put that was
 delivered late, an orphan, and a segment that a rewritten one covers and that waits for its
-deletion.
+deletion: `spent_segments` finds those that readers need no more.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spark_log.log.file_names import (
@@ -167,6 +167,40 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     )
 
 
+def spent_segments(
+    files: Iterable[FileInfo], appeared_before_us: float = float("inf")
+) -> Iterator[SegmentName]:
+    """Yield the segments of a listing whose names are spent.
+
+    A segment is spent when a rewritten segment covers it, or a start marker is above it. Both are
+    durable, so the name stays spent. It may be freed ``file.delete.delay.ms`` after it became
+    spent: until then writers rely on finding it taken.
+
+    Args:
+        files: the listing.
+        appeared_before_us: yield only segments that became spent before this time, in microseconds
+            since the epoch, by the storage's clock.
+    """
+    files = list(files)
+    names = [name for file in files if (name := SegmentName.parse(file.name))]
+    markers = [marker for file in files if (marker := StartMarker.parse(file.name))]
+    old = {file.name for file in files if file.modified_us <= appeared_before_us}
+    start = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
+    rewritten = [name for name in names if name.generation and name.log in old]
+    is_start_covered = any(
+        name.base_offset <= start.log_start_offset <= (name.last_offset or 0) for name in rewritten
+    )
+    old_start = max(
+        (marker.log_start_offset for marker in markers if marker.name in old), default=0
+    )
+    for name in names:
+        last_offset = name.base_offset if name.last_offset is None else name.last_offset
+        is_entry = not name.generation and name.base_offset == start.segment_base_offset
+        is_behind = last_offset < old_start and (not is_entry or is_start_covered)
+        if is_behind or any(_covers(other, name, old_start) for other in rewritten):
+            yield name
+
+
 def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
     """Return a lower bound of the log end offset if the start marker's segment is missing; else 0.
 
@@ -193,3 +227,19 @@ def _last_offset(name: SegmentName) -> int:
 
 def _preference(name: SegmentName) -> tuple[int, int]:
     return name.generation, _last_offset(name) - name.base_offset
+
+
+def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
+    """Return whether readers read all offsets of ``name`` from ``rewritten``.
+
+    Offsets before the log's start do not count.
+    """
+    assert rewritten.last_offset is not None
+    if name.last_offset is None:
+        return rewritten.base_offset <= name.base_offset <= rewritten.last_offset
+    return (
+        rewritten.base_offset <= max(name.base_offset, start_offset)
+        and name.last_offset <= rewritten.last_offset
+        and (rewritten.generation, rewritten.last_offset - rewritten.base_offset)
+        > (name.generation, name.last_offset - name.base_offset)
+    )

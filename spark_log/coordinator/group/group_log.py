@@ -32,8 +32,8 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionLog
 from spark_log.log.file_names import StartMarker, parse_snapshot_name
+from spark_log.log.live_log import spent_segments
 from spark_log.log.log_start import move_log_start
-from spark_log.log.spent_segments import spent_segments
 from spark_log.metadata.cluster import META_PROPERTIES
 from spark_log.record.arrays import binary_array, timestamp_array
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA

@@ -25,9 +25,8 @@ from spark_log.log.file_names import (
     parse_generation_name,
     parse_snapshot_name,
 )
-from spark_log.log.live_log import LiveLog, live_log
+from spark_log.log.live_log import LiveLog, live_log, spent_segments
 from spark_log.log.partition_directory import PartitionDirectory
-from spark_log.log.spent_segments import spent_segments
 from spark_log.storage import FileInfo, Store, storage_time_us
 
 ABANDONED_US: Final = 3_600_000_000

@@ -18,9 +18,8 @@ from spark_log.log.clean.file_deletion import (
     segment_of_index,
 )
 from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
-from spark_log.log.live_log import live_log
+from spark_log.log.live_log import live_log, spent_segments
 from spark_log.log.partition_directory import PartitionDirectory
-from spark_log.log.spent_segments import spent_segments
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.storage import (
     FileInfo,
