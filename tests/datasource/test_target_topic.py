@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_log import (
     Admin,
@@ -24,6 +24,7 @@ from tests.docs.blocks import block
 
 ROW = "SELECT 'k' AS key, 'v' AS value"
 CREATE = {"topic": "new", "createTopic": "true"}
+VALUE = StructType().add("value", StringType())
 
 
 def options(root: str, **given: str) -> WriteOptions:
@@ -115,25 +116,23 @@ class TestATopic:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(
-    ("columns", "given"),
+    ("schema", "given"),
     [
-        ("key string", {}),
-        ("value int", {}),
-        ("value string", {"topc": "new"}),
-        ("value string", {"idempotent": "maybe"}),
-        ("value string", {"createTopic.config.cleanup.polcy": "compact"}),
-        ("value string", {"createTopic.partitions": "1000000"}),
-        ("value string", {"topic": "no/name"}),
-        ("value string", {"summaryPath": "/no/such/directory/summary.json"}),
+        (StructType().add("key", StringType()), {}),
+        (StructType().add("value", IntegerType()), {}),
+        (VALUE, {"topc": "new"}),
+        (VALUE, {"idempotent": "maybe"}),
+        (VALUE, {"createTopic.config.cleanup.polcy": "compact"}),
+        (VALUE, {"createTopic.partitions": "1000000"}),
+        (VALUE, {"topic": "no/name"}),
+        (VALUE, {"summaryPath": "/no/such/directory/summary.json"}),
     ],
 )
 def test_a_write_that_is_refused_leaves_no_topic_and_no_root(
-    nowhere: str, columns: str, given: dict[str, str], is_stream: bool
+    nowhere: str, schema: StructType, given: dict[str, str], is_stream: bool
 ) -> None:
     source = SparkLogDataSource({"path": nowhere, **CREATE, **given})
     make = source.streamWriter if is_stream else source.writer
-    schema = StructType.fromDDL(columns)
-    assert isinstance(schema, StructType)
 
     with pytest.raises(SparkLogError):
         make(schema, False)
