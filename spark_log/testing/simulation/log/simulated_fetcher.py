@@ -25,7 +25,7 @@ _TIMER_MS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class ReadBegin:
+class _ReadBegin:
     """When the loop opened a stream of batches: no batch of it shows an older state of the log.
 
     Attributes:
@@ -60,7 +60,7 @@ class SimulatedFetcher:
         self._cursor = FetchCursor(_PARTITION, world.open_log(), offset)
         self._loop = _CheckedLoop(world, config)
         self._loop.add(self._cursor)
-        self._begins: list[ReadBegin] = []
+        self._begins: list[_ReadBegin] = []
         self.position = offset
         self.read_began_ms = 0.0
 
@@ -92,7 +92,9 @@ class SimulatedFetcher:
         """Run one turn of the loop."""
         cursor = self._cursor
         if cursor.stream is None or cursor.stream[0] != cursor.version:
-            begin = ReadBegin(cursor.offset, self._world.true_log.now, self._world.scheduler.now_ms)
+            begin = _ReadBegin(
+                cursor.offset, self._world.true_log.now, self._world.scheduler.now_ms
+            )
             self._begins = [each for each in self._begins if each.offset < begin.offset]
             self._begins.append(begin)
             self._loop.since = begin.extent
