@@ -16,19 +16,12 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.errors import run
-from spark_log.cli.format.output import Output
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli import Output, Root, run, with_option_groups
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ClockSkewError
-from spark_log.jobs.cluster_cleaning import CleaningTask, run_per_partition
-from spark_log.jobs.progress_bar import spark_progress
-from spark_log.jobs.report import Report
-from spark_log.jobs.session import job_session
-from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.metadata.cluster_cleaner import check_clock
-from spark_log.metadata.topics.deletion import finish_deletions
+from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
+from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.metadata import check_clock, finish_deletions
 from spark_log.types import TopicPartition
 
 _FAILED = 1

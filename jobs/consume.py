@@ -15,25 +15,27 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.errors import run
-from spark_log.cli.format.output import Output
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
+from spark_log.cli import Output, Root, parse_pairs, run, with_option_groups
 from spark_log.config import ConsumerConfig
-from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.read.offsets import format_offsets
+from spark_log.datasource import format_offsets, parse_read_options
 from spark_log.errors import InvalidConfigurationError, nearest
-from spark_log.jobs.batch_processors import DeltaProcessor, DestinationProcessor
-from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.jobs.destination import Destination, Sink
-from spark_log.jobs.group_job import BatchProcessor, GroupJob
-from spark_log.jobs.job_member import JobMember
-from spark_log.jobs.job_options import SinkOption, connection_options
-from spark_log.jobs.progress_bar import spark_progress
-from spark_log.jobs.report import Counts, Report
-from spark_log.jobs.session import job_session
-from spark_log.jobs.stop_signals import StopSignals
+from spark_log.jobs import (
+    BatchProcessor,
+    Counts,
+    DeltaProcessor,
+    DeltaSink,
+    Destination,
+    DestinationProcessor,
+    GroupJob,
+    JobMember,
+    Report,
+    Sink,
+    SinkOption,
+    StopSignals,
+    connection_options,
+    job_session,
+    spark_progress,
+)
 from spark_log.storage import open_store
 
 _MEMBER_PROPS: Final = (

@@ -22,17 +22,10 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import NewTopic
-from spark_log.cli.errors import run
-from spark_log.cli.format.output import Output, print_note
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
+from spark_log.cli import Output, Root, parse_pairs, print_note, run, with_option_groups
 from spark_log.datasource import by_partition
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
-from spark_log.jobs.job_options import connection_options
-from spark_log.jobs.progress_bar import spark_progress
-from spark_log.jobs.report import Counts, Report
-from spark_log.jobs.session import job_session
+from spark_log.jobs import Counts, Report, connection_options, job_session, spark_progress
 
 _TRIED_ROWS: Final = 100
 """Number of rows that are read before a topic is created, to detect errors in the source."""

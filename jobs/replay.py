@@ -15,21 +15,20 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.errors import run
-from spark_log.cli.format.output import Output
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.time_window import TimeWindow
-from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.read.offsets import EARLIEST, LATEST, format_offsets
-from spark_log.datasource.read.splits import plan_splits
+from spark_log.cli import Output, Root, TimeWindow, run, with_option_groups
+from spark_log.datasource import EARLIEST, LATEST, format_offsets, parse_read_options, plan_splits
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.destination import Destination
-from spark_log.jobs.job_options import FromTime, ToTime, connection_options
-from spark_log.jobs.progress_bar import spark_progress
-from spark_log.jobs.report import Report
-from spark_log.jobs.session import job_session
-from spark_log.jobs.time_range import starting_options, where_timestamp_in
+from spark_log.jobs import (
+    Destination,
+    FromTime,
+    Report,
+    ToTime,
+    connection_options,
+    job_session,
+    spark_progress,
+    starting_options,
+    where_timestamp_in,
+)
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 

@@ -23,28 +23,26 @@ from typing import Annotated
 import typer
 from pyspark.sql import DataFrame
 
-from spark_log.cli.errors import run
-from spark_log.cli.format.output import Output
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
-from spark_log.cli.time_window import TimeWindow
-from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.read.offsets import format_offsets
-from spark_log.datasource.stream.read_limits import count_offsets
+from spark_log.cli import Output, Root, TimeWindow, parse_pairs, run, with_option_groups
+from spark_log.datasource import count_offsets, format_offsets, parse_read_options
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.job_options import FromTime, SinkOption, ToTime, connection_options
-from spark_log.jobs.progress_bar import spark_progress
-from spark_log.jobs.report import Counts, Report
-from spark_log.jobs.reprocessing import (
+from spark_log.jobs import (
+    Counts,
     DeltaTarget,
+    FromTime,
     Offsets,
+    Report,
     Reprocessing,
+    SinkOption,
     Target,
     TopicTarget,
+    ToTime,
+    connection_options,
+    job_session,
+    spark_progress,
+    starting_options,
+    where_timestamp_in,
 )
-from spark_log.jobs.session import job_session
-from spark_log.jobs.time_range import starting_options, where_timestamp_in
 
 Transform = Callable[[DataFrame], DataFrame]
 

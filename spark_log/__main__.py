@@ -1,5 +1,5 @@
 """``python -m spark_log``: the same as ``spark-log``."""
 
-from spark_log.cli.main import main
+from spark_log.cli import main
 
 main()

@@ -4,6 +4,6 @@ Each subject is a file with the methods that `Admin` has for it. `tables` turns 
 into Arrow tables; `offset_reset` works out new offsets for ``spark-log groups reset-offsets``.
 """
 
-from spark_log.admin.admin import Admin
+import lazy_loader
 
-__all__ = ["Admin"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

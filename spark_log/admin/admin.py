@@ -19,7 +19,7 @@ from spark_log.config import AdminConfig
 from spark_log.storage import StorageOptions, checked_root
 
 if TYPE_CHECKING:
-    from spark_log.config.settings import AdminSettings
+    from spark_log.config import AdminSettings
 
 _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")
 

@@ -13,10 +13,8 @@ from spark_log.config import AdminConfig
 from spark_log.errors import RootNotFoundError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster, MetadataImage, TopicImage
-from spark_log.metadata.metadata_log import Decide
-from spark_log.storage import StorageOptions, Store, open_store, with_reserve
-from spark_log.storage.deadline import call_within
+from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage
+from spark_log.storage import StorageOptions, Store, call_within, open_store, with_reserve
 from spark_log.types import TopicPartition
 
 _MAX_CONCURRENT_REQUESTS = 16

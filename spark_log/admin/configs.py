@@ -7,15 +7,15 @@ from typing import Literal, get_args
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.errors import InvalidConfigurationError, check_unicode
-from spark_log.metadata.configs import (
+from spark_log.metadata import (
     CONFIG_KINDS,
     ConfigKind,
+    MetadataImage,
+    MetadataRecord,
     alterations,
     config_entries,
     kind_of,
 )
-from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.records import MetadataRecord
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 
 ConfigFilter = Literal["all", "modified", "default"]

@@ -16,18 +16,21 @@ from spark_log.admin.group_descriptions import (
     GroupPartitionLag,
     MemberDescription,
 )
-from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group import GROUP_STATES, Member
-from spark_log.coordinator.group.view import GroupView, list_group_ids, view_group
-from spark_log.coordinator.offsets.rows import (
+from spark_log.coordinator import (
+    GROUP_STATES,
     TOMBSTONE,
     CommittedOffset,
+    GroupCoordinator,
+    GroupView,
+    Member,
+    OffsetsTable,
     PartitionKey,
     Row,
     check_metadata,
     check_offset,
+    list_group_ids,
+    view_group,
 )
-from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import (
     GroupIdNotFoundError,
     GroupNotEmptyError,
@@ -38,7 +41,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.log.unread_record import first_unread_us
+from spark_log.log import first_unread_us
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

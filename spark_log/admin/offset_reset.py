@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spark_log.admin.groups import GroupOperations
-from spark_log.coordinator.offsets.table import OffsetsTable
+from spark_log.coordinator import OffsetsTable
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTimestampError,

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.errors import InvalidConfigurationError, InvalidTimestampError
-from spark_log.log import PartitionLog
-from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
+from spark_log.log import PartitionLog, offset_of_max_timestamp
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 _Value = TypeVar("_Value")

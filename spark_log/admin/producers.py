@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
-from spark_log.log import PartitionLog
-from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerEntry, sequence_after
+from spark_log.log import NOT_LISTED_US, PartitionLog, ProducerEntry, sequence_after
 from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
 
 

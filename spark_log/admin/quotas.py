@@ -8,7 +8,7 @@ from spark_log.admin.cluster_access import limited
 from spark_log.admin.configs import ConfigOperations
 from spark_log.config import ClientQuotaConfig
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata.image import DEFAULT_CLIENT
+from spark_log.metadata import DEFAULT_CLIENT
 from spark_log.types import AlterConfigOp, ConfigResource, ConfigResourceType
 
 

@@ -9,8 +9,7 @@ from typing import Final
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.admin.offsets import check_by_partition
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
-from spark_log.log import LogView
-from spark_log.log.log_start import move_log_start
+from spark_log.log import LogView, move_log_start
 from spark_log.storage import with_reserve
 from spark_log.types import DeletedRecords, TopicPartition
 

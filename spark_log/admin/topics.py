@@ -15,14 +15,20 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LogView
-from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import MetadataImage, TopicImage
-from spark_log.metadata.records import MetadataRecord, RemoveTopicRecord
-from spark_log.metadata.topics.creation import partition_records, topic_records, validate_new_topic
-from spark_log.metadata.topics.deletion import mark_deleted, remove_data
-from spark_log.metadata.topics.names import validate_topic_name
-from spark_log.storage import Store, with_reserve
-from spark_log.storage.deadline import Deadline, LimitedCall
+from spark_log.metadata import (
+    Cluster,
+    MetadataImage,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicImage,
+    mark_deleted,
+    partition_records,
+    remove_data,
+    topic_records,
+    validate_new_topic,
+    validate_topic_name,
+)
+from spark_log.storage import Deadline, LimitedCall, Store, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,

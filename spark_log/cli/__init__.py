@@ -3,3 +3,7 @@
 Answers go to stdout; notes, progress and errors go to stderr. An error is one line. The exit status
 is 2 for a mistake of the user and 1 for a failure.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

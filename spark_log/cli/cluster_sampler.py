@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spark_log.admin.cluster_access import map_requests
-from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.offsets.rows import PartitionKey
+from spark_log.admin import map_requests
+from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.log import LogView, PartitionLog
-from spark_log.log.tail_view import TailView
+from spark_log.log import LogView, PartitionLog, TailView
 from spark_log.metadata import Cluster, TopicImage
 
 

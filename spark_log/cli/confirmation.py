@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from spark_log.cli.format.output import print_note
+from spark_log.cli.format import print_note
 from spark_log.errors import InvalidConfigurationError
 from spark_log.printable import printable
 

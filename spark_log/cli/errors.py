@@ -16,7 +16,7 @@ import typer
 from pydantic import ValidationError
 
 from spark_log import errors
-from spark_log.cli.format.output import print_note
+from spark_log.cli.format import print_note
 from spark_log.printable import printable, printable_lines
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}

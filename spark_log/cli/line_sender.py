@@ -12,7 +12,7 @@ from spark_log.clock import Clock
 from spark_log.producer import Producer
 
 if TYPE_CHECKING:
-    from spark_log.producer.table_sender import RecordRange, TableFuture
+    from spark_log.producer import RecordRange, TableFuture
 
 TABLE_BYTES: Final = 16 * 1_048_576
 """Gathered records of this size are sent, even if more lines are ready to be read."""

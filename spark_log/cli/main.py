@@ -8,21 +8,27 @@ from typing import Annotated, NoReturn
 import typer
 
 from spark_log import __version__
-from spark_log.cli.commands import configs, groups, offsets, submit, topics
-from spark_log.cli.commands.clean import clean
-from spark_log.cli.commands.console_consumer import console_consumer
-from spark_log.cli.commands.console_producer import console_producer
-from spark_log.cli.commands.consumer_perf import consumer_perf
-from spark_log.cli.commands.delete_records import delete_records
-from spark_log.cli.commands.dump_log import dump_log
-from spark_log.cli.commands.init import init
-from spark_log.cli.commands.log_dirs import log_dirs
-from spark_log.cli.commands.producer_perf import producer_perf
-from spark_log.cli.commands.top import top
-from spark_log.cli.commands.verify import verify
-from spark_log.cli.commands.version import version
+from spark_log.cli.commands import (
+    clean,
+    configs,
+    console_consumer,
+    console_producer,
+    consumer_perf,
+    delete_records,
+    dump_log,
+    groups,
+    init,
+    log_dirs,
+    offsets,
+    producer_perf,
+    submit,
+    top,
+    topics,
+    verify,
+    version,
+)
 from spark_log.cli.errors import HELP_NAMES, run
-from spark_log.cli.format.output import print_text
+from spark_log.cli.format import print_text
 
 # Without Rich's panels, help and errors are plain text that can be piped and searched.
 app = typer.Typer(rich_markup_mode=None, context_settings=HELP_NAMES)

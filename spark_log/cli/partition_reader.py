@@ -9,8 +9,7 @@ from typing import Final
 
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
-from spark_log.log import LogBatch, PartitionLog
-from spark_log.log.probe_interval import ProbeInterval
+from spark_log.log import LogBatch, PartitionLog, ProbeInterval
 
 ROUND_BYTES: Final = 1_048_576
 """Bytes that are read of one partition before the next partition's turn."""

@@ -11,10 +11,19 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.fetched_records import FetchedRecords
-from spark_log.cli.format.deserializers import Deserializer, find_deserializer
-from spark_log.cli.format.format_string import TOKENS, FormatString
-from spark_log.cli.format.output import Output, print_bytes, print_json_lines, print_note
-from spark_log.cli.format.record_format import TextFormat, format_text, record_documents
+from spark_log.cli.format import (
+    TOKENS,
+    Deserializer,
+    FormatString,
+    Output,
+    TextFormat,
+    find_deserializer,
+    format_text,
+    print_bytes,
+    print_json_lines,
+    print_note,
+    record_documents,
+)
 from spark_log.cli.properties import with_properties
 
 _AVRO: Final = "avro"
@@ -210,7 +219,7 @@ def _deserializers(
     elif avro_schema is None:
         raise typer.BadParameter("the deserializer avro requires --avro-schema")
     else:
-        from spark_log.cli.format.avro import avro_deserializer
+        from spark_log.cli.format import avro_deserializer
 
         avro = {_AVRO: avro_deserializer(avro_schema)}
     key, value = (

@@ -20,8 +20,7 @@ from spark_log.admin import Admin
 from spark_log.cli.properties import parse_pairs
 from spark_log.config import AdminConfig, ToolConfig, load_properties
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster import open_cluster
+from spark_log.metadata import Cluster, open_cluster
 
 DEFAULT_FILES: Final = ("spark-log.properties", "conf/spark-log.properties")
 

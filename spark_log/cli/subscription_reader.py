@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
 from spark_log.consumer import Consumer
-from spark_log.record.schema import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA
 
 _POLL_MS: Final = 500
 _LEADER_EPOCH: Final = 0

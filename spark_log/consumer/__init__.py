@@ -4,14 +4,6 @@
 `group/` the consumer's part in its group.
 """
 
-from spark_log.consumer.consumer import Consumer
-from spark_log.consumer.consumer_records import TABLE_SCHEMA
-from spark_log.consumer.interceptors import ConsumerInterceptor
-from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
+import lazy_loader
 
-__all__ = [
-    "TABLE_SCHEMA",
-    "Consumer",
-    "ConsumerInterceptor",
-    "ConsumerRebalanceListener",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

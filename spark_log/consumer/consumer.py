@@ -16,11 +16,13 @@ from spark_log.consumer.consumer_records import AnyDeserializer, checked_deseria
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.group import CommitCallback
 from spark_log.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
-from spark_log.consumer.operations.commits import CommitOperations
-from spark_log.consumer.operations.polling import PollOperations
-from spark_log.consumer.operations.positions import PositionOperations
-from spark_log.consumer.operations.subscription import SubscriptionOperations
-from spark_log.consumer.operations.topics import TopicOperations
+from spark_log.consumer.operations import (
+    CommitOperations,
+    PollOperations,
+    PositionOperations,
+    SubscriptionOperations,
+    TopicOperations,
+)
 from spark_log.consumer.storage_executor import API_TIMEOUT, StorageExecutor
 from spark_log.consumer.subscription_state import shown_partitions
 from spark_log.errors import (
@@ -30,12 +32,12 @@ from spark_log.errors import (
     check_unicode,
 )
 from spark_log.foreign_methods import ForeignMethods
-from spark_log.metadata.cluster import open_cluster
+from spark_log.metadata import open_cluster
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from spark_log.config.settings import ConsumerSettings
+    from spark_log.config import ConsumerSettings
 
 _log = logging.getLogger(__name__)
 

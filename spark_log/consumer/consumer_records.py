@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from spark_log.consumer.fetch import FetchedRows
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
-from spark_log.record.arrays import int_array, ints_of, text_scalar
-from spark_log.record.schema import HEADERS_TYPE, TIMESTAMP_TYPE
+from spark_log.record import HEADERS_TYPE, TIMESTAMP_TYPE, int_array, ints_of, text_scalar
 from spark_log.types import ConsumerRecord
 
 TABLE_SCHEMA: Final = pa.schema(

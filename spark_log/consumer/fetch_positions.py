@@ -19,9 +19,8 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log.partition_directory import LogView
-from spark_log.metadata import Cluster
-from spark_log.metadata.image import TopicImage
+from spark_log.log import LogView
+from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, StorageError
 from spark_log.log import LogView, PartitionLog
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster import META_PROPERTIES
-from spark_log.metadata.image import TopicImage
+from spark_log.metadata import META_PROPERTIES, Cluster, TopicImage
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from spark_log.errors import IllegalStateError
-from spark_log.storage.deadline import Deadline, LimitedCall
+from spark_log.storage import Deadline, LimitedCall
 
 
 class StorageCall:

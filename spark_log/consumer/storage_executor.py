@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from spark_log.clock import Clock
 from spark_log.consumer.storage_calls import StorageCall, StorageCalls
 from spark_log.errors import SparkLogError, WakeupError
-from spark_log.storage.deadline import Deadline, LimitedCall, call_within
+from spark_log.storage import Deadline, LimitedCall, call_within
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from spark_log.consumer.offset_reset import ResetPolicy
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.errors import IllegalStateError
-from spark_log.metadata.image import MetadataImage, TopicImage
-from spark_log.metadata.topics.names import INTERNAL_TOPICS, validate_topic_name
+from spark_log.metadata import INTERNAL_TOPICS, MetadataImage, TopicImage, validate_topic_name
 from spark_log.types import TopicPartition
 
 

@@ -4,8 +4,6 @@
 package imports pyspark.
 """
 
-from spark_log.datasource.source import SparkLogDataSource
-from spark_log.datasource.stream.lag import PartitionLag, lag_of, metrics_of
-from spark_log.datasource.write.partitioning import by_partition
+import lazy_loader
 
-__all__ = ["PartitionLag", "SparkLogDataSource", "by_partition", "lag_of", "metrics_of"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

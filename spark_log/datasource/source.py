@@ -11,15 +11,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_ignored_options
-from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.options.write_options import parse_write_options
-from spark_log.datasource.read.batch_reader import batch_reader_class
-from spark_log.datasource.read.schema import read_schema
-from spark_log.datasource.stream.stream_reader import LogStreamReader
+from spark_log.datasource.options import (
+    parse_read_options,
+    parse_write_options,
+    warn_ignored_options,
+)
+from spark_log.datasource.read import batch_reader_class, read_schema
+from spark_log.datasource.stream import LogStreamReader
 from spark_log.datasource.worker_process import without_traceback
-from spark_log.datasource.write.batch_writer import LogBatchWriter
-from spark_log.datasource.write.stream_writer import LogStreamWriter
+from spark_log.datasource.write import LogBatchWriter, LogStreamWriter
 from spark_log.errors import InvalidOptionError
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from pyspark import TaskContext
 
-from spark_log.datasource.options.option_parser import STORAGE_PREFIX
+from spark_log.datasource.options import STORAGE_PREFIX
 from spark_log.errors import SparkLogError
 
 _P = ParamSpec("_P")

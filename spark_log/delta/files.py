@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.record.arrays import text_scalar
+from spark_log.record import text_scalar
 from spark_log.storage import Store
 
 ROW_GROUP_ROWS = 16_384

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.delta.files import DataFile
-from spark_log.record.arrays import text_scalar
+from spark_log.record import text_scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,17 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_log.datasource.options.read_options import ReadOptions, parse_read_options
-from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
-from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.read.offsets import format_offsets
-from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.read.splits import LogSplit, splits_between
+from spark_log.datasource import (
+    LogSplit,
+    OffsetReader,
+    PartitionOwners,
+    ReadOptions,
+    format_offsets,
+    group_by_member,
+    parse_read_options,
+    read_split,
+    splits_between,
+)
 from spark_log.errors import StorageError
 from spark_log.jobs.delta_sink import DeltaSink
 from spark_log.jobs.destination import Destination

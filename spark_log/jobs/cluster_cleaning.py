@@ -13,8 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_log.errors import ClockSkewError, CorruptRecordError, StorageError
-from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.throttle import Throttle
+from spark_log.log import PartitionCleaner, Throttle
 from spark_log.metadata import Cluster
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition

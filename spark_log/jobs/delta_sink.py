@@ -30,7 +30,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError as DeltaCommitFailedError
 from deltalake.exceptions import DeltaError
 
-from spark_log.datasource.read.splits import LogSplit
+from spark_log.datasource import LogSplit
 from spark_log.errors import StorageError
 from spark_log.jobs.delta_rows import (
     LOG_DIRECTORY,
@@ -41,8 +41,7 @@ from spark_log.jobs.delta_rows import (
     open_table,
     to_rows,
 )
-from spark_log.storage import StorageOptions, Store, open_store
-from spark_log.storage.file_system import sync_path
+from spark_log.storage import StorageOptions, Store, open_store, sync_path
 
 _MAX_TRIES: Final = 30
 _MAX_PAUSE_S: Final = 1.0

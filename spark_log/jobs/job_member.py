@@ -14,13 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from spark_log.config import ConsumerConfig, offset_reset
-from spark_log.consumer.offset_reset import start_offset
-from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.member import GroupMember
-from spark_log.coordinator.group.status import GroupStatus
-from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.stream.read_limits import limit_rate
+from spark_log.consumer import start_offset
+from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
+from spark_log.datasource import OffsetReader, ReadOptions, limit_rate
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,

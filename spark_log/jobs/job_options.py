@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.datasource.options.option_parser import STORAGE_PREFIX
+from spark_log.datasource import STORAGE_PREFIX
 from spark_log.storage import StorageOptions
 
 FromTime = Annotated[

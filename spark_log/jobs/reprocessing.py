@@ -16,16 +16,18 @@ from typing import Any, Final, Protocol, Self
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.standalone_commits import StandaloneCommits
-from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.read.offsets import format_offsets, parse_offsets
-from spark_log.datasource.stream.read_limits import count_offsets, limit_rate
+from spark_log.coordinator import OffsetsTable, StandaloneCommits
+from spark_log.datasource import (
+    OffsetReader,
+    ReadOptions,
+    count_offsets,
+    format_offsets,
+    limit_rate,
+    parse_offsets,
+)
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.delta_rows import open_table
-from spark_log.metadata import Cluster
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY
+from spark_log.metadata import METADATA_DIRECTORY, Cluster
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from spark_log.datasource.session import spark_session
+from spark_log.datasource import spark_session
 
 
 def job_session(name: str) -> SparkSession:

@@ -10,21 +10,6 @@
 - `clean`, `verify`: retention, merges and compaction; checks of all of the above.
 """
 
-from spark_log.log.append.appender import LogAppendInfo
-from spark_log.log.append.producer_state import ProducerAppend
-from spark_log.log.partition_directory import LogView
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.segment.reader import LogBatch, SegmentReader
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.segment.writer import SegmentWriter
+import lazy_loader
 
-__all__ = [
-    "LogAppendInfo",
-    "LogBatch",
-    "LogView",
-    "PartitionLog",
-    "ProducerAppend",
-    "SegmentReader",
-    "SegmentWriter",
-    "StagedSegment",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

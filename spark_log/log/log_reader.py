@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.log_batch import LogBatch
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.times import SegmentTimes
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
+from spark_log.log.snapshot import Snapshots
 from spark_log.log.tail_view import TailView
 
 

@@ -17,9 +17,7 @@ from spark_log.errors import (
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
-from spark_log.log.segment.identities import SegmentIdentities
-from spark_log.log.segment.opener import SegmentOpener
-from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors

@@ -8,16 +8,17 @@ import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
-from spark_log.log.append.appender import Appender, LogAppendInfo
-from spark_log.log.append.producer_state import ProducerAppend, ProducerState
-from spark_log.log.append.validator import LogValidator
+from spark_log.log.append import (
+    Appender,
+    LogAppendInfo,
+    LogValidator,
+    ProducerAppend,
+    ProducerState,
+)
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.log_batch import LogBatch
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.segment.writer import SegmentWriter
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
+from spark_log.log.snapshot import SegmentSummary, Snapshot, Snapshots
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors

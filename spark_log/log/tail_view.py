@@ -7,7 +7,7 @@ from bisect import bisect_right
 from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment import SegmentReader
 from spark_log.storage import is_listing_valid
 
 

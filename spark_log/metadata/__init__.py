@@ -4,7 +4,6 @@
 clean and verify all partitions of a root.
 """
 
-from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import MetadataImage, TopicImage
+import lazy_loader
 
-__all__ = ["Cluster", "MetadataImage", "TopicImage"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -24,14 +24,11 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import PartitionLog
-from spark_log.log.witness import Witness
+from spark_log.log import PartitionLog, Witness
 from spark_log.metadata.image import MetadataImage, TopicImage
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
-from spark_log.storage import StorageOptions, Store, open_store
-from spark_log.storage.deadline import call_within
-from spark_log.storage.os_errors import TRANSIENT_ERRNOS
+from spark_log.storage import TRANSIENT_ERRNOS, StorageOptions, Store, call_within, open_store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 

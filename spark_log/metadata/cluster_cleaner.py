@@ -11,13 +11,16 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
-from spark_log.log import PartitionLog
-from spark_log.log.clean.cleaner import CleanReport, PartitionCleaner
-from spark_log.log.clean.compacted_segment import OnProgress
-from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES
+from spark_log.log import (
+    DEDUPE_BUFFER_BYTES,
+    CleanReport,
+    OnProgress,
+    PartitionCleaner,
+    PartitionLog,
+)
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
-from spark_log.metadata.topics.deletion import DeletedTopic, finish_deletions
+from spark_log.metadata.topics import DeletedTopic, finish_deletions
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
 

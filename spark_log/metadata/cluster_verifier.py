@@ -7,14 +7,11 @@ from collections.abc import Callable, Collection, Iterator
 
 from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_log.log import PartitionLog
-from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.log.verify.verifier import Verifier
-from spark_log.log.witness import WITNESSES
+from spark_log.log import WITNESSES, Finding, FindingKind, PartitionLog, Severity, Verifier
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID
-from spark_log.metadata.topics.deletion import DELETION_MARKERS
+from spark_log.metadata.topics import DELETION_MARKERS
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 _INTERNAL = (

@@ -21,12 +21,10 @@ import pyarrow as pa
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
-from spark_log.log import PartitionLog
-from spark_log.log.witness import Witness
+from spark_log.log import PartitionLog, Witness
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
-from spark_log.record.arrays import binary_array, timestamp_array
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 

@@ -1,7 +1,5 @@
 """The producer client: `Producer`, `AIOProducer`, their futures and interceptors."""
 
-from spark_log.producer.interceptors import ProducerInterceptor, ProducerRecord
-from spark_log.producer.producer import Producer
-from spark_log.producer.record_future import RecordFuture
+import lazy_loader
 
-__all__ = ["Producer", "ProducerInterceptor", "ProducerRecord", "RecordFuture"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,8 +8,7 @@ from typing import Final
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError
-from spark_log.metadata import MetadataImage
-from spark_log.metadata.quotas import ClientQuota
+from spark_log.metadata import ClientQuota, MetadataImage
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partition_appender import PartitionAppender
 

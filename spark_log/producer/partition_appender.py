@@ -15,14 +15,11 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, StagedSegment
-from spark_log.log.append.validator import LogValidator
-from spark_log.metadata import Cluster, MetadataImage
-from spark_log.metadata.cluster import META_PROPERTIES
-from spark_log.metadata.quotas import UNLIMITED
+from spark_log.log import LogAppendInfo, LogValidator, PartitionLog, ProducerAppend, StagedSegment
+from spark_log.metadata import META_PROPERTIES, UNLIMITED, Cluster, MetadataImage
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.topic_route import PartitionQueue
-from spark_log.storage.os_errors import TRANSIENT_ERRNOS
+from spark_log.storage import TRANSIENT_ERRNOS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidConfigurationError, nearest
-from spark_log.record.murmur2 import murmur2_of_key, partition_for_keys
+from spark_log.record import murmur2_of_key, partition_for_keys
 
 PartitionerName = Literal["default", "sticky", "round_robin", "random"]
 PARTITIONER_NAMES: Final = ("default", "sticky", "round_robin", "random")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError
 from spark_log.foreign_methods import ForeignMethods
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster import open_cluster
+from spark_log.metadata import Cluster, open_cluster
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
@@ -38,7 +37,7 @@ from spark_log.storage import StorageOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_log.config.settings import ProducerSettings
+    from spark_log.config import ProducerSettings
     from spark_log.producer.table_sender import TableFuture
 
 Serializer = Callable[[Any], bytes | None]

@@ -10,8 +10,13 @@ import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
 from spark_log.producer.producer_batch import RECORD_FIELDS
-from spark_log.record.arrays import binary_array, timestamp_array
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import (
+    HEADERS_TYPE,
+    RECORD_SCHEMA,
+    TIMESTAMP_TYPE,
+    binary_array,
+    timestamp_array,
+)
 
 PARTITION_COLUMN: Final = "partition"
 _TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}

@@ -17,7 +17,7 @@ from spark_log.errors import (
     SparkLogError,
     UnknownOutcomeError,
 )
-from spark_log.log.append.producer_state import sequence_after
+from spark_log.log import sequence_after
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.client_throttle import ClientThrottle
 from spark_log.producer.delivery import Delivery

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError
-from spark_log.log.append.validator import largest_above
+from spark_log.log import largest_above
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.record_arrays import partition_column, table_records

@@ -33,7 +33,7 @@ def open_store(
     """
     from spark_log.storage.local import LocalStore
     from spark_log.storage.memory import MemoryStore
-    from spark_log.storage.object.location import SERVICES
+    from spark_log.storage.object import SERVICES
 
     url = checked_root(root)
     protocol, path = None, url
@@ -78,11 +78,11 @@ def checked_root(root: object) -> str:
 def _open_object_store(
     url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None
 ) -> Store:
-    from spark_log.storage.object.location import SERVICES, ObjectLocation
+    from spark_log.storage.object import SERVICES, ObjectLocation
 
     location = ObjectLocation.parse(url, storage_options)
     try:
-        from spark_log.storage.object.object_store import ObjectStore
+        from spark_log.storage.object import ObjectStore
     except ModuleNotFoundError as error:
         raise UnsupportedStoreError(
             f"{location.url} needs {error.name}: pip install "

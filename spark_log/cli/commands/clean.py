@@ -8,24 +8,21 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import (
+from spark_log.cli.format import (
     Output,
+    count_progress,
     counted,
     print_json,
     print_note,
     print_table,
     print_text,
 )
-from spark_log.cli.format.progress import count_progress
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
-from spark_log.log.clean.cleaner import CleanReport
-from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.log.clean.throttle import Throttle
-from spark_log.metadata.cluster_cleaner import CleanedPartition, ClusterCleaner
-from spark_log.metadata.topics.deletion import DeletedTopic
+from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
+from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic
 
 _FAILED = 1
 """Exit status: a partition could not be cleaned."""

@@ -11,7 +11,7 @@ import typer
 from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
 from spark_log.cli.fetched_records import FetchedRecords
-from spark_log.cli.format.output import Output
+from spark_log.cli.format import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.partition_reader import read_partitions
 from spark_log.cli.properties import parse_pairs
@@ -30,8 +30,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
-from spark_log.metadata.image import TopicImage
+from spark_log.metadata import Cluster, TopicImage
 
 
 @with_examples(

@@ -11,9 +11,16 @@ import pyarrow as pa
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.line_format import BadLine, LineFormat, parse_lines
-from spark_log.cli.format.line_source import line_blocks
-from spark_log.cli.format.output import Output, counted, print_json, print_note
+from spark_log.cli.format import (
+    BadLine,
+    LineFormat,
+    Output,
+    counted,
+    line_blocks,
+    parse_lines,
+    print_json,
+    print_note,
+)
 from spark_log.cli.line_sender import TABLE_BYTES, AppendedRecords, LineSender
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, with_properties
@@ -22,7 +29,7 @@ from spark_log.cli.topic_options import Topic
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig, TopicConfig
 from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
-from spark_log.log.append.validator import record_sizes
+from spark_log.log import record_sizes
 from spark_log.metadata import TopicImage
 from spark_log.producer import Producer
 

@@ -9,9 +9,7 @@ import typer
 
 from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.consumer_report import ConsumerReport
-from spark_log.cli.format.java_date import JavaDateFormat
-from spark_log.cli.format.output import Output, print_note
+from spark_log.cli.format import ConsumerReport, JavaDateFormat, Output, print_note
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root

@@ -11,7 +11,7 @@ import typer
 
 from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output, counted, print_json, print_note, print_table
+from spark_log.cli.format import Output, counted, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topic

@@ -9,21 +9,25 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.index_dump import IndexEntry, read_index
-from spark_log.cli.format.output import Output, print_json_stream, print_note, print_text
-from spark_log.cli.format.progress import byte_progress
-from spark_log.cli.format.record_format import TIMESTAMP_TYPES, headers_text, record_documents
-from spark_log.cli.format.segment_dump import BatchDump, SegmentDump
+from spark_log.cli.format import (
+    TIMESTAMP_TYPES,
+    BatchDump,
+    IndexEntry,
+    Output,
+    SegmentDump,
+    byte_progress,
+    headers_text,
+    print_json_stream,
+    print_note,
+    print_text,
+    read_index,
+    record_documents,
+)
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.errors import CorruptRecordError
-from spark_log.log.file_names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    SegmentName,
-)
+from spark_log.log import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentName
 from spark_log.printable import printable
-from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
+from spark_log.record import NO_SEQUENCE, BatchHeader
 
 _ROWS_AT_ONCE = 4096
 """Number of records that are converted to Python objects at a time."""

@@ -11,12 +11,14 @@ from spark_log.cli.commands.groups_reset import reset_offsets
 from spark_log.cli.completion import complete_groups
 from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.group_tables import print_lag, print_members, print_states
-from spark_log.cli.format.output import (
+from spark_log.cli.format import (
     Output,
     counted,
     print_json,
+    print_lag,
+    print_members,
     print_note,
+    print_states,
     print_table,
     print_text,
 )

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output, counted, print_json, print_note, print_text
+from spark_log.cli.format import Output, counted, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.coordinator.offsets.repair import LostFile, RepairReport
+from spark_log.coordinator import LostFile, RepairReport
 from spark_log.printable import printable
 
 _SHOWN = 20
@@ -39,7 +39,7 @@ def repair_groups(
     Looks for damage, and shows which offsets can be saved and which are lost. With --execute the
     saved offsets become the new table. No file is deleted.
     """
-    from spark_log.coordinator.offsets.repair import OffsetsRepair
+    from spark_log.coordinator import OffsetsRepair
 
     report = OffsetsRepair(root.cluster()).run(execute=execute, with_unnamed=with_unnamed)
     if output.is_json:

@@ -13,10 +13,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin.admin import Admin
-from spark_log.admin.offset_reset import OffsetResetPlanner, ResetPlan
+from spark_log.admin import Admin, OffsetResetPlanner, ResetPlan
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import (
+from spark_log.cli.format import (
     Output,
     print_bytes,
     print_json,

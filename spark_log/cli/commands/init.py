@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output
+from spark_log.cli.format import Output
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.errors import InvalidConfigurationError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output, print_json, print_table
+from spark_log.cli.format import Output, print_json, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics

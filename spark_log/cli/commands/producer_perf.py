@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output, print_json, print_note, print_text
+from spark_log.cli.format import Output, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root

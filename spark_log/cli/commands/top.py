@@ -15,7 +15,7 @@ import typer
 from spark_log.cli.cluster_sampler import ClusterSample, ClusterSampler, GroupSample, TopicSample
 from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import (
+from spark_log.cli.format import (
     Output,
     counted,
     live_table,

@@ -8,15 +8,15 @@ import typer
 
 from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import (
+from spark_log.cli.format import (
     Output,
     counted,
     print_json,
     print_note,
     print_table,
     print_text,
+    spinner,
 )
-from spark_log.cli.format.progress import spinner
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic

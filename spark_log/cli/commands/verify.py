@@ -7,14 +7,20 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output, counted, print_json_stream, print_note, print_text
-from spark_log.cli.format.progress import byte_progress
+from spark_log.cli.format import (
+    Output,
+    byte_progress,
+    counted,
+    print_json_stream,
+    print_note,
+    print_text,
+)
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log.verify.finding import Finding, Severity
-from spark_log.metadata.cluster_verifier import ClusterVerifier
+from spark_log.log import Finding, Severity
+from spark_log.metadata import ClusterVerifier
 from spark_log.printable import printable
 
 _PROBLEMS = 1

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from spark_log import __version__
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format.output import Output
+from spark_log.cli.format import Output
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.record.schema import FORMAT_VERSION
+from spark_log.record import FORMAT_VERSION
 
 
 @with_examples("spark-log version --json")

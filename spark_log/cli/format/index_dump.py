@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
-from spark_log.log.file_names import INDEX_SUFFIX, SegmentName
-from spark_log.log.segment.offset_index import OffsetIndex
-from spark_log.log.segment.time_index import TimeIndex
+from spark_log.log import INDEX_SUFFIX, OffsetIndex, SegmentName, TimeIndex
 from spark_log.storage import open_store
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 _SHOWN_BYTES = 80
 

@@ -14,11 +14,8 @@ from pyarrow import ipc
 
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.errors import CorruptRecordError
-from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName
-from spark_log.record.batch_header import BatchHeader
-from spark_log.record.checksum import batch_crc32c
-from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.log import SegmentName, SegmentReader
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c
 from spark_log.storage import open_store
 
 _PARTITION_DIRECTORY: Final = re.compile(

@@ -1,6 +1,5 @@
 """Reading ahead for a consumer: the fetcher, its thread, and the buffer between them."""
 
-from spark_log.consumer.fetch.completed_fetch import Fetch, FetchedRows
-from spark_log.consumer.fetch.fetcher import Fetcher
+import lazy_loader
 
-__all__ = ["Fetch", "FetchedRows", "Fetcher"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

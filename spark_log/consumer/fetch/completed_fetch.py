@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log import LogBatch
-from spark_log.record.arrays import ints_of
-from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.record import OFFSET_DELTA_FIELD, ints_of
 from spark_log.types import TopicPartition
 
 

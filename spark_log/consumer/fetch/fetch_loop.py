@@ -25,10 +25,9 @@ from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.latency import Latency
 from spark_log.errors import SparkLogError, StorageError
-from spark_log.log.probe_interval import ProbeInterval
-from spark_log.metadata.quotas import ClientQuota
-from spark_log.storage import Store
-from spark_log.storage.directory_watch import DirectoryWatch
+from spark_log.log import ProbeInterval
+from spark_log.metadata import ClientQuota
+from spark_log.storage import DirectoryWatch, Store
 
 _log = logging.getLogger(__name__)
 

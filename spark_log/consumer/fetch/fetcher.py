@@ -12,8 +12,7 @@ from spark_log.consumer.fetch.completed_fetch import Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.log import PartitionLog
-from spark_log.storage import Store
-from spark_log.storage.directory_watch import DirectoryWatch, watch_directories
+from spark_log.storage import DirectoryWatch, Store, watch_directories
 from spark_log.types import TopicPartition
 
 _JOIN_S: Final = 0.1

@@ -1,21 +1,5 @@
 """A consumer's part in its group: membership, rebalances, and committed offsets."""
 
-from spark_log.consumer.group.auto_commit import AutoCommit
-from spark_log.consumer.group.committer import CommitCallback, Committer
-from spark_log.consumer.group.consumer_coordinator import ConsumerCoordinator
-from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
-from spark_log.consumer.group.group_membership import GroupMembership
-from spark_log.consumer.group.membership import GroupAssignment, Membership
-from spark_log.consumer.group.standalone_membership import StandaloneMembership
+import lazy_loader
 
-__all__ = [
-    "AutoCommit",
-    "CommitCallback",
-    "Committer",
-    "ConsumerCoordinator",
-    "CoordinatorMetrics",
-    "GroupAssignment",
-    "GroupMembership",
-    "Membership",
-    "StandaloneMembership",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -15,8 +15,7 @@ from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import OffsetsTable
-    from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+    from spark_log.coordinator import OffsetsTable, StandaloneCommits
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
@@ -122,7 +121,7 @@ class Committer:
 
     def _memberless_commits(self) -> StandaloneCommits:
         if self._memberless is None:
-            from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+            from spark_log.coordinator import StandaloneCommits
 
             self._memberless = StandaloneCommits(self._cluster, self._open_table(), self._group_id)
         return self._memberless

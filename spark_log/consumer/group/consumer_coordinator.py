@@ -24,8 +24,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.metadata import Cluster
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import Cluster, MetadataImage
 from spark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)

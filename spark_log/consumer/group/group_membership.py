@@ -13,13 +13,11 @@ from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.latency import seconds_since
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
-from spark_log.metadata import Cluster
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import Cluster, MetadataImage
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator.group.member import GroupMember
-    from spark_log.coordinator.group.status import GroupStatus
+    from spark_log.coordinator import GroupMember, GroupStatus
 
 _POLLS_PER_INTERVAL = 3
 
@@ -208,8 +206,7 @@ class GroupMembership:
     def _open_member(self) -> GroupMember:
         if self._member is None:
             # A late import: deltalake takes long to import, and many consumers have no group.
-            from spark_log.coordinator import OffsetsTable
-            from spark_log.coordinator.group.member import GroupMember
+            from spark_log.coordinator import GroupMember, OffsetsTable
 
             self._member = GroupMember(
                 self._cluster,

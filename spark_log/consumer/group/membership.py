@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 

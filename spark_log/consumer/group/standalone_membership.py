@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Set
 
 from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.errors import CommitFailedError
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 

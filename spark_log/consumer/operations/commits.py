@@ -140,7 +140,7 @@ class CommitOperations(ConsumerAccess):
             ) from None
 
     def _check(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        from spark_log.coordinator.offsets.rows import check_metadata
+        from spark_log.coordinator import check_metadata
 
         checked_partitions(offsets)
         image = self._executor.run_stateless("commit", self._cluster.image)

@@ -25,8 +25,7 @@ from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import IllegalStateError
-from spark_log.metadata import Cluster, MetadataImage
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY
+from spark_log.metadata import METADATA_DIRECTORY, Cluster, MetadataImage
 
 
 class ConsumerAccess:

@@ -29,7 +29,7 @@ from spark_log.errors import (
     InvalidSessionTimeoutError,
     UnknownMemberIdError,
 )
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.types import TopicPartition, random_id
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from spark_log.clock import Clock
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 

@@ -30,13 +30,15 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import PartitionLog
-from spark_log.log.file_names import StartMarker, parse_snapshot_name
-from spark_log.log.live_log import spent_segments
-from spark_log.log.log_start import move_log_start
-from spark_log.metadata.cluster import META_PROPERTIES
-from spark_log.record.arrays import binary_array, timestamp_array
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+from spark_log.log import (
+    PartitionLog,
+    StartMarker,
+    move_log_start,
+    parse_snapshot_name,
+    spent_segments,
+)
+from spark_log.metadata import META_PROPERTIES
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import (
     FileInfo,
     Store,

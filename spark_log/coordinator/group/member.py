@@ -21,8 +21,8 @@ from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.coordinator.group.status import GroupStatus
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
-from spark_log.log.probe_interval import ProbeInterval
-from spark_log.storage.directory_watch import watch_directories
+from spark_log.log import ProbeInterval
+from spark_log.storage import watch_directories
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _HINTED_READ_INTERVAL_MS = 100.0

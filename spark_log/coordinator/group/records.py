@@ -12,11 +12,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from spark_log.metadata.versioned_records import (
-    RecordFields,
-    VersionedRecord,
-    record_from_json,
-)
+from spark_log.metadata import RecordFields, VersionedRecord, record_from_json
 from spark_log.types import TopicPartition
 
 Partitions = dict[str, tuple[int, ...]]

@@ -22,8 +22,7 @@ from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
-from spark_log.delta.files import DataFile
-from spark_log.delta.state import Transaction
+from spark_log.delta import DataFile, Transaction
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,

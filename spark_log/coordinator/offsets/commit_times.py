@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.delta.files import DataFile, DataFiles
+from spark_log.delta import DataFile, DataFiles
 from spark_log.storage import Store
 
 COMMIT_PREFIX = "commit"

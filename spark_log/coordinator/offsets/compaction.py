@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_footer
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, is_followed
-from spark_log.delta.files import DataFile, DataFiles
-from spark_log.record.arrays import text_array
+from spark_log.delta import DataFile, DataFiles
+from spark_log.record import text_array
 
 FILES_PER_TIER = 32
 NO_TIMES: CommitTimes = {}

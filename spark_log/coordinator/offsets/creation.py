@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from spark_log.clock import Clock
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
-from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta import DeltaLog
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,

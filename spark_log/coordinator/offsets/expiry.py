@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.coordinator.group.view import GroupView
+from spark_log.coordinator.group import GroupView
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId
 from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey
-from spark_log.delta.files import DataFile, DataFiles
-from spark_log.metadata.image import MetadataImage
+from spark_log.delta import DataFile, DataFiles
+from spark_log.metadata import MetadataImage
 
 _COLUMNS = ["group", "topic_id", "offset", "commit_timestamp"]
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.group import view_group
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
@@ -31,8 +31,7 @@ from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROP
 from spark_log.coordinator.offsets.expiry import candidates, expired
 from spark_log.coordinator.offsets.rows import TOMBSTONE, GroupPositions, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
-from spark_log.delta.cleanup import DeltaCleanup, interval_us
-from spark_log.delta.files import DataFile
+from spark_log.delta import DataFile, DeltaCleanup, interval_us
 from spark_log.errors import (
     ClockSkewError,
     IllegalGenerationError,
@@ -41,7 +40,7 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
 )
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.storage import (
     check_clock_skew,
     is_listing_valid,

@@ -19,17 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group_log import group_directory
-from spark_log.coordinator.group.view import list_group_ids, view_group
+from spark_log.coordinator.group import (
+    GroupCoordinator,
+    group_directory,
+    list_group_ids,
+    view_group,
+)
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
-from spark_log.delta.files import DataFile
-from spark_log.delta.state import Transaction
+from spark_log.delta import DataFile, Transaction
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log.witness import Witness
+from spark_log.log import Witness
 from spark_log.metadata import Cluster
 from spark_log.suppressed import IN_PROCESS
 

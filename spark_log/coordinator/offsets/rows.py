@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError, check_unicode
-from spark_log.record.arrays import int_array, text_array, timestamp_array
-from spark_log.record.schema import TIMESTAMP_TYPE
+from spark_log.record import TIMESTAMP_TYPE, int_array, text_array, timestamp_array
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 OFFSETS_SCHEMA = pa.schema(

@@ -18,10 +18,8 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions
-from spark_log.delta.delta_log import DeltaLog
-from spark_log.delta.files import DataFile, DataFiles
-from spark_log.delta.state import TableState, Transaction, Version
-from spark_log.record.arrays import text_scalar
+from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
+from spark_log.record import text_scalar
 from spark_log.storage import Store
 
 DIRECTORY = "__consumer_offsets"

@@ -4,3 +4,7 @@
 `option_parser` finds options by name and converts values; `kafka_options` translates or ignores
 options for Kafka's clients.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

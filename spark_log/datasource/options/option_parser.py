@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from spark_log.datasource.options.kafka_options import OptionTranslation
-from spark_log.datasource.read.offsets import (
-    AtOffsets,
-    AtTime,
-    OffsetLimit,
-    parse_offsets,
-    parse_times,
-)
+from spark_log.datasource.read import AtOffsets, AtTime, OffsetLimit, parse_offsets, parse_times
 from spark_log.errors import InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, RecordFilter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_log.coordinator.assignors import Subscription, assignor
+from spark_log.coordinator import Subscription, assignor
 from spark_log.datasource.read.splits import LogSplit
 from spark_log.types import TopicPartition
 

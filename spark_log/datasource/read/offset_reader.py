@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from spark_log.log import LogView, PartitionLog
-from spark_log.log.tail_view import TailView
+from spark_log.log import LogView, PartitionLog, TailView
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 

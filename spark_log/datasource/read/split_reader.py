@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log import LogBatch, LogView, PartitionLog, SegmentReader
-from spark_log.record.arrays import times_us_of
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
 from spark_log.storage import open_store
 
 _MIN_ROWS: Final = 8_192

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offset_ranges import OffsetRange, SegmentMark, split_ranges
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter

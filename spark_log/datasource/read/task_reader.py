@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.worker_process import (

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from spark_log.clock import Clock
-from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+from spark_log.coordinator import OffsetsTable, StandaloneCommits
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import (
     CommitFailedError,

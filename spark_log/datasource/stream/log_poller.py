@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_log.clock import Clock
-from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPartitionError

@@ -12,11 +12,16 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
-from spark_log.datasource.read.offset_reader import OffsetReader
-from spark_log.datasource.read.offsets import LATEST, AtOffsets, format_offsets
-from spark_log.datasource.read.splits import splits_between
+from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.read import (
+    LATEST,
+    AtOffsets,
+    OffsetReader,
+    PartitionOwners,
+    format_offsets,
+    group_by_member,
+    splits_between,
+)
 from spark_log.datasource.stream.kafka_checkpoint import initial_offsets
 from spark_log.datasource.stream.lag import latest_document
 from spark_log.datasource.stream.log_poller import LatestOffsets, LogPoller

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from spark_log.clock import Clock
-from spark_log.datasource.options.read_options import ReadOptions
+from spark_log.datasource.options import ReadOptions
 from spark_log.types import TopicPartition
 
 

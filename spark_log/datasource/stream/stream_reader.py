@@ -15,9 +15,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options.read_options import ReadOptions
-from spark_log.datasource.read.schema import check_columns
-from spark_log.datasource.read.task_reader import read_in_task
+from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.read import check_columns, read_in_task
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spark_log.clock import Clock
-from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import SparkLogError
-from spark_log.log.unread_record import first_unread_us
+from spark_log.log import first_unread_us
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType, StructType
 
 from spark_log.errors import InvalidRecordError
-from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 _COLUMN_TYPES: Final = {
     "key": ("string", "binary"),

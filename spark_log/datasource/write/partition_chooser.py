@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidPartitionsError
-from spark_log.record.arrays import bools_of
-from spark_log.record.murmur2 import partition_for_keys
+from spark_log.record import bools_of, partition_for_keys
 
 STICKY_ROWS: Final = 10_000
 """Number of consecutive records without a key that go to one partition; the size of Spark's

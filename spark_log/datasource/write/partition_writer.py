@@ -17,9 +17,15 @@ from spark_log.errors import (
     NotRepeatableError,
     OutOfOrderSequenceError,
 )
-from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, SegmentWriter, StagedSegment
-from spark_log.log.file_names import SegmentName
-from spark_log.record.schema import RECORD_SCHEMA
+from spark_log.log import (
+    LogAppendInfo,
+    PartitionLog,
+    ProducerAppend,
+    SegmentName,
+    SegmentWriter,
+    StagedSegment,
+)
+from spark_log.record import RECORD_SCHEMA
 
 _MAX_BATCH_BYTES: Final = 8_388_608
 """Larger record batches are split."""

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StringType
 from spark_log.datasource.write.partition_chooser import STICKY_ROWS
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
-from spark_log.record.murmur2 import partition_for_keys
+from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.datasource.write.partition_writer import PartitionWriter
-from spark_log.record.schema import RECORD_SCHEMA
-from spark_log.storage.os_errors import storage_errors
+from spark_log.record import RECORD_SCHEMA
+from spark_log.storage import storage_errors
 
 BATCH_BYTES: Final = 1_048_576
 """Records are buffered up to about this size (Kafka's max.message.bytes)."""

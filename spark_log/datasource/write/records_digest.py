@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
-from spark_log.record.murmur2 import murmur2_of_keys
+from spark_log.record import murmur2_of_keys
 
 
 @dataclass(slots=True)

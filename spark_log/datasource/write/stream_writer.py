@@ -9,8 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options.kafka_options import warn_ignored_options
-from spark_log.datasource.options.write_options import WriteOptions
+from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spark_log.admin import Admin
-from spark_log.datasource.options.write_options import CREATE_TOPIC, WriteOptions
+from spark_log.datasource.options import CREATE_TOPIC, WriteOptions
 from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from spark_log.metadata import Cluster
 

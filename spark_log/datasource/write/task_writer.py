@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options.write_options import WriteOptions
+from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.partition_chooser import PartitionChooser

@@ -27,8 +27,8 @@ from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.lost_append import check_may_retry, stands_at
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.segment import StagedSegment
+from spark_log.log.snapshot import Snapshots
 
 _MAX_RACES = 10_000
 """Names that one append tries before it fails: far more than any number of writers causes."""

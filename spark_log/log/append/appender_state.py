@@ -9,10 +9,8 @@ from spark_log.log.append.log_tail import LogTail
 from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.snapshot import SegmentSummary, Snapshots
 from spark_log.storage import is_listing_valid
 
 _RACES_PER_LISTING = 64

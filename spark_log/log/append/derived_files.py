@@ -9,9 +9,8 @@ from spark_log.errors import NotFoundError, OffsetOutOfRangeError, SparkLogError
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.snapshot import Snapshots
 
 
 class DerivedFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_log.log.file_names import SegmentName
-from spark_log.log.segment.reader import SegmentReader
+from spark_log.log.segment import SegmentReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_log.errors import UnknownOutcomeError
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.segment import StagedSegment
 
 _MAX_LOST_ANSWERS = 10
 """Puts of one append whose answers may be lost before the outcome is unknown."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from spark_log.record.batch_header import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from spark_log.record import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 
 MAX_RUNS: Final = 5
 """Runs kept of one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""

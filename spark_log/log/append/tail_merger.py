@@ -13,13 +13,17 @@ from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
-from spark_log.log.clean.file_deletion import delete_segments
-from spark_log.log.clean.merge_policy import MergeCandidate, MergePolicy, candidates_of_view
-from spark_log.log.clean.merger import merge
+from spark_log.log.clean import (
+    MergeCandidate,
+    MergePolicy,
+    candidates_of_view,
+    delete_segments,
+    merge,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import FileInfo
 
 _MAX_MERGE_BYTES: Final = 16_777_216

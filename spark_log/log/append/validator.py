@@ -9,9 +9,7 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from spark_log.record.arrays import ints_of, times_us_of
-from spark_log.record.batch_header import BatchHeader
-from spark_log.record.schema import TIMESTAMP_TYPE
+from spark_log.record import TIMESTAMP_TYPE, BatchHeader, ints_of, times_us_of
 
 _LOG_APPEND_TIME = "LogAppendTime"
 

@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
 from spark_log.log.clean.offset_map import OffsetMap
-from spark_log.record.arrays import bool_array, times_us_of
-from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
-from spark_log.record.checksum import batch_crc32c
+from spark_log.record import NO_TIMESTAMP, BatchHeader, batch_crc32c, bool_array, times_us_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
-from spark_log.record.control_record import ControlRecordType
+from spark_log.log.segment import SegmentReader
+from spark_log.record import NO_PRODUCER_ID, BatchHeader, ControlRecordType
 
 
 class CleanedTransactionMetadata:

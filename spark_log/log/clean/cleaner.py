@@ -42,7 +42,7 @@ from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.log_start import move_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import check_clock_skew, storage_time_us, with_reserve
 
 FAN_IN: Final = 8

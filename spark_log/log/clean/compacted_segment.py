@@ -14,18 +14,23 @@ from spark_log.log.clean.merger import KEEP_COMPRESSION, compression_of, join_ba
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.writer import MAX_SEGMENT_BYTES, MAX_SEGMENT_RECORDS, SegmentWriter
-from spark_log.record.batch_header import (
+from spark_log.log.segment import (
+    MAX_SEGMENT_BYTES,
+    MAX_SEGMENT_RECORDS,
+    SegmentReader,
+    SegmentWriter,
+)
+from spark_log.record import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    OFFSET_DELTA_FIELD,
+    RECORD_SCHEMA,
     BatchHeader,
+    batch_crc32c,
+    rebase_batches,
 )
-from spark_log.record.checksum import batch_crc32c
-from spark_log.record.rebase import rebase_batches
-from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
 OnProgress = Callable[[int], None]
 """Called with numbers of bytes that were read and written. It may block, to limit the rate."""

@@ -45,9 +45,7 @@ from spark_log.log.clean.merger import live_batches
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
-from spark_log.record.batch_header import (
-    BatchHeader,
-)
+from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
 
 DEDUPE_BUFFER_BYTES = 134_217_728

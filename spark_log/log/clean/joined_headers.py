@@ -13,15 +13,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.log.append.producer_state import sequence_after
-from spark_log.record.arrays import times_us_of
-from spark_log.record.batch_header import (
+from spark_log.log.append import sequence_after
+from spark_log.record import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    batch_crc32c,
+    times_us_of,
 )
-from spark_log.record.checksum import batch_crc32c
 
 _JOINED_BYTES: Final = 1_048_576
 """The largest joined batch, about Kafka's default limit. Readers read a batch as a whole."""

@@ -16,8 +16,8 @@ from typing import Final
 
 from spark_log.log.file_names import MAX_MERGE_GENERATION
 from spark_log.log.partition_directory import LogView
-from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.segment import MAX_SEGMENT_RECORDS
+from spark_log.log.snapshot import SegmentSummary
 
 _SMALL_BYTES: Final = 1_048_576
 """Segments smaller than this are merged in spite of ``segment.ms``, or would always stay small."""

@@ -24,13 +24,9 @@ from spark_log.errors import (
 from spark_log.log.clean.joined_headers import cut_header, joined_headers
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.writer import SegmentWriter
-from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.record.batch_header import BatchHeader
-from spark_log.record.rebase import rebase_batches
-from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.log.segment import DEFAULT_INTERVAL_BYTES, SegmentReader, SegmentWriter
+from spark_log.log.snapshot import SegmentSummary
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, rebase_batches
 
 KEEP_COMPRESSION: Final = "producer"
 """Compression of a merged segment: that of the segments it is made of."""

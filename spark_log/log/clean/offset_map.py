@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
 
-from spark_log.record.arrays import int_array
-from spark_log.record.murmur2 import murmur2_of_keys
+from spark_log.record import int_array, murmur2_of_keys
 
 _ROW_BYTES = 96
 """Memory for a key besides its own bytes: row number, hash and temporary arrays."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True)

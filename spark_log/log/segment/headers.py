@@ -8,10 +8,15 @@ from typing import Final, NamedTuple
 from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.file import SegmentFile
-from spark_log.record import arrow_ipc
-from spark_log.record.batch_check import CHECK_KEY, decode_check
-from spark_log.record.batch_header import METADATA_KEY, BatchHeader, decode_headers
-from spark_log.record.schema import RECORD_SCHEMA
+from spark_log.record import (
+    CHECK_KEY,
+    METADATA_KEY,
+    RECORD_SCHEMA,
+    BatchHeader,
+    arrow_ipc,
+    decode_check,
+    decode_headers,
+)
 
 
 class BatchHeaders(NamedTuple):

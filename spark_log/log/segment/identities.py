@@ -17,7 +17,7 @@ from typing import Final
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 
 _MAX_OPENED: Final = 4_096
 """Opened segments whose append ids are kept; older ones are dropped."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_log.log.segment.offset_index import offset_index_bytes
 from spark_log.log.segment.time_index import time_index_bytes
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
 """Default of ``index.interval.bytes``, used where the topic's setting is not known."""

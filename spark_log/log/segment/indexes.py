@@ -13,8 +13,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.offset_index import OffsetIndex, OffsetPosition
 from spark_log.log.segment.time_index import TimeIndex
-from spark_log.record.arrow_ipc import Blocks
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader, Blocks
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 

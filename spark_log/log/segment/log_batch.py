@@ -9,9 +9,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from spark_log.record.arrays import ints_of
-from spark_log.record.batch_header import BatchHeader
-from spark_log.record.schema import OFFSET_DELTA_FIELD
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of
 
 
 @dataclass(frozen=True, slots=True)

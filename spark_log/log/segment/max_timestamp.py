@@ -11,7 +11,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 
 
 def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int] | None:

@@ -24,13 +24,15 @@ from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import LogBatch, cut_batches
 from spark_log.log.segment.records import SegmentRecords
 from spark_log.log.segment.search import BatchSearch
-from spark_log.record import arrow_ipc
-from spark_log.record.arrays import times_us_of
-from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
-from spark_log.record.schema import (
+from spark_log.record import (
     FORMAT_VERSION,
+    NO_TIMESTAMP,
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
+    BatchHeader,
+    arrow_ipc,
+    latest_timestamp_us,
+    times_us_of,
 )
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors

@@ -9,10 +9,14 @@ import pyarrow as pa
 
 from spark_log.log.segment.file import Decode, SegmentFile
 from spark_log.log.segment.headers import SegmentHeaders
-from spark_log.record.arrays import ints_of
-from spark_log.record.batch_header import BatchHeader
-from spark_log.record.checksum import array_crc32c, batch_crc32c
-from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
+from spark_log.record import (
+    OFFSET_DELTA_FIELD,
+    RECORD_SCHEMA,
+    BatchHeader,
+    array_crc32c,
+    batch_crc32c,
+    ints_of,
+)
 
 
 class SegmentRecords:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.segment.indexes import SegmentIndexes
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader
 
 MAX_UNINDEXED_BATCHES: Final = 16
 """A mapped file of up to 16 batches is searched by all of its headers: indexes are no faster."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spark_log.log.append.producer_state import ProducerAppend
+from spark_log.log.append import ProducerAppend
 from spark_log.log.file_names import SegmentName
-from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
+from spark_log.record import NO_SEQUENCE, BatchHeader
 from spark_log.storage import StagedFile
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from spark_log.errors import NotFoundError
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
-from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.log.snapshot import SegmentSummary, Snapshots
 
 
 class SegmentTimes:

@@ -12,31 +12,28 @@ from spark_log.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from spark_log.log.append.producer_state import ProducerAppend, sequence_after
-from spark_log.log.append.validator import LogValidator
+from spark_log.log.append import LogValidator, ProducerAppend, sequence_after
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.record.arrays import times_us_of
-from spark_log.record.batch_check import CHECK_KEY, encode_check
-from spark_log.record.batch_header import (
+from spark_log.record import (
+    CHECK_KEY,
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    BatchHeader,
-    encode_headers,
-    latest_timestamp_us,
-)
-from spark_log.record.checksum import batch_crc32c
-from spark_log.record.schema import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
+    BatchHeader,
+    batch_crc32c,
+    encode_check,
+    encode_headers,
+    latest_timestamp_us,
     segment_schema,
+    times_us_of,
 )
-from spark_log.storage import Store
-from spark_log.storage.os_errors import storage_errors
+from spark_log.storage import Store, storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Positions in the offset index are 32 bits."""

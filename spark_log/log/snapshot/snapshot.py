@@ -19,14 +19,18 @@ import pyarrow as pa
 from google_crc32c import extend
 from pyarrow import ipc
 
-from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.append import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.file_names import SegmentName
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.staged_segment import StagedSegment
-from spark_log.record.arrays import ints_of
-from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader, latest_timestamp_us
-from spark_log.record.checksum import array_crc32c
-from spark_log.record.schema import FORMAT_VERSION, TIMESTAMP_TYPE
+from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.record import (
+    FORMAT_VERSION,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE,
+    BatchHeader,
+    array_crc32c,
+    ints_of,
+    latest_timestamp_us,
+)
 
 _SEGMENT_TYPE = pa.struct(
     [

@@ -13,7 +13,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
-from spark_log.log.append.producer_state import ProducerState
+from spark_log.log.append import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory

@@ -8,7 +8,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader
 
 
 class SegmentSummaries:

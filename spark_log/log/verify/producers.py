@@ -13,14 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from spark_log.log.append.producer_state import (
-    ProducerEntry,
-    ProducerState,
-    SequenceRun,
-    sequence_after,
-)
+from spark_log.log.append import ProducerEntry, ProducerState, SequenceRun, sequence_after
 from spark_log.log.live_log import LiveSegment
-from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
+from spark_log.record import NO_PRODUCER_ID, BatchHeader
 
 
 class ProducerCheck:

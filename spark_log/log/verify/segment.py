@@ -16,13 +16,16 @@ from pyarrow import ipc
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
-from spark_log.log.segment.index_builder import IndexBuilder
-from spark_log.log.segment.offset_index import OffsetIndex
-from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.time_index import TimeIndex, TimestampOffset
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.segment import (
+    IndexBuilder,
+    OffsetIndex,
+    SegmentReader,
+    TimeIndex,
+    TimestampOffset,
+)
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.record.batch_header import NO_TIMESTAMP, BatchHeader
+from spark_log.record import NO_TIMESTAMP, BatchHeader
 
 _FILE_BEGIN = b"ARROW1\0\0"
 

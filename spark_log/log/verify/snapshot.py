@@ -9,10 +9,10 @@ from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.producers import ProducerCheck
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader
 from spark_log.storage import FileInfo
 
 

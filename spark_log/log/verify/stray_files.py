@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log.clean.file_deletion import (
-    ABANDONED_US,
-    is_evidence_of_truncation,
-    segment_of_index,
-)
+from spark_log.log.clean import ABANDONED_US, is_evidence_of_truncation, segment_of_index
 from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
 from spark_log.log.live_log import live_log, spent_segments
 from spark_log.log.partition_directory import PartitionDirectory

@@ -18,12 +18,12 @@ from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundErro
 from spark_log.log.file_names import SegmentName, parse_snapshot_name
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.segment import SegmentCheck
 from spark_log.log.verify.snapshot import SnapshotCheck
 from spark_log.log.verify.stray_files import StrayFiles
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record import BatchHeader
 from spark_log.storage import FileInfo
 
 OnProgress = Callable[[int], None]

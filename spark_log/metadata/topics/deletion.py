@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.errors import StorageError
-from spark_log.log.clean.file_deletion import ABANDONED_US
-from spark_log.log.witness import delete_witnesses
+from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us

@@ -1,0 +1,12 @@
+from .clean import clean as clean
+from .console_consumer import console_consumer as console_consumer
+from .console_producer import console_producer as console_producer
+from .consumer_perf import consumer_perf as consumer_perf
+from .delete_records import delete_records as delete_records
+from .dump_log import dump_log as dump_log
+from .init import init as init
+from .log_dirs import log_dirs as log_dirs
+from .producer_perf import producer_perf as producer_perf
+from .top import top as top
+from .verify import verify as verify
+from .version import version as version

@@ -1,0 +1,10 @@
+from .repair import LostFile as LostFile
+from .repair import OffsetsRepair as OffsetsRepair
+from .repair import RepairReport as RepairReport
+from .rows import TOMBSTONE as TOMBSTONE
+from .rows import CommittedOffset as CommittedOffset
+from .rows import PartitionKey as PartitionKey
+from .rows import Row as Row
+from .rows import check_metadata as check_metadata
+from .rows import check_offset as check_offset
+from .table import OffsetsTable as OffsetsTable

@@ -1,0 +1,15 @@
+from .identities import SegmentIdentities as SegmentIdentities
+from .index_builder import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
+from .index_builder import IndexBuilder as IndexBuilder
+from .log_batch import LogBatch as LogBatch
+from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
+from .offset_index import OffsetIndex as OffsetIndex
+from .opener import SegmentOpener as SegmentOpener
+from .reader import SegmentReader as SegmentReader
+from .staged_segment import StagedSegment as StagedSegment
+from .time_index import TimeIndex as TimeIndex
+from .time_index import TimestampOffset as TimestampOffset
+from .times import SegmentTimes as SegmentTimes
+from .writer import MAX_SEGMENT_BYTES as MAX_SEGMENT_BYTES
+from .writer import MAX_SEGMENT_RECORDS as MAX_SEGMENT_RECORDS
+from .writer import SegmentWriter as SegmentWriter

@@ -1,0 +1,3 @@
+from .snapshot import SegmentSummary as SegmentSummary
+from .snapshot import Snapshot as Snapshot
+from .snapshots import Snapshots as Snapshots

@@ -1,0 +1,61 @@
+"""An import contract: a folder's files are its own, other folders import what it exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, output
+from importlinter.domain import fields
+from importlinter.domain.imports import ModuleExpression
+
+
+class FolderContract(Contract):
+    """Files import other folders, never files in other folders.
+
+    `spark_log.admin.topics` may import `spark_log.log`, and not `spark_log.log.clean.cleaner`;
+    `spark_log.log.partition_log` may import `spark_log.log.clean`, and not the file in it. Files
+    of one folder import each other.
+    """
+
+    exempt_importers = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
+    exempt_files = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        importers = _modules(graph, self.exempt_importers)  # type: ignore[arg-type]
+        files = _modules(graph, self.exempt_files)  # type: ignore[arg-type]
+        broken = [
+            (importer, imported, folder)
+            for importer in sorted(graph.modules - importers)
+            for imported in sorted(graph.find_modules_directly_imported_by(importer) - files)
+            if (folder := folder_to_import(graph, importer, imported)) is not None
+        ]
+        return ContractCheck(kept=not broken, metadata={"broken": broken})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for importer, imported, folder in check.metadata["broken"]:
+            output.print_error(f"{importer} imports {imported}: import it from {folder}")
+        output.print_error("Names to export are written into __init__.pyi of the folder.")
+
+
+def folder_to_import(graph: ImportGraph, importer: str, imported: str) -> str | None:
+    """Return the folder to import from, or None if the module itself may be imported."""
+    for folder in _folders_above(imported):
+        if folder in graph.modules and not f"{importer}.".startswith(f"{folder}."):
+            return folder
+    return None
+
+
+def _folders_above(module: str) -> Iterator[str]:
+    """Yield the folders that a module lies in, the outermost first, without the root package."""
+    parts = module.split(".")
+    for depth in range(2, len(parts)):
+        yield ".".join(parts[:depth])
+
+
+def _modules(graph: ImportGraph, expressions: set[ModuleExpression] | None) -> set[str]:
+    return {
+        module
+        for expression in expressions or ()
+        for module in graph.find_matching_modules(expression.expression)
+    }

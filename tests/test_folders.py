@@ -1,0 +1,66 @@
+"""Every folder of the package exports names, and each of them can be imported."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+import spark_log
+from tests.folder_contract import folder_to_import
+
+PACKAGE = Path(spark_log.__file__).parent
+FOLDERS = [
+    ".".join(stub.parent.relative_to(PACKAGE.parent).parts)
+    for stub in sorted(PACKAGE.glob("**/__init__.pyi"))
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_exported_name_is_what_a_file_of_the_folder_defines(folder):
+    module = importlib.import_module(folder)
+    assert module.__all__
+    assert module.__doc__
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+def test_a_name_that_is_not_exported_is_told():
+    module = importlib.import_module("spark_log.log")
+    with pytest.raises(AttributeError, match=r"No spark_log\.log attribute Appendr"):
+        module.Appendr  # noqa: B018
+
+
+def test_a_producer_loads_no_consumer():
+    code = "import sys; from spark_log import Producer; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert "spark_log.producer.producer" in loaded
+    assert "spark_log.consumer.consumer" not in loaded
+    assert "pyspark" not in loaded
+
+
+class TestContract:
+    @pytest.fixture
+    def graph(self):
+        graph = grimp.ImportGraph()
+        for module in ("p", "p.a", "p.a.one", "p.a.b", "p.a.b.two", "p.c", "p.c.three", "p.errors"):
+            graph.add_module(module)
+        return graph
+
+    @pytest.mark.parametrize(
+        ("importer", "imported", "folder"),
+        [
+            ("p.c.three", "p.a.one", "p.a"),
+            ("p.c.three", "p.a.b.two", "p.a"),
+            ("p.a.one", "p.a.b.two", "p.a.b"),
+            ("p.a.b.two", "p.a.one", None),
+            ("p.c.three", "p.a", None),
+            ("p.a.one", "p.errors", None),
+            ("p.a", "p.a.b.two", "p.a.b"),
+        ],
+    )
+    def test_a_file_is_imported_by_its_own_folder_alone(self, graph, importer, imported, folder):
+        assert folder_to_import(graph, importer, imported) == folder
