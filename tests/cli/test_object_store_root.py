@@ -5,7 +5,14 @@ import time
 
 import pytest
 
-from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log import (
+    Admin,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
 from tests.cli.support import spark_log_process
 
 
@@ -109,3 +116,21 @@ def test_wrong_credentials_are_one_line(spark_log, s3_server):
     assert "check the credentials" in error
     assert "pa55word" not in error
     assert error.count("\n") == 1
+
+
+def test_topics_and_groups_are_shown_live(spark_log, s3_server, tmp_path):
+    root = f"{s3_server.new_bucket()}/root"
+    options = s3_server.storage_options
+    lines = [f"storage.{key}={value}" for key, value in options.items()]
+    (tmp_path / "spark-log.properties").write_text("\n".join([f"root={root}", *lines]))
+    admin = Admin(root, storage_options=options)
+    admin.create_topics([NewTopic("t", 2)])
+    with Producer(root, storage_options=options) as producer:
+        for number in range(20):
+            producer.send("t", b"%d" % number, partition=number % 2)
+    admin.alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(4)})
+    shown = spark_log("top", "--iterations", "2", "--interval", "0.1", "--json").splitlines()
+    for document in map(json.loads, shown):
+        (topic,), (group,) = document["topics"], document["groups"]
+        assert (topic["log_end_offsets"], group["lag"]) == ([10, 10], 6)
+    assert (topic["records_per_second"], group["records_per_second"]) == (0, 0)
