@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log import (
+    Admin,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
 from tests.cli.support import spark_log_process
 
 
@@ -23,12 +30,16 @@ def spark_log(tmp_path):
     return run
 
 
-def test_a_topic_is_made_written_read_and_deleted(spark_log, s3_server, tmp_path):
+@pytest.fixture
+def root(s3_server, tmp_path):
+    """A root in a new bucket, which the properties file of the directory names."""
     root = f"{s3_server.new_bucket()}/some/root"
-    options = s3_server.storage_options
-    lines = [f"storage.{key}={value}" for key, value in options.items()]
+    lines = [f"storage.{key}={value}" for key, value in s3_server.storage_options.items()]
     (tmp_path / "spark-log.properties").write_text("\n".join([f"root={root}", *lines]))
+    return root
 
+
+def test_a_topic_is_made_written_read_and_deleted(spark_log, root):
     spark_log("topics", "create", "events", "--partitions", "2")
     assert "events" in spark_log("topics", "list")
     spark_log(
@@ -41,11 +52,8 @@ def test_a_topic_is_made_written_read_and_deleted(spark_log, s3_server, tmp_path
     assert "events" not in spark_log("topics", "list")
 
 
-def test_a_group_shares_a_topic_and_is_described_and_reset(spark_log, s3_server, tmp_path):
-    root = f"{s3_server.new_bucket()}/root"
+def test_a_group_shares_a_topic_and_is_described_and_reset(spark_log, s3_server, root):
     options = s3_server.storage_options
-    lines = [f"storage.{key}={value}" for key, value in options.items()]
-    (tmp_path / "spark-log.properties").write_text("\n".join([f"root={root}", *lines]))
     admin = Admin(root, storage_options=options)
     admin.create_topics([NewTopic("t", 2)])
     with Producer(root, storage_options=options) as producer:
@@ -110,3 +118,18 @@ def test_wrong_credentials_are_one_line(spark_log, s3_server):
     assert "check the credentials" in error
     assert "pa55word" not in error
     assert error.count("\n") == 1
+
+
+def test_topics_and_groups_are_shown_live(spark_log, s3_server, root):
+    options = s3_server.storage_options
+    admin = Admin(root, storage_options=options)
+    admin.create_topics([NewTopic("t", 2)])
+    with Producer(root, storage_options=options) as producer:
+        for number in range(20):
+            producer.send("t", b"%d" % number, partition=number % 2)
+    admin.alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(4)})
+    shown = spark_log("top", "--iterations", "2", "--interval", "0.1", "--json").splitlines()
+    for document in map(json.loads, shown):
+        (topic,), (group,) = document["topics"], document["groups"]
+        assert (topic["log_end_offsets"], group["lag"]) == ([10, 10], 6)
+    assert (topic["records_per_second"], group["records_per_second"]) == (0, 0)

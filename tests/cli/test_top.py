@@ -178,6 +178,7 @@ class TestOnATerminal:
         parts = [line.split()[0] for line in shown.splitlines() if line.strip()]
         assert name in "".join(parts)
 
-    def test_groups_are_seen_below_more_topics_than_fit(self, screen, root):
+    @pytest.mark.parametrize("height", [5, 24])
+    def test_groups_are_seen_below_more_topics_than_fit(self, screen, root, height):
         Admin(root).create_topics([NewTopic(f"topic-{number}") for number in range(40)])
-        assert "flights" in screen(b"q", b"reports")
+        assert "flights" in screen(b"q", b"reports" if height == 24 else b"flights", height=height)

@@ -127,15 +127,16 @@ def _live_screen(sort: Sort) -> Iterator[Callable[[ClusterSample], None]]:
 
         def show(sample: ClusterSample) -> None:
             sample = _sorted(sample, sort)
-            # Groups get the lower half at most: a screen cuts off what is below it.
-            shown_groups = _group_rows(sample)[: live.console.height // 2 - _HEADING_LINES]
-            height = live.console.height - len(shown_groups) - 2 * _HEADING_LINES
+            # What is below the screen is cut off: a table gets half, or what the other leaves.
+            topics, groups = _topic_rows(sample), _group_rows(sample)
+            room = max(2, live.console.height - 2 * _HEADING_LINES)
+            topics = topics[: max(room - len(groups), room // 2)]
             live.update(
                 Group(
                     Text(_headline(sample)),
-                    live_table(_TOPIC_COLUMNS, _topic_rows(sample)[: max(1, height)]),
+                    live_table(_TOPIC_COLUMNS, topics),
                     Text(),
-                    live_table(_GROUP_COLUMNS, shown_groups),
+                    live_table(_GROUP_COLUMNS, groups[: room - len(topics)]),
                 ),
                 refresh=True,
             )
