@@ -60,6 +60,7 @@ class FetchLoop:
         also_watched: str,
         on_hint: Callable[[], None],
         now_ms: Callable[[], float],
+        random: Random,
     ) -> None:
         """Start with no partitions.
 
@@ -71,6 +72,7 @@ class FetchLoop:
             also_watched: one more directory; ``on_hint`` is called when it changes.
             on_hint: called with the lock held.
             now_ms: returns monotonic time in milliseconds.
+            random: varies the pauses between retries.
         """
         self._config = config
         self._changed = changed
@@ -78,7 +80,7 @@ class FetchLoop:
         self._also_watched = also_watched
         self._on_hint = on_hint
         self._now_ms = now_ms
-        self._random = Random()
+        self._random = random
         self._probes = ProbeInterval.of(store)
         self._by_directory: dict[str, FetchCursor] = {}
         self._queue: deque[FetchCursor] = deque()

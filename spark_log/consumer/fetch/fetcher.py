@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Final
 
 from spark_log.config import ConsumerConfig
@@ -56,6 +57,7 @@ class Fetcher:
             also_watched=also_watched,
             on_hint=self._on_metadata_hint,
             now_ms=now_ms,
+            random=Random(),
         )
         self._buffer = self._loop.buffer
         self._is_woken = False

@@ -1,6 +1,7 @@
 """The fetching thread's loop, run by the test: what each turn reads, and how long it waits."""
 
 import threading
+from random import Random
 
 import pytest
 
@@ -42,6 +43,7 @@ class Fetching:
             also_watched="",
             on_hint=lambda: None,
             now_ms=clock.monotonic_ms,
+            random=Random(0),
         )
         self.loop.add(self.cursor)
 

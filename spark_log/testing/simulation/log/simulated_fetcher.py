@@ -123,6 +123,7 @@ class _CheckedLoop(FetchLoop):
             also_watched="",
             on_hint=lambda: None,
             now_ms=world.clock.monotonic_ms,
+            random=world.scheduler.random,
         )
         self._true_log = world.true_log
         self.since = 0
