@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from spark_log.clock import Clock
 
@@ -14,6 +16,8 @@ from spark_log.clock import Clock
 @contextmanager
 def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
     """Read single keys while the block runs, if stdin is a terminal.
+
+    The terminal is restored after the block, also when SIGTERM ends the process.
 
     Args:
         clock: for waiting without a terminal.
@@ -43,8 +47,15 @@ def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
                 return True
         return False
 
+    terminate = signal.signal(signal.SIGTERM, _exit)
     tty.setcbreak(descriptor)  # Ctrl-C still interrupts
     try:
         yield wait
     finally:
+        signal.signal(signal.SIGTERM, terminate)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    """End the process by an exception, so that every ``finally`` runs."""
+    sys.exit(128 + number)

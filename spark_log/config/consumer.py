@@ -119,7 +119,12 @@ class ConsumerConfig(ConfigModel):
     )
     retry_backoff_ms: NonNegativeInt = Field(
         default=100,
-        description="Pause before the next read after the storage has failed.",
+        description="Pause before the first retry of a read after the storage has failed. The "
+        "pause doubles with each retry, and is varied at random by up to 20 % (KIP-580).",
+    )
+    retry_backoff_max_ms: NonNegativeInt = Field(
+        default=1_000,
+        description="Maximum pause between two attempts of a read.",
     )
     request_timeout_ms: RequestTimeoutMs = DEFAULT_REQUEST_TIMEOUT_MS
     default_api_timeout_ms: DefaultApiTimeoutMs = DEFAULT_API_TIMEOUT_MS

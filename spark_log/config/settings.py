@@ -51,6 +51,7 @@ class ConsumerSettings(TypedDict, total=False):
     check_crcs: bool
     metadata_max_age_ms: int
     retry_backoff_ms: int
+    retry_backoff_max_ms: int
     request_timeout_ms: int
     default_api_timeout_ms: int
     group_instance_id: str | None

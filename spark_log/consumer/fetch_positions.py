@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.offset_fetcher import OffsetFetcher
-from spark_log.consumer.offset_reset import ResetPolicy
+from spark_log.consumer.offset_reset import ResetPolicy, log_truncated
 from spark_log.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from spark_log.errors import (
     IllegalStateError,
@@ -19,7 +19,6 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import LogView
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import TopicPartition
 
@@ -293,7 +292,7 @@ class FetchPositions:
                 raise error
             self._fetcher.seek(tp, state.position)
         elif error.offset > view.log_end_offset and not state.is_sought:
-            raise _truncated(tp, error.offset, view)
+            raise log_truncated(tp, error.offset, view)
         elif view.log_start_offset <= error.offset <= view.log_end_offset:
             self._fetcher.seek(tp, error.offset)
         elif self._policy == "none":
@@ -306,14 +305,3 @@ class FetchPositions:
                 self._config.auto_offset_reset,
             )
             self.reset(tp, self._policy)
-
-
-def _truncated(tp: TopicPartition, offset: int, view: LogView) -> LogTruncatedError:
-    return LogTruncatedError(
-        f"{tp}: the log ends at offset {view.log_end_offset}, but records before offset {offset} "
-        f"were read, or offset {offset} was committed: files were removed. Restore them from a "
-        f"copy. To continue without them, seek, or reset the group's offsets",
-        path=str(tp),
-        log_end_offset=view.log_end_offset,
-        witnessed_offset=offset,
-    )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from spark_log.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
-from spark_log.log import PartitionLog
+from spark_log.errors import (
+    LogTruncatedError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from spark_log.log import LogView, PartitionLog
 from spark_log.types import TopicPartition
 
 ResetPolicy = timedelta | Literal["earliest", "latest", "none"]
@@ -27,8 +31,9 @@ def start_offset(
 
     Raises:
         NoOffsetForPartitionError: no offset is committed, and the policy is ``none``.
-        OffsetOutOfRangeError: the log does not have the committed offset, and the policy is
+        OffsetOutOfRangeError: the records at the committed offset were deleted, and the policy is
             ``none``.
+        LogTruncatedError: the committed offset lies after the log's end, which no policy mends.
     """
     if committed is None and policy == "none":
         raise NoOffsetForPartitionError(
@@ -41,6 +46,8 @@ def start_offset(
     if committed is not None:
         if view.log_start_offset <= committed <= view.log_end_offset:
             return committed
+        if committed > view.log_end_offset:
+            raise log_truncated(tp, committed, view)
         if policy == "none":
             raise OffsetOutOfRangeError(
                 f"the committed offset {committed} of {tp} is out of range: the log has offsets "
@@ -57,3 +64,15 @@ def start_offset(
         if found is not None:
             return found[0]
     return view.log_end_offset
+
+
+def log_truncated(tp: TopicPartition, offset: int, view: LogView) -> LogTruncatedError:
+    """Return the error for an offset that was read or committed and lies after the log end."""
+    return LogTruncatedError(
+        f"{tp}: the log ends at offset {view.log_end_offset}, but records before offset {offset} "
+        f"were read, or offset {offset} was committed: files were removed. Restore them from a "
+        f"copy. To continue without them, seek, or reset the group's offsets",
+        path=str(tp),
+        log_end_offset=view.log_end_offset,
+        witnessed_offset=offset,
+    )

@@ -202,6 +202,13 @@ def test_a_group_goes_back_to_what_it_had_committed_at_a_time(shell, root, group
     assert "group 'g' had no committed offset at that time" in outcome.error
 
 
+def test_the_group_of_delete_offsets_is_given_once(shell, root, group):
+    outcome = shell("groups", "delete-offsets", "g", "--group", "other", "--topic", "flights")
+    assert outcome.status == 2
+    assert "the group is given twice" in outcome.error
+    assert positions(root) == {F0: 2, W0: 3}
+
+
 def test_a_group_with_members_is_left_alone(shell, root, group):
     member = joined(root)
     for argv in (

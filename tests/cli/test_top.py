@@ -138,7 +138,7 @@ class TestOnATerminal:
     def screen(self, root, folder):
         """What `top` draws on a terminal until a key is pressed, and its exit status."""
 
-        def show(key, until, width=80, height=24):
+        def show(key, until, width=80, height=24, status=0):
             primary, secondary = pty.openpty()
             termios.tcsetwinsize(secondary, (height, width))
             argv = [*COMMAND, "top", "--interval", "600", "--root", str(root)]
@@ -150,13 +150,16 @@ class TestOnATerminal:
             shown = b""
             while until not in shown:
                 shown += os.read(primary, 65536)
-            os.write(primary, key)
+            if isinstance(key, signal.Signals):
+                process.send_signal(key)
+            else:
+                os.write(primary, key)
             os.set_blocking(primary, False)
-            status = process.wait(timeout=60)
+            ended = process.wait(timeout=60)
             after = termios.tcgetattr(secondary)
             os.close(secondary)
             os.close(primary)
-            assert (status, after) == (0, before)
+            assert (ended, after) == (status, before)
             return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
 
         return show
@@ -166,6 +169,9 @@ class TestOnATerminal:
         lines = screen(key, b"reports").splitlines()
         assert "2 topics, 1 group" in lines[0]
         assert lines[1].split()[:2] == ["Topic", "Records/s"]
+
+    def test_sigterm_restores_the_terminal(self, screen):
+        screen(signal.SIGTERM, b"reports", status=128 + signal.SIGTERM)
 
     def test_no_number_of_a_topic_with_a_long_name_is_cut(self, screen, root):
         name = "a-topic-with-a-name-of-sixty-characters-that-is-very-very-long"

@@ -4,6 +4,7 @@ import pytest
 
 from spark_log import (
     Admin,
+    LogTruncatedError,
     NewTopic,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
@@ -135,16 +136,24 @@ class TestWhereNothingIsCommitted:
             join(**{"auto.offset.reset": "none"}).next_batch()
 
     def test_any_more_it_goes_where_the_reset_says(self, root, join):
-        position = {TopicPartition("t", 0): OffsetAndMetadata(999)}
-        OffsetsTable(Cluster(root)).commit("g", position)
-        assert ranges(join().next_batch()[0])[0] == (0, 10)
-        assert committed(root)[0] == 0
+        OffsetsTable(Cluster(root)).commit("g", {TopicPartition("t", 0): OffsetAndMetadata(2)})
+        delete_records(root, "t", 0, 5, segment=0)
+        assert ranges(join().next_batch()[0])[0] == (5, 10)
+        assert committed(root)[0] == 5
 
     def test_or_it_does_not_go(self, root, join):
-        positions = {TopicPartition("t", each): OffsetAndMetadata(999) for each in range(4)}
+        positions = {TopicPartition("t", each): OffsetAndMetadata(2) for each in range(4)}
         OffsetsTable(Cluster(root)).commit("g", positions)
-        with pytest.raises(OffsetOutOfRangeError, match="offset 999 of t-0 is out of range"):
+        delete_records(root, "t", 0, 5, segment=0)
+        with pytest.raises(OffsetOutOfRangeError, match="offset 2 of t-0 is out of range"):
             join(**{"auto.offset.reset": "none"}).next_batch()
+
+    @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+    def test_a_log_that_ends_before_what_was_committed_lost_files(self, root, join, reset):
+        OffsetsTable(Cluster(root)).commit("g", {TopicPartition("t", 0): OffsetAndMetadata(11)})
+        with pytest.raises(LogTruncatedError, match="offset 11 was committed: files were removed"):
+            join(**{"auto.offset.reset": reset}).next_batch()
+        assert committed(root)[0] == 11
 
     def test_because_retention_was_faster(self, root, join):
         member = join(follow=True)

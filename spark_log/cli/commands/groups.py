@@ -156,6 +156,8 @@ def delete_offsets(
 
     No member of the group may be subscribed to these topics.
     """
+    if group_id and group:
+        raise InvalidConfigurationError("the group is given twice: give GROUP or --group, not both")
     name = group_id or group
     if not name or not topic:
         raise InvalidConfigurationError("which offsets? Give GROUP and --topic")

@@ -32,9 +32,6 @@ from spark_log.storage import DirectoryWatch, Store
 _log = logging.getLogger(__name__)
 
 _IDLE_MS: Final = 10_000.0
-_MAX_BACKOFF_MS: Final = 1_000.0
-"""Kafka's default of ``retry.backoff.max.ms``."""
-
 _HINTED_MIN_MS: Final = 100.0
 _HINTED_PER_PARTITION_MS: Final = 15.0
 """One probe takes about 0.08 ms: all probes together use half a percent of a core."""
@@ -120,7 +117,7 @@ class FetchLoop:
         cursor.due_ms = self._now_ms() + retry_pause_ms(
             cursor.failures,
             initial_ms=self._config.retry_backoff_ms,
-            max_ms=_MAX_BACKOFF_MS,
+            max_ms=self._config.retry_backoff_max_ms,
             random=self._random,
         )
         if cursor.failures == 1:

@@ -1,6 +1,7 @@
 """The fetching thread's loop, run by the test: what each turn reads, and how long it waits."""
 
 import threading
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import OffsetOutOfRangeError, StorageUnavailableError
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.log.probe_interval import LOCAL_PROBES
@@ -17,6 +18,7 @@ from tests.log.support import (
     DIRECTORY,
     HookedStore,
     Part,
+    failing,
     free,
     free_plain,
     move_start,
@@ -126,6 +128,22 @@ class TestTurn:
         assert fetching.fetched() == ["x"]
         assert fetching.cursor.offset == 2
         append(others, "a")
+        assert fetching.fetched() == ["a:0"]
+
+    def test_a_read_that_fails_is_retried_after_a_pause_that_doubles_to_its_maximum(
+        self, store, clock, others
+    ):
+        append(others, "a")
+        fetching = Fetching(store, clock, retry_backoff_ms=100, retry_backoff_max_ms=250)
+        store.hooks["open_buffer"] = failing(StorageUnavailableError("no answer"))
+        turns_ms = []
+        for _ in range(4):
+            fetching.turn()
+            turns_ms.append(clock.monotonic_ms())
+        pauses_ms = [later - earlier for earlier, later in pairwise(turns_ms)]
+        for pause_ms, expected_ms in zip(pauses_ms, (100, 200, 250), strict=True):
+            assert 0.8 * expected_ms <= pause_ms <= 1.2 * expected_ms + 1
+        store.hooks.clear()
         assert fetching.fetched() == ["a:0"]
 
     def test_after_a_seek_reads_from_there(self, fetching, others):
