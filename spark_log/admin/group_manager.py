@@ -296,7 +296,8 @@ def _check_empty(view: GroupView, what: str) -> None:
     if members:
         raise GroupNotEmptyError(
             f"group {view.group.group_id!r} cannot be {what} while it has members: stop "
-            f"{', '.join(members[:3])}{', …' if len(members) > 3 else ''} first",
+            f"{', '.join(members[:3])}{', …' if len(members) > 3 else ''} first. If its process is "
+            "gone, remove it with Admin.remove_group_members",
             group_id=view.group.group_id,
             members=members,
         )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
+from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.clock import Clock
 
 
@@ -47,15 +46,9 @@ def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
                 return True
         return False
 
-    terminate = signal.signal(signal.SIGTERM, _exit)
-    tty.setcbreak(descriptor)  # Ctrl-C still interrupts
-    try:
-        yield wait
-    finally:
-        signal.signal(signal.SIGTERM, terminate)
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    """End the process by an exception, so that every ``finally`` runs."""
-    sys.exit(128 + number)
+    with exit_on_sigterm():
+        tty.setcbreak(descriptor)  # Ctrl-C still interrupts
+        try:
+            yield wait
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

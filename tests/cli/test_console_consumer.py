@@ -1,5 +1,6 @@
 """``spark-log console-consumer``: records of a topic on stdout."""
 
+import importlib
 import signal
 from functools import partial
 
@@ -11,6 +12,7 @@ from tests.cli.support import (
     SteppingClock,
     append,
     append_batches,
+    environment,
     flip,
     partition_log,
     segment_files,
@@ -199,7 +201,9 @@ class TestTimeWindow:
 
     def test_ends_where_the_log_ended_when_it_began(self, shell, root, clock, monkeypatch):
         first = PartitionLogThatGrows(root)
-        monkeypatch.setattr("spark_log.cli.commands.console_consumer.read_partitions", first.read)
+        # The package exports the command under the name of its module.
+        module = importlib.import_module("spark_log.cli.commands.console_consumer")
+        monkeypatch.setattr(module, "read_partitions", first.read)
         outcome = shell("console-consumer", "flights", "--from-time", self.time(5))
         assert outcome.lines == ["5", "6"]
         assert first.has_grown
@@ -321,6 +325,17 @@ class TestGroup:
         assert self.read(shell, "--max-messages", "2").lines == ["a2", "a3"]
         (lag, _) = shell("groups", "describe", "g", "--json").document["groups"][0]["partitions"]
         assert (lag["current_offset"], lag["lag"]) == (4, 0)
+
+    def test_leaves_its_group_on_sigterm(self, root, folder):
+        argv = ["console-consumer", "flights", "--group", "g", "--from-beginning"]
+        environ = environment(SPARK_LOG_ROOT=str(root))
+        with spark_log_process(*argv, cwd=folder, env=environ) as process:
+            assert process.stdout.readline() == "a0\n"
+            assert Admin(root).group_members("g")
+            process.terminate()
+            assert process.wait(60) == 128 + signal.SIGTERM
+            assert "Traceback" not in process.stderr.read()
+        assert Admin(root).group_members("g") == ()
 
     def test_is_shown_in_json_as_without_one(self, shell, root):
         append(root, "weather", b"rain", b"\xff", key=b"JFK", headers=[("a", b"1")])

@@ -13,6 +13,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
 from tests.cli.support import append
+from tests.docs.blocks import block
 from tests.record.samples import START_US
 
 HOST = socket.gethostname()
@@ -221,6 +222,28 @@ def test_a_group_with_members_is_left_alone(shell, root, group):
         assert outcome.status == 2
         assert member.member_id in outcome.error
     assert positions(root) == {F0: 2, W0: 3}
+
+
+def test_a_member_whose_process_was_killed_is_removed_as_the_message_and_the_docs_say(
+    shell, root, group
+):
+    reset = ["reset-offsets", "reports", "--to-earliest", "--topic", "flights", "--execute"]
+    joined(root, "reports")
+    assert "Admin.remove_group_members" in shell("groups", *reset).error
+    exec(block("docs/consumer-groups.md", "remove_group_members"), {"root": root})
+    assert shell("groups", *reset).status == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["g"], "which offsets? Give --topic"),
+        (["--topic", "flights"], "which offsets? Give GROUP"),
+        ([], "which offsets? Give GROUP and --topic"),
+    ],
+)
+def test_offsets_to_delete_are_named_in_full(shell, root, argv, message):
+    assert shell("groups", "delete-offsets", *argv).error == message
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from spark_log.cli.partition_reader import read_partitions
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.record_options import RecordForm, RecordPrinter
 from spark_log.cli.root import Root
+from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.cli.start_options import Start
 from spark_log.cli.subscription_reader import read_subscription
 from spark_log.cli.time_window import TimeWindow
@@ -85,7 +86,8 @@ def console_consumer(
 ) -> None:
     """Print the records of a topic.
 
-    Without further options it prints new records, until Ctrl-C.
+    Without further options it prints new records, until Ctrl-C. So does a new group, unless
+    --from-beginning is given.
 
     With --from-time or --to-time it prints exactly the records whose timestamps are in this window
     of event time, of all records that the log has when the command starts. Then it ends.
@@ -148,9 +150,12 @@ def _print_subscription(
         raise typer.BadParameter("TOPIC and --include exclude each other")
     else:
         _check_regex(include)
-    with Consumer(
-        root=root.url, group_id=group, storage_options=root.storage_options, **config
-    ) as consumer:
+    with (
+        exit_on_sigterm(),
+        Consumer(
+            root=root.url, group_id=group, storage_options=root.storage_options, **config
+        ) as consumer,
+    ):
         if include is None:
             consumer.subscribe([topic.name])
         else:

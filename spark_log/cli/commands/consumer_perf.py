@@ -13,6 +13,7 @@ from spark_log.cli.format import ConsumerReport, JavaDateFormat, Output, print_n
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
+from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.cli.topic_options import Topic
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer import Consumer, ConsumerRebalanceListener
@@ -101,12 +102,15 @@ def consumer_perf(
     report = ConsumerReport(output, times, show_detailed_stats)
     if not hide_header:
         report.print_header()
-    with Consumer(
-        root=root.url,
-        group_id=group or f"perf-consumer-{random.randrange(100_000)}",
-        storage_options=root.storage_options,
-        **given,
-    ) as consumer:
+    with (
+        exit_on_sigterm(),
+        Consumer(
+            root=root.url,
+            group_id=group or f"perf-consumer-{random.randrange(100_000)}",
+            storage_options=root.storage_options,
+            **given,
+        ) as consumer,
+    ):
         metrics = _consume(
             consumer, topic.name, messages, timeout_ms, reporting_interval_ms, report, table
         )

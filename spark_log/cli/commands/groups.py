@@ -160,7 +160,8 @@ def delete_offsets(
         raise InvalidConfigurationError("the group is given twice: give GROUP or --group, not both")
     name = group_id or group
     if not name or not topic:
-        raise InvalidConfigurationError("which offsets? Give GROUP and --topic")
+        missing = " and ".join(([] if name else ["GROUP"]) + ([] if topic else ["--topic"]))
+        raise InvalidConfigurationError(f"which offsets? Give {missing}")
     admin = root.admin()
     wanted = parse_partitions(root.cluster().image(), topic)
     deleted = admin.delete_group_offsets(name, wanted)

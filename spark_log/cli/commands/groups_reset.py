@@ -172,7 +172,8 @@ def _check_empty(admin: Admin, group_id: str) -> None:
     if members:
         raise GroupNotEmptyError(
             f"offsets of group {group_id!r} can only be reset while it has no members: stop "
-            f"{', '.join(members[:3])} first",
+            f"{', '.join(members[:3])} first. If its process is gone, remove it with "
+            "Admin.remove_group_members",
             group_id=group_id,
             members=members,
         )
