@@ -19,6 +19,9 @@ from spark_log import errors
 from spark_log.cli.format import print_note
 from spark_log.printable import printable, printable_lines
 
+PROGRAM_VARIABLE: Final = "SPARK_LOG_PROGRAM"
+"""Environment variable with the name of a program that another command starts."""
+
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 """Settings of a command whose help ``-h`` shows, too."""
 
@@ -69,9 +72,10 @@ def run(
     Args:
         command: the application, or a function whose parameters have Typer's annotations.
         argv: arguments; None: those of the process.
-        prog: name that errors begin with; None: the name of the script.
+        prog: name that the usage and errors begin with; None: that of the environment variable
+            `PROGRAM_VARIABLE`, else the name of the script.
     """
-    name = prog or Path(sys.argv[0]).name
+    name = prog or os.environ.get(PROGRAM_VARIABLE) or Path(sys.argv[0]).name
     _replace_closed_streams()
     _escape_warnings()
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_log.cli.commands import submit
+from tests.cli.support import spark_log_process
 
 SHIPPED = Path(submit.__file__).parents[2]
 
@@ -23,7 +24,6 @@ def started(monkeypatch):
         raise SystemExit(0)
 
     monkeypatch.setattr(os, "execve", execve)
-    monkeypatch.setattr(os, "execv", lambda program, arguments: execve(program, arguments, {}))
     for name in ("SPARK_CONF_DIR", "PYSPARK_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     return programs
@@ -55,6 +55,12 @@ def test_help_is_the_jobs_and_starts_no_spark(shell, started):
     assert [arguments for arguments, _ in started] == [
         [sys.executable, f"{SHIPPED}/scripts/consume.py", "--help"]
     ]
+
+
+def test_the_usage_of_a_job_is_what_the_user_types(tmp_path):
+    process = spark_log_process("replay", "--help", cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert out.startswith("Usage: spark-log replay [OPTIONS] {topic}\n"), err
 
 
 def test_an_option_without_a_value_is_a_mistake(shell, started):

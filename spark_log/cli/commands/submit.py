@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import typer
 
+from spark_log.cli.errors import PROGRAM_VARIABLE
 from spark_log.errors import InvalidConfigurationError
 
 JOBS: Final = {
@@ -39,13 +40,16 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
     """
     options, rest = _split(arguments)
     script = str(files("spark_log") / "scripts" / f"{job}.py")
+    name = {PROGRAM_VARIABLE: f"spark-log {job}"}
     if {"-h", "--help"} & set(rest):
-        os.execv(sys.executable, [sys.executable, script, "--help"])
+        command = [sys.executable, script, "--help"]
+        os.execve(sys.executable, command, {**os.environ, **name})
     program = _spark_submit()
     environment = {
         "SPARK_CONF_DIR": str(files("spark_log") / "conf"),
         "PYSPARK_PYTHON": sys.executable,
         **os.environ,
+        **name,
     }
     os.execve(program, [program, *options, script, *rest], environment)
 
