@@ -27,7 +27,10 @@ def init(
 
     They are for Spark (Delta, quiet logs, hidden secrets) and for this command.
 
-    SPARK_CONF_DIR=conf makes spark-submit use them; spark-log reads conf/spark-log.properties.
+    SPARK_CONF_DIR=conf makes spark-submit, spark_session() and jobs such as spark-log produce use
+    them. Without it, spark_session() and these jobs use the files of the installed package.
+    Every command reads conf/spark-log.properties.
+
     Existing files are never overwritten: if one of them exists, nothing is written.
     """
     with as_file(files("spark_log") / "conf") as shipped:

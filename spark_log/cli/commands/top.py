@@ -195,7 +195,7 @@ def _group_rows(sample: ClusterSample) -> list[list[object]]:
 def _document(sample: ClusterSample) -> dict[str, object]:
     return {
         "time": _time(sample),
-        "interval_ms": sample.interval_ms,
+        "interval_ms": None if sample.interval_ms is None else round(sample.interval_ms),
         "topics": [asdict(each) for each in sample.topics],
         "groups": [asdict(each) for each in sample.groups],
     }
