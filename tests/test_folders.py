@@ -33,6 +33,16 @@ def test_a_name_that_is_not_exported_is_told():
         module.Appendr  # noqa: B018
 
 
+def test_errors_and_types_are_attributes_of_the_package_but_not_among_its_names():
+    code = (
+        "import spark_log; print(spark_log.errors.KafkaTimeoutError.__name__);"
+        "print(spark_log.types.TopicPartition.__name__);"
+        "print({'errors', 'types'} & {*spark_log.__all__})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split("\n")[:3] == ["KafkaTimeoutError", "TopicPartition", "set()"]
+
+
 def test_a_producer_loads_no_consumer():
     code = "import sys; from spark_log import Producer; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
