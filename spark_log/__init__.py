@@ -5,8 +5,10 @@ produces loads no consumer. ``__init__.pyi`` lists the names. The import starts 
 no pyspark.
 """
 
-import lazy_loader
+from spark_log.exports import attach_stub
 
 __version__ = "0.2.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _names = attach_stub(__name__)
+# `spark_log.types` is an attribute, but `from spark_log import *` must not hide Python's `types`.
+__all__ = [name for name in _names if name not in ("errors", "types")]

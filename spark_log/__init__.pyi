@@ -1,3 +1,5 @@
+from . import errors as errors
+from . import types as types
 from .admin import Admin as Admin
 from .consumer import AIOConsumer as AIOConsumer
 from .consumer import Consumer as Consumer

@@ -7,6 +7,7 @@ their values when it reports, in a thread and at an interval of its own.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -79,7 +80,7 @@ class Metric:
         self._readings = readings
 
     def value(self, time_ms: float | None = None) -> float:
-        """Return the value now, or as it was up to 100 ms ago.
+        """Return the value now, or as it was up to 100 ms ago; of a client that is gone, the last.
 
         Args:
             time_ms: ignored; kafka-python's argument.
@@ -130,7 +131,9 @@ class MetricsReporters:
         """Make the reporters, and tell them of every metric.
 
         Args:
-            read: returns the client's metrics by group and name; any thread may call it.
+            read: a bound method that returns the client's metrics by group and name; any thread may
+                call it. It is not kept alive: a client that is garbage-collected without `close`
+                ends its threads, and leaves its group, though a reporter keeps its metrics.
             config: the client's settings.
             client_id: the tag of the metrics.
             clock: for the age of a reading.
@@ -143,7 +146,7 @@ class MetricsReporters:
         tags = {"client-id": client_id}
         metrics = [
             Metric(MetricName(name, group, tags=tags), readings)
-            for group, values in read().items()
+            for group, values in readings.last.items()
             for name in values
         ]
         for each in self._given:
@@ -169,18 +172,18 @@ class _Readings:
     """The metrics of a client as they were read last, so that a report reads them once."""
 
     def __init__(self, read: Callable[[], Mapping[str, Mapping[str, float]]], clock: Clock) -> None:
-        self._read = read
+        self._read = weakref.WeakMethod(read)
         self._clock = clock
         self._lock = threading.Lock()
-        self._metrics: Mapping[str, Mapping[str, float]] = {}
+        self.last = read()
         self._read_ms = float("-inf")
 
     def value(self, name: MetricName) -> float:
         with self._lock:
             now_ms = self._clock.monotonic_ms()
-            if now_ms - self._read_ms >= _MAX_AGE_MS:
-                self._metrics, self._read_ms = self._read(), now_ms
-            return self._metrics[name.group][name.name]
+            if now_ms - self._read_ms >= _MAX_AGE_MS and (read := self._read()) is not None:
+                self.last, self._read_ms = read(), now_ms
+            return self.last[name.group][name.name]
 
 
 def _lacking(reporter: object) -> list[str]:

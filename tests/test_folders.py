@@ -1,8 +1,10 @@
 """Every folder of the package exports names, and each of them can be imported."""
 
 import importlib
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import grimp
@@ -31,6 +33,35 @@ def test_a_name_that_is_not_exported_is_told():
     module = importlib.import_module("spark_log.log")
     with pytest.raises(AttributeError, match=r"No spark_log\.log attribute Appendr"):
         module.Appendr  # noqa: B018
+
+
+def test_errors_and_types_are_attributes_of_the_package_but_not_among_its_names():
+    code = (
+        "import spark_log; print(spark_log.errors.KafkaTimeoutError.__name__);"
+        "print(spark_log.types.TopicPartition.__name__);"
+        "print({'errors', 'types'} & {*spark_log.__all__})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split("\n")[:3] == ["KafkaTimeoutError", "TopicPartition", "set()"]
+
+
+def test_the_package_can_be_imported_from_a_zip_file(tmp_path):
+    """As on an executor after ``spark-submit --py-files``."""
+    archive = tmp_path / "spark_log.zip"
+    with zipfile.ZipFile(archive, "w") as files:
+        for path in PACKAGE.glob("**/*.py*"):
+            if path.suffix in (".py", ".pyi"):
+                files.write(path, path.relative_to(PACKAGE.parent))
+    code = "import spark_log; print(spark_log.__file__, spark_log.Producer, spark_log.Consumer)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(archive)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith(str(archive))
 
 
 def test_a_producer_loads_no_consumer():

@@ -1,6 +1,7 @@
 """Metrics reporters are told of every metric, read live values, and break no client."""
 
 import asyncio
+import gc
 import threading
 from functools import partial
 from typing import ClassVar
@@ -11,6 +12,7 @@ import pytest
 from spark_log import AIOProducer, Consumer, InvalidConfigurationError, Producer
 from spark_log.producer.producer_metrics import ProducerMetrics
 from tests.producer.support import by_hand, new_root, run
+from tests.waiting import wait_until
 
 
 class Reporter:
@@ -123,6 +125,18 @@ def test_a_reporter_of_a_consumer_reads_while_another_thread_uses_the_consumer(r
         assert found[0]["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
         assert "close" not in reporter.calls
     assert reporter.calls[-1] == "close"
+
+
+def test_a_reporter_keeps_no_consumer_in_its_group(root):
+    reporter = Reporter()
+    before = set(threading.enumerate())
+    consumer = Consumer("weather", root=root, group_id="g", metric_reporters=[reporter])
+    wait_until(consumer.assignment, meanwhile=partial(consumer.poll, 10))
+    assert any("-group-" in thread.name for thread in set(threading.enumerate()) - before)
+    del consumer
+    gc.collect()
+    wait_until(lambda: set(threading.enumerate()) <= before, timeout_s=20)
+    assert "join-total" in reporter.values()["consumer-coordinator-metrics"]
 
 
 async def started_and_closed(root, factory):

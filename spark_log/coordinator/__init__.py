@@ -3,6 +3,6 @@
 `OffsetsTable` and `CommittedOffset` are imported on first use: they import pyarrow.parquet.
 """
 
-import lazy_loader
+from spark_log.exports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -10,6 +10,6 @@
 - `clean`, `verify`: retention, merges and compaction; checks of all of the above.
 """
 
-import lazy_loader
+from spark_log.exports import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__)

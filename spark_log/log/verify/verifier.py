@@ -89,6 +89,8 @@ class Verifier:
             for finding in snapshot.findings(self._summaries, end_offset)
         ]
         has_all_producers = any(snapshot.has_all_producers for snapshot in self._snapshots)
+        # A snapshot that tells of a lost end is evidence, and no repair brings the segments back.
+        has_errors = has_errors or any(finding.severity is Severity.ERROR for _, finding in found)
         for snapshot, finding in found:
             if self._repair and not has_errors and end_offset is not None:
                 yield snapshot.repair(finding, self._summaries, has_all_producers=has_all_producers)

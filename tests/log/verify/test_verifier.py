@@ -137,6 +137,14 @@ def test_a_missing_last_segment_is_found_by_the_snapshot(store, verify):
     assert kinds(verify()) == ["missing-segment", "orphaned-file", "orphaned-file"]
 
 
+def test_a_repair_does_not_claim_to_bring_back_the_segments_that_a_snapshot_misses(store, verify):
+    store.delete(path_of("00000000000000000050.log"))
+    snapshot = store.open_buffer(path_of("00000000000000000060.snapshot"))
+    (missing,) = (each for each in verify(repair=True) if str(each.kind) == "missing-segment")
+    assert not missing.repaired
+    assert store.open_buffer(path_of("00000000000000000060.snapshot")) == snapshot
+
+
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_a_damaged_index_is_rebuilt(store, verify, suffix):
     path = path_of(f"00000000000000000020.{suffix}")
