@@ -84,6 +84,10 @@ class TestPlainTables:
 
 
 class TestJson:
+    def test_the_interval_is_in_whole_milliseconds(self, shell, root, clock):
+        outcome = shell("top", "--iterations", "2", "--interval", "0.1234", "--json")
+        assert outcome.documents[1]["interval_ms"] == 123
+
     def test_is_an_object_for_each_refresh(self, shell, root, clock):
         clock.steps += [lambda: append(root, "flights", b"d", partition=1)]
         outcome = shell("top", "--iterations", "2", "--interval", "2", "--json")
