@@ -41,7 +41,8 @@ def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
     def wait(duration_ms: float) -> bool:
         until_ms = clock.monotonic_ms() + duration_ms
         while (left_ms := until_ms - clock.monotonic_ms()) > 0:
-            ready, _, _ = select.select([descriptor], [], [], left_ms / 1000)
+            # Short waits: a signal that arrives just before `select` does not interrupt it.
+            ready, _, _ = select.select([descriptor], [], [], min(left_ms / 1000, 0.5))
             if ready and os.read(descriptor, 1024).lower() in (b"q", b""):
                 return True
         return False
