@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import spark_log.storage.object
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation
@@ -226,6 +227,7 @@ def test_without_obstore_the_extra_is_named(monkeypatch):
     from spark_log.errors import UnsupportedStoreError
 
     monkeypatch.setitem(sys.modules, "spark_log.storage.object.object_store", None)
+    monkeypatch.delitem(vars(spark_log.storage.object), "ObjectStore", raising=False)
     with pytest.raises(UnsupportedStoreError, match=r"pip install 'spark-log\[gcs\]'"):
         open_store("gs://bucket")
 
