@@ -8,6 +8,7 @@ from spark_log.testing.history.anomaly import ALLOWED, Anomaly
 from spark_log.testing.history.columns import HistoryColumns
 from spark_log.testing.history.cycle_checks import check_cycles
 from spark_log.testing.history.findings import Findings
+from spark_log.testing.history.garbage import paused_garbage_collection
 from spark_log.testing.history.history_file import History
 from spark_log.testing.history.log_checks import (
     check_duplicates,
@@ -48,7 +49,8 @@ def check_history(
         OverflowError: offsets are too high to be checked (2**62, divided by the number of values).
     """
     operations = history.operations if isinstance(history, History) else tuple(history)
-    columns = HistoryColumns(operations)
+    with paused_garbage_collection():
+        columns = HistoryColumns(operations)
     report = Report(columns, examples)
     for check in (
         check_lost_writes,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Self
 
 from spark_log.errors import SparkLogError
+from spark_log.testing.history.garbage import paused_garbage_collection
 from spark_log.testing.history.operation import (
     Assign,
     Operation,
@@ -19,6 +22,8 @@ from spark_log.testing.history.operation import (
     Send,
 )
 from spark_log.types import TopicPartition
+
+_topic_partition = attrgetter("topic_partition")
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,7 +102,7 @@ def read_history(*paths: str | os.PathLike[str]) -> History:
     torn = []
     for each in paths:
         path = os.fspath(each)
-        with open(path, "rb") as lines:
+        with open(path, "rb") as lines, paused_garbage_collection():
             for number, line in enumerate(lines, 1):
                 try:
                     operation = _from_json(json.loads(line))
@@ -141,7 +146,13 @@ def _action_to_json(action: Send | Poll | Assign) -> list[Any]:
             return ["send", topic, partition, value, offset]
         case Poll(records, is_read_committed):
             kind = "poll" if is_read_committed else "poll_uncommitted"
-            return [kind, [[*tp, offset, value] for tp, offset, value in records]]
+            return [
+                kind,
+                *(
+                    [*topic_partition, [[offset, value] for _, offset, value in those]]
+                    for topic_partition, those in groupby(records, _topic_partition)
+                ),
+            ]
         case Assign(positions):
             return ["assign", [[*tp, offset] for tp, offset in positions]]
 
@@ -163,17 +174,18 @@ def _action_from_json(fields: list[Any]) -> Send | Poll | Assign:
     match fields:
         case ["send", str(topic), int(partition), str(value), int() | None as offset]:
             return Send(TopicPartition(topic, partition), value, offset)
-        case ["poll" | "poll_uncommitted" as kind, list(records)]:
-            return Poll(tuple(_polled(records)), kind == "poll")
+        case ["poll" | "poll_uncommitted" as kind, *partitions]:
+            return Poll(
+                tuple(
+                    Polled(topic_partition, offset, value)
+                    for topic, partition, records in partitions
+                    for topic_partition in (TopicPartition(topic, partition),)
+                    for offset, value in records
+                ),
+                kind == "poll",
+            )
         case ["assign", list(positions)]:
             return Assign(
                 tuple((TopicPartition(topic, p), offset) for topic, p, offset in positions)
             )
     raise ValueError(f"{json.dumps(fields)[:100]} is no send, poll or assign")
-
-
-def _polled(records: Iterable[list[Any]]) -> Iterable[Polled]:
-    return (
-        Polled(TopicPartition(topic, partition), offset, value)
-        for topic, partition, offset, value in records
-    )

@@ -68,15 +68,23 @@ def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
 
 
 def check_duplicates(columns: HistoryColumns, report: Report) -> None:
-    """Tell values that stand at more offsets than they were sent times."""
-    seen = columns.seen
+    """Tell values that stand at more offsets than they were sent times.
+
+    A send that was refused does not count. One of an aborted transaction does: its record is in the
+    log, and its client may have been told the offset.
+    """
+    sends, seen = columns.sends, columns.seen
+    is_refused = columns.is_aborted & ~columns.is_transaction
+    sent_times = np.bincount(
+        sends.value[~is_refused[sends.operation]], minlength=len(columns.values)
+    )
     _, first = np.unique(columns.place(seen.value, seen.offset), return_index=True)
     values, starts, counts = np.unique(seen.value[first], return_index=True, return_counts=True)
 
     def explain(number: int) -> Finding:
         rows = first[starts[number] : starts[number] + min(counts[number], SHOWN_OPERATIONS)]
         value = values[number]
-        sent = columns.sent_times[value]
+        sent = sent_times[value]
         return report.finding(
             Anomaly.DUPLICATE,
             columns.value_partition[value],
@@ -86,7 +94,7 @@ def check_duplicates(columns: HistoryColumns, report: Report) -> None:
             f"stands at {counts[number]} offsets: {', '.join(map(str, seen.offset[rows]))}",
         )
 
-    is_double = counts > np.maximum(columns.sent_times[values], 1)
+    is_double = counts > np.maximum(sent_times[values], 1)
     report.tell(Anomaly.DUPLICATE, np.flatnonzero(is_double), explain)
 
 

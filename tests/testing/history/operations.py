@@ -1,6 +1,7 @@
 """Operations of hand-made histories, in few words."""
 
 from itertools import count
+from typing import Any
 
 from spark_log.testing.history import Assign, Operation, Outcome, Poll, Polled, Send
 from spark_log.types import TopicPartition
@@ -26,11 +27,11 @@ def assign(offset=None, *, of=K):
 
 def history(*steps):
     """Return operations of steps, each of which begins with the name of its process."""
-    numbers = {}
+    numbers: dict[str, Any] = {}
     found = []
     for process, *actions in steps:
         number = next(numbers.setdefault(process, count()))
-        details = {"outcome": COMMITTED}
+        details: dict[str, Any] = {"outcome": COMMITTED}
         if isinstance(actions[-1], dict):
             details |= actions.pop()
         found.append(Operation(process, number, tuple(actions), **details))

@@ -1,5 +1,7 @@
 """Every anomaly is found in a history that shows it, and not in a sound one beside it."""
 
+from typing import Any
+
 import pytest
 
 from spark_log.testing.history import Anomaly, check_history
@@ -29,7 +31,7 @@ def read_all_of_l(*records):
 
 
 # By anomaly: what shows it, and what does not.
-CASES = {
+CASES: dict[str, Any] = {
     "lost-write": [
         ([*WRITTEN, ("c", poll(A)), ("d", poll(C))], {"lost-write"}),
         # Another client polled it.
@@ -58,6 +60,23 @@ CASES = {
     "duplicate": [
         ([*WRITTEN[:2], ("c", poll(A, B, (2, "a")))], {"duplicate"}),
         ([*WRITTEN[:2], ("q", send("a", 2)), ("c", poll(A, B, (2, "a")))], set()),
+        # The first of two sends was refused.
+        (
+            [
+                ("p", send("a"), {"outcome": ABORTED}),
+                ("p", send("a", 0)),
+                ("c", poll(A, (1, "a"))),
+            ],
+            {"duplicate"},
+        ),
+        (  # It was aborted with its transaction, and sent once more.
+            [
+                ("p", send("a", 0), transaction(ABORTED)),
+                ("p", send("a", 2), T),
+                ("c", poll((2, "a"))),
+            ],
+            set(),
+        ),
         # It was sent once more, with an unknown outcome.
         (
             [*WRITTEN[:2], ("q", send("a"), {"outcome": UNKNOWN}), ("c", poll(A, B, (2, "a")))],

@@ -111,7 +111,7 @@ def test_a_complete_last_line_without_a_line_break_is_read(tmp_path):
         '{"process":"p","number":0,"outcome":"lost","actions":[]}',
         '{"process":"p","number":0,"outcome":"committed","actions":[["commit"]]}',
         '{"process":"p","number":0,"outcome":"committed","actions":[["send","t",0,"a","7"]]}',
-        '{"process":"p","number":0,"outcome":"committed","actions":[["poll",[["t",0,1]]]]}',
+        '{"process":"p","number":0,"outcome":"committed","actions":[["poll",["t",0,[1]]]]}',
     ],
 )
 def test_another_line_that_is_no_operation_is_refused(line, tmp_path):
