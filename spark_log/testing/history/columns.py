@@ -19,6 +19,9 @@ NONE: Final = -1
 
 _MAX_CODE: Final = 2**62
 
+_MAX_SHOWN: Final = 40
+"""Maximum number of characters of a value in an explanation."""
+
 
 class SendColumns:
     """One row for each record that was sent, in the order of the history.
@@ -148,6 +151,13 @@ class HistoryColumns:
     def name(self, operation: int) -> str:
         """Return the name of an operation."""
         return self.operations[operation].name
+
+    def text(self, value: int) -> str:
+        """Return a value quoted, and shortened if it is long."""
+        text = self.values[value]
+        if len(text) <= _MAX_SHOWN:
+            return repr(text)
+        return f"{text[:_MAX_SHOWN]!r}… ({len(text):,} characters)"
 
     def times(self, name: str) -> Ints:
         """Return a time of each operation, by the name of the field; NONE where it is not noted."""

@@ -134,5 +134,5 @@ def _step(columns: HistoryColumns, edges: _Edges, row: int) -> str:
     value = edges.value[row]
     where = columns.partitions[columns.value_partition[value]]
     if edges.is_read[row]:
-        return f"{target} polled {columns.values[value]!r} ({where}), which {source} sent"
-    return f"{target} sent {columns.values[value]!r} ({where}) next after a record of {source}"
+        return f"{target} polled {columns.text(value)} ({where}), which {source} sent"
+    return f"{target} sent {columns.text(value)} ({where}) next after a record of {source}"

@@ -28,7 +28,7 @@ def check_lost_writes(columns: HistoryColumns, report: Report) -> None:
             sends.partition[row],
             sends.offset[row],
             [sends.operation[row], reads.operation[reader[row]]],
-            f"{columns.values[sends.value[row]]!r} was acknowledged at {sends.offset[row]} and "
+            f"{columns.text(sends.value[row])} was acknowledged at {sends.offset[row]} and "
             f"never polled, although offset {end[row]} was",
         )
 
@@ -61,7 +61,7 @@ def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
             sends.offset[rows[0]],
             sends.operation[rows],
             f"{counts[number]} acknowledged records were never polled, "
-            f"{columns.values[sends.value[rows[0]]]!r} the first of them",
+            f"{columns.text(sends.value[rows[0]])} the first of them",
         )
 
     report.tell(Anomaly.UNSEEN, np.arange(len(partitions)), explain)
@@ -90,7 +90,7 @@ def check_duplicates(columns: HistoryColumns, report: Report) -> None:
             columns.value_partition[value],
             seen.offset[rows[0]],
             seen.operation[rows],
-            f"{columns.values[value]!r} was sent {sent} {'time' if sent == 1 else 'times'} and "
+            f"{columns.text(value)} was sent {sent} {'time' if sent == 1 else 'times'} and "
             f"stands at {counts[number]} offsets: {', '.join(map(str, seen.offset[rows]))}",
         )
 
@@ -111,7 +111,7 @@ def check_inconsistent_offsets(columns: HistoryColumns, report: Report) -> None:
 
     def explain(number: int) -> Finding:
         rows = different[starts[number] : starts[number] + min(counts[number], SHOWN_OPERATIONS)]
-        values = ", ".join(repr(columns.values[each]) for each in seen.value[rows])
+        values = ", ".join(columns.text(each) for each in seen.value[rows])
         return report.finding(
             Anomaly.INCONSISTENT_OFFSETS,
             columns.value_partition[seen.value[rows[0]]],
@@ -142,8 +142,8 @@ def check_order_of_sends(columns: HistoryColumns, report: Report) -> None:
                 sends.partition[row],
                 sends.offset[row],
                 [sends.operation[before], sends.operation[row]],
-                f"{columns.values[sends.value[before]]!r} was acknowledged at "
-                f"{sends.offset[before]}, and {columns.values[sends.value[row]]!r}, sent after it, "
+                f"{columns.text(sends.value[before])} was acknowledged at "
+                f"{sends.offset[before]}, and {columns.text(sends.value[row])}, sent after it, "
                 f"at {sends.offset[row]}",
             )
 

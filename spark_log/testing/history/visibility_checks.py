@@ -70,7 +70,7 @@ def _tell_reads(
             reads.partition[row],
             reads.offset[row],
             [sender, operation],
-            f"{columns.processes[columns.process[operation]]} polled {columns.values[value]!r} at "
+            f"{columns.processes[columns.process[operation]]} polled {columns.text(value)} at "
             f"{reads.offset[row]}, {what}",
         )
 
@@ -112,29 +112,48 @@ def check_torn_transactions(columns: HistoryColumns, report: Report) -> None:
             columns.located[found],
             [sends.operation[found]],
             f"{columns.processes[observer[number]]} polled a part of the transaction, and passed "
-            f"by {columns.values[sends.value[found]]!r} at {columns.located[found]}",
+            f"by {columns.text(sends.value[found])} at {columns.located[found]}",
         )
 
     report.tell(Anomaly.TORN_TRANSACTION, first, explain)
 
 
 def _observed_transactions(columns: HistoryColumns) -> tuple[Ints, Ints]:
-    """Return pairs of a transaction that took effect and a read_committed client that polled it."""
+    """Return pairs of a committed transaction and a read_committed client that polled a part of it.
+
+    Clients that polled all of it are left out, and those that never left an offset out: the caller
+    makes a row for each record of each pair.
+    """
     sends, reads = columns.sends, columns.reads
     rows = np.flatnonzero(reads.is_committed & (columns.writer[reads.value] != NONE))
     senders = sends.operation[columns.writer[reads.value[rows]]]
-    is_whole = columns.is_transaction[senders] & columns.is_committed[senders]
-    rows, senders = rows[is_whole], senders[is_whole]
-    count = max(len(columns.processes), 1)
-    pairs = np.unique(senders * count + columns.process[reads.operation[rows]])
-    return pairs // count, pairs % count
+    rows = rows[columns.is_transaction[senders] & columns.is_committed[senders]]
+    process = columns.process[reads.operation[rows]]
+    values = max(len(columns.values), 1)
+    polled = np.unique(process * values + reads.value[rows])
+    process, senders = polled // values, sends.operation[columns.writer[polled % values]]
+    processes = max(len(columns.processes), 1)
+    pairs, parts = np.unique(senders * processes + process, return_counts=True)
+    senders, process = pairs // processes, pairs % processes
+    sent = np.bincount(sends.operation, minlength=len(columns.operations))
+    leaves_out = np.zeros(processes, dtype=np.bool_)
+    leaves_out[columns.process[reads.operation[_steps(columns)]]] = True
+    may_be_torn = (parts < sent[senders]) & leaves_out[process]
+    return senders[may_be_torn], process[may_be_torn]
+
+
+def _steps(columns: HistoryColumns) -> Ints:
+    """Return the reads by read_committed clients that leave an offset out."""
+    reads = columns.reads
+    return np.flatnonzero(
+        reads.is_committed & (reads.since >= NONE) & (reads.offset > reads.since + 1)
+    )
 
 
 def _passed_by(columns: HistoryColumns, row: Ints, observer: Ints) -> Bools:
     """Return for each send whether its observer went on from before it to behind it in one step."""
     reads = columns.reads
-    steps = np.flatnonzero((reads.since >= NONE) & (reads.offset > reads.since + 1))
-    steps = steps[reads.is_committed[steps]]
+    steps = _steps(columns)
     # Number partitions by observer, to look all of them up at once.
     count = len(columns.partitions)
     where = columns.process[reads.operation[steps]] * count + reads.partition[steps]

@@ -412,6 +412,12 @@ def test_examples_are_bounded_and_all_are_counted():
     assert str(findings).splitlines()[-1] == "lost-write: 94 more"
 
 
+def test_a_long_value_is_shortened_in_an_explanation():
+    findings = check_history(history(("p", send("x" * 10_000, 0)), ("c", poll((1, "y")))))
+    assert {len(str(each)) < 200 for each in findings.findings} == {True}
+    assert "… (10,000 characters)" in str(findings)
+
+
 def test_findings_are_an_arrow_table():
     steps, _ = CASES["G0"][0]
     findings = check_history(history(*steps, ("c", poll(B, A))))
