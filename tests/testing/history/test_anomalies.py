@@ -33,6 +33,21 @@ def read_all_of_l(*records):
 # By anomaly: what shows it, and what does not.
 CASES: dict[str, Any] = {
     "lost-write": [
+        # Another value stands at its offset.
+        (
+            [WRITTEN[0], ("q", send("b"), {"outcome": UNKNOWN}), ("c", poll((0, "b")))],
+            {"lost-write", "inconsistent-offsets"},
+        ),
+        # Sends of unknown outcome are no transaction: one says nothing of the other.
+        (
+            [
+                ("p", send("a", 0), send("b", 1), {"outcome": UNKNOWN}),
+                ("q", send("c", 2)),
+                ("c", poll(A)),
+                ("d", poll(C)),
+            ],
+            set(),
+        ),
         ([*WRITTEN, ("c", poll(A)), ("d", poll(C))], {"lost-write"}),
         # Another client polled it.
         ([*WRITTEN, ("c", poll(A)), ("d", poll(C)), ("e", poll(B))], set()),
@@ -108,6 +123,18 @@ CASES: dict[str, Any] = {
         ([("p", send("a", 0), send("b", 1), T), ("c", poll(A, B))], set()),
     ],
     "poll-skip": [
+        # Only a read_uncommitted client polled it, whose transaction may be aborted.
+        (
+            [
+                WRITTEN[0],
+                ("q", send("b", 1), transaction(UNKNOWN)),
+                WRITTEN[2],
+                ("d", poll(A, B, C, committed=False)),
+                ("c", poll(A)),
+                ("c", poll(C)),
+            ],
+            set(),
+        ),
         ([*WRITTEN, READ_ALL, ("c", poll(A)), ("c", poll(C))], {"poll-skip"}),
         # A seek to the beginning tells where it ought to begin.
         ([*WRITTEN, READ_ALL, ("c", assign(0)), ("c", poll(B))], {"poll-skip"}),
@@ -214,6 +241,15 @@ CASES: dict[str, Any] = {
         ),
     ],
     "G1b": [
+        # Somebody else may have sent it.
+        (
+            [
+                ("q", send("a"), {"outcome": UNKNOWN}),
+                ("p", send("a", 0), transaction(invoked=1, end_invoked=5, completed=6)),
+                ("c", poll(A), {"invoked": 2, "completed": 4}),
+            ],
+            set(),
+        ),
         (
             [
                 ("p", send("a", 0), transaction(invoked=1, end_invoked=5, completed=6)),
