@@ -1,0 +1,15 @@
+from .anomaly import ALLOWED as ALLOWED
+from .anomaly import Anomaly as Anomaly
+from .checker import check_history as check_history
+from .findings import Finding as Finding
+from .findings import Findings as Findings
+from .history_file import History as History
+from .history_file import HistoryFormatError as HistoryFormatError
+from .history_file import HistoryWriter as HistoryWriter
+from .history_file import read_history as read_history
+from .operation import Assign as Assign
+from .operation import Operation as Operation
+from .operation import Outcome as Outcome
+from .operation import Poll as Poll
+from .operation import Polled as Polled
+from .operation import Send as Send

@@ -1,0 +1,70 @@
+"""The anomalies that a history can show, by their usual names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Anomaly(StrEnum):
+    """An anomaly, by its name in Jepsen's tests of Kafka or in Adya's list of phenomena.
+
+    Jepsen does not name three of them: ``torn-transaction``, ``garbage-read`` (Elle's name) and
+    ``G1c-ww``, which is the part of G1c that Kafka allows.
+    """
+
+    LOST_WRITE = "lost-write"
+    """An acknowledged record was never polled, although a record at or behind its offset was."""
+
+    UNSEEN = "unseen"
+    """Acknowledged records were never polled, and nothing behind them was."""
+
+    DUPLICATE = "duplicate"
+    """A value stands at more offsets of a partition than it was sent times."""
+
+    INCONSISTENT_OFFSETS = "inconsistent-offsets"
+    """One offset of a partition has several values."""
+
+    NONMONOTONIC_SEND = "nonmonotonic-send"
+    """A client's later send was acknowledged at an offset that is not higher."""
+
+    INTERNAL_NONMONOTONIC_SEND = "int-nonmonotonic-send"
+    """As nonmonotonic-send, within one operation."""
+
+    POLL_SKIP = "poll-skip"
+    """A client's next poll left out a committed record, with no new assignment in between."""
+
+    INTERNAL_POLL_SKIP = "int-poll-skip"
+    """As poll-skip, within one operation."""
+
+    NONMONOTONIC_POLL = "nonmonotonic-poll"
+    """A client's next poll returned an offset that is not higher, with no new assignment."""
+
+    INTERNAL_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
+    """As nonmonotonic-poll, within one operation."""
+
+    GARBAGE_READ = "garbage-read"
+    """A poll returned a value that nobody sent to the partition."""
+
+    ABORTED_READ = "G1a"
+    """A poll returned a record whose send or transaction was aborted."""
+
+    INTERMEDIATE_READ = "G1b"
+    """A read_committed poll returned a record of a transaction that was not yet being committed."""
+
+    TORN_TRANSACTION = "torn-transaction"
+    """A read_committed client polled a part of a transaction, and read past another part of it."""
+
+    WRITE_CYCLE = "G0"
+    """Transactions' records follow each other in a circle. Kafka allows it: sends interleave."""
+
+    READ_CYCLE = "G1c"
+    """Each of several transactions polled what the one before it in a circle sent."""
+
+    WRITE_READ_CYCLE = "G1c-ww"
+    """A circle of polls and of the order of records. Kafka allows it, as offsets are given out
+    before the commit."""
+
+
+ALLOWED: Final = frozenset({Anomaly.WRITE_CYCLE, Anomaly.WRITE_READ_CYCLE})
+"""The anomalies that Kafka's guarantees allow. They are told, and break nothing."""
