@@ -19,6 +19,8 @@ from .quotas import UNLIMITED as UNLIMITED
 from .quotas import ClientQuota as ClientQuota
 from .records import MetadataRecord as MetadataRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
+from .state_log import StateLog as StateLog
+from .state_log import StateRecord as StateRecord
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import finish_deletions as finish_deletions

@@ -1,7 +1,7 @@
 """Records as versioned JSON: ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}``.
 
-The metadata log and the logs of groups consist of such records. Names of fields are in camel case,
-as in Kafka.
+The metadata log, the logs of groups and those of transactional ids consist of such records. Names
+of fields are in camel case, as in Kafka.
 """
 
 from __future__ import annotations
