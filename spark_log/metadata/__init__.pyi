@@ -30,6 +30,8 @@ from .topics import remove_data as remove_data
 from .topics import topic_records as topic_records
 from .topics import validate_new_topic as validate_new_topic
 from .topics import validate_topic_name as validate_topic_name
+from .versioned_records import Partitions as Partitions
 from .versioned_records import RecordFields as RecordFields
 from .versioned_records import VersionedRecord as VersionedRecord
 from .versioned_records import record_from_json as record_from_json
+from .versioned_records import to_partitions as to_partitions

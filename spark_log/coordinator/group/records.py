@@ -11,11 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from spark_log.metadata import RecordFields, StateRecord, record_from_json
+from spark_log.metadata import Partitions, RecordFields, StateRecord, record_from_json
 from spark_log.types import TopicPartition
-
-Partitions = dict[str, tuple[int, ...]]
-"""Partitions as they are stored: topic → numbers."""
 
 
 class TopicPart(RecordFields):
@@ -72,14 +69,6 @@ def from_json(value: bytes) -> GroupRecord:
         CorruptRecordError: it is not a group record, or a newer version of spark-log wrote it.
     """
     return record_from_json(value, {"GroupRecord": GroupRecord}, "group record")
-
-
-def to_partitions(partitions: Iterable[TopicPartition]) -> Partitions:
-    """Return partitions in the form in which they are stored."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        numbers.setdefault(topic, []).append(number)
-    return {topic: tuple(found) for topic, found in numbers.items()}
 
 
 def of_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:
