@@ -301,6 +301,7 @@ class TestComplete:
         assert changes.complete(state, 1) is None
         state = after(state, changes.register(state, NEXT, [P0]))
         assert changes.complete(state, 1) is None, "a later one goes on"
+        assert changes.complete(expired(state), 1) is None, "its markers may be missing"
 
     def test_what_is_not_decided_is_not_completed(self):
         for number in (1, 2):

@@ -62,8 +62,9 @@ class TransactionMachine(RuleBasedStateMachine):
                 continue
             if record is None:
                 return False
-            self.records.append(record.to_json())
-            self.states.append(self.state.replay(from_json(self.records[-1])))
+            value = record.to_json()
+            self.states.append(self.state.replay(from_json(value)))
+            self.records.append(value)
             return True
         raise AssertionError("not reached")
 
@@ -86,22 +87,25 @@ class TransactionMachine(RuleBasedStateMachine):
         if self.attempt(lambda state: changes.initialize(state, 1000, new), lag):
             self.owners.append(self.state.owner)
 
+    @precondition(lambda self: self.state.owner is not None and not self.is_busy)
     @rule()
     def skip_epochs(self):
-        """Let the owner's epochs pass, as many transactions would."""
-        owner = self.state.owner
-        if owner is not None and owner.producer_epoch < FIRST and not self.is_busy:
-            while self.state.owner.producer_epoch < FIRST:
-                record = changes.initialize(self.state, 1000)
-                jump = record.model_copy(
-                    update={
-                        "owner": record.owner.model_copy(update={"producer_epoch": FIRST}),
-                        "producers": tuple((each, FIRST) for each, _ in record.producers),
-                    }
-                )
-                self.records.append(jump.to_json())
-                self.states.append(self.state.replay(jump))
-            self.owners.append(self.state.owner)
+        """Let epochs pass, as many transactions would."""
+        if self.state.needs_producer_id:
+            return
+        record = changes.initialize(self.state, 1000)
+        owner = record.owner
+        jump = record.model_copy(
+            update={
+                "owner": owner.model_copy(
+                    update={"producer_epoch": max(FIRST, owner.producer_epoch)}
+                ),
+                "producers": tuple((each, max(FIRST, epoch)) for each, epoch in record.producers),
+            }
+        )
+        self.states.append(self.state.replay(jump))
+        self.records.append(jump.to_json())
+        self.owners.append(self.state.owner)
 
     @property
     def is_busy(self):
