@@ -21,8 +21,8 @@ from spark_log.transaction.state import (
 )
 
 picks = st.integers(0, 5)
-FIRST = LAST_EPOCH - 2
-"""Epochs begin close to the last one, so that ids are used up."""
+FIRST = LAST_EPOCH
+"""Epochs are skipped to the last one, so that ids are used up."""
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -112,16 +112,16 @@ class TransactionMachine(RuleBasedStateMachine):
         return self.state.state is TransactionState.ONGOING or self.state.state.is_prepared
 
     @precondition(lambda self: self.owners)
-    @rule(which=picks, partition=picks, lag=picks)
-    def join(self, which, partition, lag):
-        """A task of the newest or of an older owner."""
+    @rule(which=picks, partition=picks, lag=picks, old_id=st.none() | st.integers(1, 8))
+    def join(self, which, partition, lag, old_id):
+        """A task of the newest or of an older owner; it may have kept a producer id for long."""
         owner = self.owners[-1 - which % len(self.owners)]
         new = self.new_id()
         chosen: list[int] = []
 
         def decide(state):
             free = state.free_producer_id()
-            chosen[:] = [new if free is None else free]
+            chosen[:] = [old_id or (new if free is None else free)]
             return changes.join(state, owner, chosen[0], [TopicIdPartition("t", partition)])
 
         if self.attempt(decide, lag):
@@ -247,6 +247,13 @@ class TransactionMachine(RuleBasedStateMachine):
                 if producer.producer_id == owner.producer_id:
                     epoch = owner.producer_epoch
                 assert epoch > producer.producer_epoch
+
+    @invariant()
+    def a_transaction_begins_when_the_one_before_is_complete(self):
+        if len(self.states) > 1 and self.states[-2].transaction < self.state.transaction:
+            before = self.states[-2].state
+            assert before is not TransactionState.ONGOING
+            assert not before.is_prepared
 
     @invariant()
     def whoever_is_busy_is_waited_for(self):
