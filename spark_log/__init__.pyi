@@ -10,6 +10,7 @@ from .errors import BufferExhaustedError as BufferExhaustedError
 from .errors import ClockSkewError as ClockSkewError
 from .errors import CommitFailedError as CommitFailedError
 from .errors import ConcurrentModificationError as ConcurrentModificationError
+from .errors import ConcurrentTransactionsError as ConcurrentTransactionsError
 from .errors import CorruptRecordError as CorruptRecordError
 from .errors import DataLossError as DataLossError
 from .errors import FencedInstanceIdError as FencedInstanceIdError
@@ -31,6 +32,7 @@ from .errors import InvalidRootError as InvalidRootError
 from .errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
 from .errors import InvalidTimestampError as InvalidTimestampError
 from .errors import InvalidTopicError as InvalidTopicError
+from .errors import InvalidTxnStateError as InvalidTxnStateError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
 from .errors import LogEndOffsetMismatchError as LogEndOffsetMismatchError
 from .errors import LogTruncatedError as LogTruncatedError
@@ -39,6 +41,7 @@ from .errors import NotFoundError as NotFoundError
 from .errors import NotRepeatableError as NotRepeatableError
 from .errors import OffsetOutOfRangeError as OffsetOutOfRangeError
 from .errors import OutOfOrderSequenceError as OutOfOrderSequenceError
+from .errors import ProducerFencedError as ProducerFencedError
 from .errors import RecordDeserializationError as RecordDeserializationError
 from .errors import RecordTooLargeError as RecordTooLargeError
 from .errors import RootNotFoundError as RootNotFoundError
@@ -49,6 +52,8 @@ from .errors import StorageFullError as StorageFullError
 from .errors import StorageTimeoutError as StorageTimeoutError
 from .errors import StorageUnavailableError as StorageUnavailableError
 from .errors import TopicAlreadyExistsError as TopicAlreadyExistsError
+from .errors import TransactionAbortableError as TransactionAbortableError
+from .errors import TransactionError as TransactionError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError

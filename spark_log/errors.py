@@ -1,8 +1,8 @@
 """All errors that spark-log raises.
 
 They have one base class, and the names of kafka-python where Kafka has the error. Each error has
-fields besides its message, can be pickled (errors cross Spark's processes), and tells by
-``retriable`` whether the same call may succeed later without a change by the caller.
+fields besides its message, can be pickled (errors cross Spark's processes), and tells what a caller
+can do (KIP-1050): ``retriable``, ``abortable``, ``fenced``, ``fatal``. At most one of them is True.
 
 A constructor takes the complete message first, then keyword-only fields: this is what default
 exception pickling needs (``cls(message)``, then ``__dict__``).
@@ -20,9 +20,15 @@ class SparkLogError(Exception):
 
     Attributes:
         retriable: True if the same call may succeed later.
+        abortable: True if the transaction has to be aborted. The producer may then begin another.
+        fenced: True if another process has taken the place of this client. Close it.
+        fatal: True if this client cannot go on. Close it, and make a new one.
     """
 
     retriable: ClassVar[bool] = False
+    abortable: ClassVar[bool] = False
+    fenced: ClassVar[bool] = False
+    fatal: ClassVar[bool] = False
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -342,6 +348,8 @@ class InvalidProducerEpochError(SparkLogError):
         current_epoch: the newest epoch in the log.
     """
 
+    fenced = True
+
     def __init__(
         self,
         message: str,
@@ -519,6 +527,8 @@ class FencedInstanceIdError(UnknownMemberIdError):
         instance_id: the ``group.instance.id`` of both processes.
     """
 
+    fenced = True
+
     def __init__(
         self, message: str, *, group_id: str = "", member_id: str = "", instance_id: str = ""
     ) -> None:
@@ -592,6 +602,68 @@ class GroupSubscribedToTopicError(GroupNotEmptyError):
 
 class InvalidSessionTimeoutError(SparkLogError):
     """``session.timeout.ms`` is outside of the range that groups allow; the member did not join."""
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+class TransactionError(SparkLogError):
+    """Base of the errors of transactions; the call changed nothing.
+
+    Attributes:
+        transactional_id: the ``transactional.id``.
+    """
+
+    def __init__(self, message: str, *, transactional_id: str = "") -> None:
+        super().__init__(message)
+        self.transactional_id = transactional_id
+
+
+class ConcurrentTransactionsError(TransactionError):
+    """An earlier transaction of this ``transactional.id`` has not ended yet; try again."""
+
+    retriable = True
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction can only be aborted: its ``transaction.timeout.ms`` passed, for example.
+
+    Abort it. The producer may then begin another one.
+    """
+
+    abortable = True
+
+
+class ProducerFencedError(TransactionError):
+    """The epoch of this producer has passed: its transaction was decided, or another took over.
+
+    Attributes:
+        producer_id: the producer's id.
+        producer_epoch: the epoch of the call.
+    """
+
+    fenced = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transactional_id: str = "",
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        super().__init__(message, transactional_id=transactional_id)
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+
+class InvalidTxnStateError(TransactionError):
+    """The transaction's state does not permit the call (Kafka's InvalidTxnStateException).
+
+    The message says which state it is, and which call was expected.
+    """
+
+    fatal = True
 
 
 def check_unicode(

@@ -29,7 +29,6 @@ ALLOWED = {
     "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offset": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
     "spark_log/admin/group_manager.py": {"GroupManager.lag.lag_in": _SHOWS},
-    "spark_log/coordinator/group/group_log.py": {"GroupLog._append": _STAMPS},
     "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
@@ -42,6 +41,7 @@ ALLOWED = {
         "LogValidator.validate": _STAMPS,
     },
     "spark_log/metadata/metadata_log.py": {"MetadataLog.commit": _STAMPS},
+    "spark_log/metadata/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},
     "spark_log/producer/table_sender.py": {"send_table": _STAMPS},
     "spark_log/storage/memory.py": {

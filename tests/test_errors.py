@@ -16,6 +16,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
+    TransactionError,
     check_unicode,
     nearest,
 )
@@ -28,6 +29,9 @@ ALL = sorted(
     ),
     key=lambda kind: kind.__name__,
 )
+
+
+WHAT_TO_DO = ("retriable", "abortable", "fenced", "fatal")
 
 
 def example(kind):
@@ -53,9 +57,11 @@ class TestEveryError:
     def test_an_error_needs_only_a_message(self, kind):
         assert kind("what was wrong").message == "what was wrong"
 
-    def test_an_error_tells_whether_it_is_retriable(self, kind):
-        assert isinstance(kind.retriable, bool)
-        assert "retriable" not in vars(kind("x")), "it is a property of the kind"
+    def test_an_error_tells_what_a_caller_can_do(self, kind):
+        told = {name: getattr(kind, name) for name in WHAT_TO_DO}
+        assert all(isinstance(value, bool) for value in told.values())
+        assert sum(told.values()) <= 1
+        assert not told.keys() & vars(kind("x")).keys(), "they are properties of the kind"
 
     def test_an_error_is_public_and_documented(self, kind):
         assert getattr(spark_log, kind.__name__) is kind
@@ -72,12 +78,37 @@ class TestEveryError:
 def test_exactly_these_errors_are_retriable():
     assert {kind.__name__ for kind in ALL if kind.retriable} == {
         "BufferExhaustedError",
+        "ConcurrentTransactionsError",
         "KafkaTimeoutError",
         "LogEndOffsetMismatchError",
         "StorageFullError",
         "StorageTimeoutError",
         "StorageUnavailableError",
         "UnknownOutcomeError",
+    }
+
+
+def test_exactly_these_errors_are_abortable_fenced_or_fatal():
+    def names(what):
+        return {kind.__name__ for kind in ALL if getattr(kind, what)}
+
+    assert names("abortable") == {"TransactionAbortableError"}
+    assert names("fenced") == {
+        "FencedInstanceIdError",
+        "InvalidProducerEpochError",
+        "ProducerFencedError",
+    }
+    assert names("fatal") == {"InvalidTxnStateError"}
+
+
+def test_transaction_errors_have_one_base_class():
+    kinds = {kind.__name__ for kind in ALL if issubclass(kind, TransactionError)}
+    assert kinds == {
+        "TransactionError",
+        "ConcurrentTransactionsError",
+        "InvalidTxnStateError",
+        "ProducerFencedError",
+        "TransactionAbortableError",
     }
 
 

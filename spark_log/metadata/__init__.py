@@ -1,7 +1,8 @@
 """Metadata: topics, partitions and configs, replayed from the metadata log.
 
 `Cluster` opens a root. `topics/` creates and deletes topics; `ClusterCleaner` and `ClusterVerifier`
-clean and verify all partitions of a root.
+clean and verify all partitions of a root. `StateLog` is the base of the logs of groups and of
+transactional ids.
 """
 
 from spark_log.exports import attach_stub

@@ -19,6 +19,8 @@ from .quotas import UNLIMITED as UNLIMITED
 from .quotas import ClientQuota as ClientQuota
 from .records import MetadataRecord as MetadataRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
+from .state_log import StateLog as StateLog
+from .state_log import StateRecord as StateRecord
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import finish_deletions as finish_deletions
@@ -28,6 +30,8 @@ from .topics import remove_data as remove_data
 from .topics import topic_records as topic_records
 from .topics import validate_new_topic as validate_new_topic
 from .topics import validate_topic_name as validate_topic_name
+from .versioned_records import Partitions as Partitions
 from .versioned_records import RecordFields as RecordFields
 from .versioned_records import VersionedRecord as VersionedRecord
 from .versioned_records import record_from_json as record_from_json
+from .versioned_records import to_partitions as to_partitions

@@ -18,6 +18,7 @@ _INTERNAL = (
     METADATA_DIRECTORY,
     "__consumer_offsets",
     "__consumer_groups",
+    "__transaction_state",
     DELETION_MARKERS,
     WITNESSES,
 )

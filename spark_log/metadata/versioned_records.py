@@ -1,19 +1,22 @@
 """Records as versioned JSON: ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}``.
 
-The metadata log and the logs of groups consist of such records. Names of fields are in camel case,
-as in Kafka.
+The metadata log, the logs of groups and those of transactional ids consist of such records. Names
+of fields are in camel case, as in Kafka.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from spark_log.errors import CorruptRecordError
+
+Partitions = dict[str, tuple[int, ...]]
+"""Partitions as they are stored: name or id of the topic → numbers."""
 
 _Record = TypeVar("_Record", bound="VersionedRecord")
 
@@ -69,3 +72,11 @@ def record_from_json(value: bytes, kinds: Mapping[str, type[_Record]], what: str
         return kind.model_validate(document["data"])
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CorruptRecordError(f"not a {what}: {value!r:.200} ({error})") from None
+
+
+def to_partitions(partitions: Iterable[tuple[str, int]]) -> Partitions:
+    """Return pairs of a topic and a number in the form in which they are stored."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        numbers.setdefault(topic, []).append(number)
+    return {topic: tuple(found) for topic, found in numbers.items()}

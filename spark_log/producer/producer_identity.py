@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Final
 
-from spark_log.log import ProducerAppend
+from spark_log.log import MAX_PRODUCER_EPOCH, ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.producer.topic_route import PartitionQueue
-
-_MAX_EPOCH: Final = 2**15 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
-    """The identity of a producer, as in Kafka's class of this name.
-
-    A producer that is opened with the id of another one and a newer epoch fences it.
-    """
-
-    producer_id: int
-    producer_epoch: int
 
 
 class ProducerIdentity:
@@ -54,7 +39,7 @@ class ProducerIdentity:
         Raises:
             StorageError, UnknownOutcomeError: no id could be assigned; nothing was appended.
         """
-        if queue.epoch > _MAX_EPOCH:  # a new id, as in `bumpIdempotentProducerEpoch`
+        if queue.epoch > MAX_PRODUCER_EPOCH:  # a new id, as in `bumpIdempotentProducerEpoch`
             place = (queue.route.topic.topic_id, queue.partition)
             self._replaced[place] = self._cluster.producer_ids.next_id()
             queue.epoch = queue.sequence = 0

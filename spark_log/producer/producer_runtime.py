@@ -10,6 +10,7 @@ from typing import Final
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
+from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
@@ -17,7 +18,7 @@ from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.partition_appender import PartitionAppender
 from spark_log.producer.partitioner import TopicPartitioner
-from spark_log.producer.producer_identity import ProducerIdAndEpoch, ProducerIdentity
+from spark_log.producer.producer_identity import ProducerIdentity
 from spark_log.producer.sender import Sender
 from spark_log.producer.sender_threads import SenderThreads
 from spark_log.producer.topic_router import TopicRouter

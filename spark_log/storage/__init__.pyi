@@ -18,3 +18,5 @@ from .store import FileInfo as FileInfo
 from .store import StagedFile as StagedFile
 from .store import StorageOptions as StorageOptions
 from .store import Store as Store
+from .text_names import file_name as file_name
+from .text_names import text_of as text_of

@@ -144,7 +144,9 @@ class TestDirectories:
         assert (finding.path, str(finding.severity)) == ("photos", "warning")
         assert "does not belong to spark-log" in finding.message
 
-    @pytest.mark.parametrize("name", ["__consumer_offsets", "__consumer_groups"])
+    @pytest.mark.parametrize(
+        "name", ["__consumer_offsets", "__consumer_groups", "__transaction_state"]
+    )
     def test_of_internal_logs_are_none_of_them(self, cluster, name):
         cluster.store.put(f"{name}/x", b"")
         assert found(cluster) == []

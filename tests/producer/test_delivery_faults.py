@@ -22,8 +22,8 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
-from spark_log.producer.producer_identity import ProducerIdAndEpoch
 from tests.log.support import done_but, failing
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
 

@@ -17,9 +17,9 @@ from spark_log.coordinator.group.records import (
     MemberPart,
     TopicPart,
     of_partitions,
-    to_partitions,
 )
 from spark_log.errors import CorruptRecordError
+from spark_log.metadata import to_partitions
 from spark_log.types import TopicPartition
 
 GROUP_STATES = ("Empty", "Stable", "Reconciling")

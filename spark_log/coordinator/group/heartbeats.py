@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
-from spark_log.coordinator.group.names import file_name
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.storage import Store
+from spark_log.storage import Store, file_name
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _CHECKS_PER_TIMEOUT = 4

@@ -8,15 +8,11 @@ records may be deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 from pydantic import Field
 
-from spark_log.metadata import RecordFields, VersionedRecord, record_from_json
+from spark_log.metadata import Partitions, RecordFields, StateRecord, record_from_json
 from spark_log.types import TopicPartition
-
-Partitions = dict[str, tuple[int, ...]]
-"""Partitions as they are stored: topic → numbers."""
 
 
 class TopicPart(RecordFields):
@@ -44,13 +40,12 @@ class MemberPart(RecordFields):
     pending: Partitions = Field(default={})
 
 
-class GroupRecord(VersionedRecord):
+class GroupRecord(StateRecord):
     """A group after a change.
 
     Attributes:
         group_id: the group's id, which the name of its directory may not hold.
         generation: higher than that of the record before it.
-        change_id: random; a process that lost the answer to an append finds its record by it.
         change: ``join``, ``leave``, ``expire``, ``release``, ``topics`` or ``fence``.
         changed_members: ids of the members that joined, left, expired or released.
         protocol: name of the assignor; None without members.
@@ -58,11 +53,8 @@ class GroupRecord(VersionedRecord):
         members: in the order in which they joined.
     """
 
-    stores_defaults: ClassVar[bool] = False
-
     group_id: str
     generation: int
-    change_id: str
     change: str
     changed_members: tuple[str, ...] = ()
     protocol: str | None = None
@@ -77,14 +69,6 @@ def from_json(value: bytes) -> GroupRecord:
         CorruptRecordError: it is not a group record, or a newer version of spark-log wrote it.
     """
     return record_from_json(value, {"GroupRecord": GroupRecord}, "group record")
-
-
-def to_partitions(partitions: Iterable[TopicPartition]) -> Partitions:
-    """Return partitions in the form in which they are stored."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        numbers.setdefault(topic, []).append(number)
-    return {topic: tuple(found) for topic, found in numbers.items()}
 
 
 def of_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:

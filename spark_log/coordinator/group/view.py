@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY, TOPIC_ID, group_directory
-from spark_log.coordinator.group.names import text_of
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
-from spark_log.storage import Store
+from spark_log.storage import Store, text_of
 
 _MAX_TRIES = 10
 

@@ -1,8 +1,10 @@
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
+from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerAppend as ProducerAppend
 from .producer_state import ProducerEntry as ProducerEntry
+from .producer_state import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .producer_state import ProducerState as ProducerState
 from .producer_state import SequenceRun as SequenceRun
 from .producer_state import sequence_after as sequence_after

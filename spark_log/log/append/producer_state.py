@@ -28,6 +28,21 @@ NOT_LISTED_US: Final = 2**63 - 1
 """The time of an append that no listing has shown yet. A producer with this time never expires."""
 
 
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
+"""The last epoch of a producer id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """The identity of a producer, as in Kafka's class of this name.
+
+    A producer that is opened with the id of another one and a newer epoch fences it.
+    """
+
+    producer_id: int
+    producer_epoch: int
+
+
 def sequence_after(sequence: int, records: int) -> int:
     """Return the sequence number ``records`` later (``DefaultRecordBatch.incrementSequence``)."""
     return (sequence + records) % _SEQUENCES
@@ -51,7 +66,7 @@ class ProducerAppend:
         """Raise ValueError if a value does not fit the batch header."""
         in_range = (
             0 <= self.producer_id < 2**63
-            and 0 <= self.producer_epoch < 2**15
+            and 0 <= self.producer_epoch <= MAX_PRODUCER_EPOCH
             and 0 <= self.base_sequence < _SEQUENCES
         )
         if not in_range:

@@ -1,9 +1,9 @@
-"""File names for ids of groups and members, which may be any string.
+"""File names for ids of groups, members and transactions, which may be any string.
 
 Letters, digits, ``.``, ``_`` and ``-`` stay as they are. Every other byte of the UTF-8 string, and
 a dot at the start, becomes ``=`` and two hexadecimal digits. A name that is too long for a file
 system is cut and ends in ``==`` and the SHA-256 of the whole string; the string is then only found
-in the group's records and heartbeats. Two strings never have the same name.
+in the files under that name. Two strings never have the same name.
 """
 
 from __future__ import annotations

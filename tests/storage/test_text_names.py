@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.coordinator.group.names import file_name, text_of
+from spark_log.storage.text_names import file_name, text_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,9 @@
+from .producers import find_transactional_id as find_transactional_id
+from .producers import record_producer as record_producer
+from .state import Decision as Decision
+from .state import GroupOffset as GroupOffset
+from .state import Participant as Participant
+from .state import TopicIdPartition as TopicIdPartition
+from .state import TransactionMetadata as TransactionMetadata
+from .state import TransactionState as TransactionState
+from .state_log import TransactionStateLog as TransactionStateLog

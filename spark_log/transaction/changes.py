@@ -1,0 +1,343 @@
+"""Changes of a transactional id: pure functions from its state to the next record, or None.
+
+Each function is called with the state after the whole log, and again after each append that came
+first. Called again after its record was appended, it returns None, except `initialize` and `join`:
+each call of them makes a new identity.
+
+The rules (docs/protocol.md, *Transactions*): a decision is made once, and raises the epoch of every
+participant and of the owner. So whoever was thought dead is refused here before it writes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from spark_log.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.transaction.records import TransactionRecord
+from spark_log.transaction.state import (
+    LAST_EPOCH,
+    Decision,
+    GroupOffset,
+    Participant,
+    TopicIdPartition,
+    TransactionMetadata,
+    TransactionState,
+)
+
+
+def initialize(
+    state: TransactionMetadata,
+    timeout_ms: int,
+    new_producer_id: int | None = None,
+    expected: ProducerIdAndEpoch | None = None,
+) -> TransactionRecord:
+    """Begin a new epoch of the owner: it fences the owner before (``InitProducerId``).
+
+    Args:
+        state: the present state.
+        timeout_ms: ``transaction.timeout.ms``.
+        new_producer_id: for an owner without epochs left; see `TransactionMetadata.is_new`.
+        expected: the present owner, if only that one may go on (KIP-360); None for anybody.
+
+    Raises:
+        ConcurrentTransactionsError: a transaction is not complete: abort and complete it first.
+        ProducerFencedError: the owner is not the expected one.
+        InvalidTxnStateError: the owner needs a new producer id, and there is none.
+    """
+    if expected is not None and expected != state.owner:
+        raise _fenced(state, expected)
+    if state.state is TransactionState.ONGOING or state.state.is_prepared:
+        raise _concurrent(state)
+    owner, used_up_through = state.owner, state.used_up_through
+    if owner is not None and not state.needs_producer_id:
+        next_owner = _raised(owner)
+    else:
+        if new_producer_id is None or not state.is_new(new_producer_id):
+            raise _invalid(state, f"producer id {new_producer_id} is not new; allocate another one")
+        next_owner = ProducerIdAndEpoch(new_producer_id, 0)
+        used_up_through = max(used_up_through, -1 if owner is None else owner.producer_id)
+    after = replace(
+        state,
+        state=TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        owner=next_owner,
+        used_up_through=used_up_through,
+        participants={},
+        decision=None,
+    )
+    return _record(after, "initialize")
+
+
+def join(
+    state: TransactionMetadata,
+    owner: ProducerIdAndEpoch,
+    producer_id: int,
+    partitions: Collection[TopicIdPartition] = (),
+    groups: Collection[str] = (),
+) -> TransactionRecord:
+    """Add a participant other than the owner, and what it registers first; begins a transaction.
+
+    The participant's epoch is that of its entry in `TransactionMetadata.participants`.
+
+    Args:
+        state: the present state.
+        owner: the owner that the participant writes for.
+        producer_id: `TransactionMetadata.free_producer_id`, or a new one.
+        partitions: as in `register`.
+        groups: as in `register`.
+
+    Raises:
+        ProducerFencedError: another owner has begun, or the transaction is decided.
+        TransactionAbortableError: the transaction was aborted by others.
+        ConcurrentTransactionsError: an earlier transaction is not complete.
+        InvalidTxnStateError: the producer id is in use, or its epochs are used up.
+    """
+    begun = _begun(state, owner)
+    if producer_id in begun.participants or not (
+        producer_id in state.producers or state.is_new(producer_id)
+    ):
+        raise _invalid(state, f"producer id {producer_id} is in use or used up; take another one")
+    epoch = state.producers.get(producer_id, 0)
+    begun = replace(begun, producers={**state.producers, producer_id: epoch})
+    participant = Participant(ProducerIdAndEpoch(producer_id, epoch))
+    return _record(_registered(begun, participant, partitions, groups), "join")
+
+
+def register(
+    state: TransactionMetadata,
+    producer: ProducerIdAndEpoch,
+    partitions: Collection[TopicIdPartition] = (),
+    groups: Collection[str] = (),
+) -> TransactionRecord | None:
+    """Register partitions and groups before a participant's first put there.
+
+    The owner begins a transaction with its first registration. A transaction has to have been
+    complete by then, so that no record of it is put on a partition where the marker of an earlier
+    one is missing.
+
+    Raises:
+        ProducerFencedError: the epoch has passed: the transaction is decided.
+        TransactionAbortableError: the owner's transaction was aborted by others.
+        ConcurrentTransactionsError: an earlier transaction is not complete.
+        InvalidTxnStateError: the owner's epochs are used up.
+    """
+    is_ongoing = state.state is TransactionState.ONGOING
+    present = state.participants.get(producer.producer_id) if is_ongoing else None
+    if present is not None and present.producer == producer:
+        after = _registered(state, present, partitions, groups)
+        return None if after == state else _record(after, "register")
+    begun = _begun(state, producer)
+    return _record(_registered(begun, Participant(producer), partitions, groups), "register")
+
+
+def commit(
+    state: TransactionMetadata,
+    owner: ProducerIdAndEpoch,
+    counting: Collection[ProducerIdAndEpoch],
+    offsets: Collection[GroupOffset] = (),
+    batch_id: int | None = None,
+) -> TransactionRecord | None:
+    """Decide to commit. The records of participants that do not count are aborted.
+
+    Args:
+        state: the present state.
+        owner: the owner.
+        counting: the participants that count.
+        offsets: of groups that participants which count have registered.
+        batch_id: the micro-batch of the transaction; higher than that of any earlier one.
+
+    Raises:
+        TransactionAbortableError: it was aborted by others.
+        ProducerFencedError: another owner has begun.
+        ConcurrentTransactionsError: an earlier transaction is not complete.
+        InvalidTxnStateError: no transaction has begun, the micro-batch is committed, or a
+            participant or a group is not registered.
+    """
+    ids = frozenset(each.producer_id for each in counting)
+    decision = Decision(owner, ids, tuple(sorted(offsets)), batch_id)
+    if _is_own_decision(state, owner) and state.state.is_committed:
+        if decision != state.decision:
+            raise _invalid(state, "it is committed, and with something else")
+        return None
+    begun = _begun(state, owner)
+    if begun is not state and batch_id is None:
+        raise _invalid(state, "no transaction has begun; register a partition first")
+    if batch_id is not None and batch_id <= state.batch_id:
+        raise _invalid(state, f"micro-batch {batch_id} is not above the last, {state.batch_id}")
+    groups: set[str] = set()
+    for producer in counting:
+        participant = begun.participants.get(producer.producer_id)
+        if participant is None or participant.producer != producer:
+            raise _invalid(state, f"{producer} is no participant; leave it out")
+        groups |= participant.groups
+    for offset in offsets:
+        if offset.group_id not in groups:
+            raise _invalid(state, f"group {offset.group_id!r} is not registered; register it first")
+    after = replace(begun, batch_id=state.batch_id if batch_id is None else batch_id)
+    return _record(_decided(after, TransactionState.PREPARE_COMMIT, decision), "commit")
+
+
+def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionRecord | None:
+    """Decide to abort, as the owner; None if nothing has begun, or it is aborted.
+
+    Raises:
+        ProducerFencedError: another owner has begun.
+        InvalidTxnStateError: the transaction is committed.
+    """
+    if _is_own_decision(state, owner):
+        if state.state.is_committed:
+            raise _invalid(state, "it is committed, and cannot be aborted")
+        return None
+    if owner != state.owner:
+        raise _fenced(state, owner)
+    if state.state is not TransactionState.ONGOING:
+        return None
+    return _record(_decided(state, TransactionState.PREPARE_ABORT, Decision(owner)), "abort")
+
+
+def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
+    """Decide to abort, as anybody who has seen a transaction for longer than its timeout.
+
+    Whoever wants to `initialize` the transactional id does the same to what it finds ongoing.
+
+    Args:
+        state: the present state.
+        transaction: number of the transaction that was seen; another one is left alone.
+    """
+    if state.transaction != transaction or state.state is not TransactionState.ONGOING:
+        return None
+    assert state.owner is not None
+    decision = Decision(state.owner)
+    return _record(_decided(state, TransactionState.PREPARE_ABORT, decision), "expire")
+
+
+def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
+    """Complete a decided transaction: every marker is put, and its offsets are committed.
+
+    Args:
+        state: the present state.
+        transaction: number of the transaction; None is returned if it is complete.
+
+    Raises:
+        InvalidTxnStateError: it is not decided.
+    """
+    if state.transaction == transaction and state.state.is_prepared:
+        is_committed = state.state.is_committed
+        after = (
+            TransactionState.COMPLETE_COMMIT if is_committed else TransactionState.COMPLETE_ABORT
+        )
+        return _record(replace(state, state=after), "complete")
+    is_ongoing = state.transaction == transaction and state.state is TransactionState.ONGOING
+    if is_ongoing or state.transaction < transaction:
+        raise _invalid(state, f"transaction {transaction} is not decided; decide it first")
+    return None
+
+
+def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
+    """Return the state with an ongoing transaction of this owner: the present one, or a new one."""
+    if _is_own_decision(state, owner) and state.state.is_aborted:
+        raise TransactionAbortableError(
+            f"transaction {state.transaction} of {state.transactional_id!r} is aborted, after "
+            f"transaction.timeout.ms for example; abort it here too, and begin another one",
+            transactional_id=state.transactional_id,
+        )
+    if owner != state.owner:
+        raise _fenced(state, owner)
+    if state.state.is_prepared:
+        raise _concurrent(state)
+    if state.state is TransactionState.ONGOING:
+        return state
+    if owner.producer_epoch > LAST_EPOCH:
+        raise _invalid(state, f"the epochs of {owner} are used up; initialize again")
+    return replace(
+        state,
+        transaction=state.transaction + 1,
+        state=TransactionState.ONGOING,
+        participants={},
+        decision=None,
+    )
+
+
+def _registered(
+    state: TransactionMetadata,
+    participant: Participant,
+    partitions: Collection[TopicIdPartition],
+    groups: Collection[str],
+) -> TransactionMetadata:
+    participant = Participant(
+        participant.producer,
+        participant.partitions.union(partitions),
+        participant.groups.union(groups),
+    )
+    producer_id = participant.producer.producer_id
+    return replace(state, participants={**state.participants, producer_id: participant})
+
+
+def _decided(
+    state: TransactionMetadata, decided: TransactionState, decision: Decision
+) -> TransactionMetadata:
+    """Return the state after a decision: the epochs of all participants and the owner are raised.
+
+    An id whose next epoch would be the last one is used up: it is dropped, and a participant of a
+    later transaction takes another one. The owner gets a new id by `initialize`.
+    """
+    producers, used_up_through = dict(state.producers), state.used_up_through
+    for producer_id in state.participants.keys() & producers.keys():
+        producers[producer_id] += 1
+        if producers[producer_id] > LAST_EPOCH:
+            del producers[producer_id]
+            used_up_through = max(used_up_through, producer_id)
+    return replace(
+        state,
+        state=decided,
+        owner=_raised(decision.owner),
+        producers=producers,
+        used_up_through=used_up_through,
+        decision=decision,
+    )
+
+
+def _raised(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    return replace(producer, producer_epoch=producer.producer_epoch + 1)
+
+
+def _is_own_decision(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> bool:
+    """Whether the decision that raised this owner's epoch is the last thing that happened."""
+    return state.decision is not None and state.decision.owner == owner
+
+
+def _record(state: TransactionMetadata, change: str) -> TransactionRecord:
+    return replace(state, revision=state.revision + 1).to_record(change)
+
+
+def _fenced(state: TransactionMetadata, producer: ProducerIdAndEpoch) -> ProducerFencedError:
+    return ProducerFencedError(
+        f"{producer} may not write for transactional id {state.transactional_id!r} any more: its "
+        f"transaction was decided, or another process took over (owner {state.owner}); close it",
+        transactional_id=state.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+
+
+def _concurrent(state: TransactionMetadata) -> ConcurrentTransactionsError:
+    return ConcurrentTransactionsError(
+        f"transaction {state.transaction} of {state.transactional_id!r} is {state.state}, and not "
+        f"complete; try again when it has ended",
+        transactional_id=state.transactional_id,
+    )
+
+
+def _invalid(state: TransactionMetadata, what: str) -> InvalidTxnStateError:
+    return InvalidTxnStateError(
+        f"transactional id {state.transactional_id!r} is {state.state} in transaction "
+        f"{state.transaction}: {what}",
+        transactional_id=state.transactional_id,
+    )

@@ -1,0 +1,88 @@
+"""The records of a transactional id's log: versioned JSON, each with the whole state.
+
+On storage a record's value is ``{"type": "TransactionRecord", "version": 0, "data": {…}}``. A
+reader needs only the newest record; older records may be deleted.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from spark_log.metadata import Partitions, RecordFields, StateRecord, record_from_json
+
+
+class ProducerPart(RecordFields):
+    """A producer id with an epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class ParticipantPart(ProducerPart):
+    """A participant with its registered partitions, by topic id, and groups."""
+
+    partitions: Partitions = Field(default={})
+    groups: tuple[str, ...] = ()
+
+
+class GroupOffsetPart(RecordFields):
+    """A group's offset: the fields of `spark_log.transaction.state.GroupOffset`."""
+
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class DecisionPart(RecordFields):
+    """A decision: the fields of `spark_log.transaction.state.Decision`."""
+
+    owner: ProducerPart
+    counting: tuple[int, ...] = ()
+    offsets: tuple[GroupOffsetPart, ...] = ()
+    batch_id: int | None = None
+
+
+class TransactionRecord(StateRecord):
+    """The state of a transactional id after a change.
+
+    Attributes:
+        transactional_id: the ``transactional.id``, which the name of its directory may not hold.
+        revision: number of the change; higher than that of the record before it.
+        change: ``initialize``, ``join``, ``register``, ``commit``, ``abort``, ``expire`` or
+            ``complete``.
+        transaction: number of the newest transaction; 0 before the first one.
+        state: the name of its state, as in Kafka.
+        timeout_ms: ``transaction.timeout.ms``.
+        owner: the producer that decides.
+        producers: pairs of a producer id and the epoch of its present or next transaction.
+        used_up_through: the highest producer id whose epochs are used up; -1 without one.
+        participants: those of the newest transaction.
+        decision: of the newest transaction; None before it is decided.
+        batch_id: of the last committed micro-batch; -1 without one.
+    """
+
+    transactional_id: str
+    revision: int
+    change: str
+    transaction: int
+    state: str
+    timeout_ms: int
+    owner: ProducerPart
+    producers: tuple[tuple[int, int], ...] = ()
+    used_up_through: int = -1
+    participants: tuple[ParticipantPart, ...] = ()
+    decision: DecisionPart | None = None
+    batch_id: int = -1
+
+
+def from_json(value: bytes) -> TransactionRecord:
+    """Return the record with this value.
+
+    Raises:
+        CorruptRecordError: it is not such a record, or a newer version of spark-log wrote it.
+    """
+    return record_from_json(value, {"TransactionRecord": TransactionRecord}, "transaction record")

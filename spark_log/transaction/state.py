@@ -1,0 +1,344 @@
+"""The state of a ``transactional.id``: its producers and its newest transaction.
+
+Kafka's ``TransactionMetadata`` has one producer. Here a transaction has an *owner*, who decides it,
+and any number of *participants*, who write: an ordinary producer is both; the driver of a Spark job
+owns a transaction in which each task attempt is a participant. Each producer id has its own epochs,
+and a pair of producer id and epoch belongs to one transaction only: every end raises the epoch
+(KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
+from spark_log.metadata import to_partitions
+from spark_log.transaction.records import (
+    DecisionPart,
+    GroupOffsetPart,
+    ParticipantPart,
+    ProducerPart,
+    TransactionRecord,
+)
+
+LAST_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
+"""The last epoch in which records are written. The one after it is left for their marker."""
+
+
+class TransactionState(StrEnum):
+    """The states of a transaction (Kafka's class of this name)."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the transaction is decided, and its markers may be missing."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the transaction is decided, to commit."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the transaction is decided, to abort."""
+        return self in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+
+
+_ORDER: Final = {
+    TransactionState.ONGOING: 0,
+    TransactionState.PREPARE_COMMIT: 1,
+    TransactionState.PREPARE_ABORT: 1,
+    TransactionState.COMPLETE_COMMIT: 2,
+    TransactionState.COMPLETE_ABORT: 2,
+    TransactionState.EMPTY: 3,
+}
+"""The states of one transaction follow each other in this order; `initialize` empties it."""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the id of its topic, as in Kafka: a topic that is created again is another."""
+
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A producer that writes for a transaction.
+
+    Attributes:
+        producer: its producer id, and its epoch in this transaction.
+        partitions: those that it may have written to.
+        groups: consumer groups whose offsets it may have sent.
+    """
+
+    producer: ProducerIdAndEpoch
+    partitions: frozenset[TopicIdPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupOffset:
+    """An offset that a transaction commits for a consumer group.
+
+    Attributes:
+        group_id: the group.
+        topic: name of the topic.
+        topic_id: id of the topic.
+        partition: number of the partition.
+        offset: of the next record to read.
+        leader_epoch: of the last record that was read; -1 if it is not known.
+        metadata: text of the user.
+    """
+
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one conditional append has decided.
+
+    Attributes:
+        owner: the owner during the transaction; its epoch was raised by the decision.
+        counting: producer ids of the participants whose records count. Those of the others are
+            aborted. Empty if the transaction was aborted.
+        offsets: the offsets that are committed with it, sorted.
+        batch_id: the micro-batch that was committed; None without one.
+    """
+
+    owner: ProducerIdAndEpoch
+    counting: frozenset[int] = frozenset()
+    offsets: tuple[GroupOffset, ...] = ()
+    batch_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """A transactional id after a prefix of its log; changed by `replay` alone.
+
+    Attributes:
+        transactional_id: the ``transactional.id``.
+        revision: number of the last change; 0 before the first one.
+        transaction: number of the newest transaction; 0 before the first one.
+        state: its state.
+        timeout_ms: it is aborted when an observer has seen it ongoing for this long.
+        owner: the producer that decides, with the epoch of its present or next transaction. None
+            before the first `initialize`.
+        producers: ids of all other producers → the epoch of their present or next transaction.
+        used_up_through: the highest producer id whose epochs are used up; -1 without one. A new
+            producer has a higher id, so that an id that was dropped never comes back.
+        participants: by producer id, those of the newest transaction.
+        decision: of the newest transaction; None before it is decided.
+        batch_id: of the last committed micro-batch; -1 without one.
+    """
+
+    transactional_id: str
+    revision: int = 0
+    transaction: int = 0
+    state: TransactionState = TransactionState.EMPTY
+    timeout_ms: int = 60_000
+    owner: ProducerIdAndEpoch | None = None
+    producers: Mapping[int, int] = field(default_factory=dict)
+    used_up_through: int = -1
+    participants: Mapping[int, Participant] = field(default_factory=dict)
+    decision: Decision | None = None
+    batch_id: int = -1
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """Whether `initialize` needs a new producer id for the owner."""
+        return self.owner is None or self.owner.producer_epoch >= LAST_EPOCH
+
+    def free_producer_id(self) -> int | None:
+        """Return a producer id for a task that joins; None if a new one has to be allocated."""
+        taken = self.participants if self.state is TransactionState.ONGOING else {}
+        return min(self.producers.keys() - taken.keys(), default=None)
+
+    def is_new(self, producer_id: int) -> bool:
+        """Whether this transactional id has never had a producer id."""
+        return producer_id > self.used_up_through and producer_id not in _epochs(self)
+
+    def replay(self, record: TransactionRecord) -> TransactionMetadata:
+        """Return the state after a later record; records between the two may be left out.
+
+        Raises:
+            CorruptRecordError: the record is of another transactional id, it is older, a producer
+                epoch goes back, or a decision is changed.
+        """
+        after = _of_record(record, self.transactional_id)
+        for fault in (*_faults_in(after), *_faults_between(self, after)):
+            raise CorruptRecordError(
+                f"transactional id {self.transactional_id!r}: {fault} "
+                f"(revision {after.revision} after {self.revision})"
+            )
+        return after
+
+    def to_record(self, change: str) -> TransactionRecord:
+        """Return the record whose replay results in this state."""
+        assert self.owner is not None
+        decision = self.decision
+        return TransactionRecord(
+            transactional_id=self.transactional_id,
+            revision=self.revision,
+            change_id="",
+            change=change,
+            transaction=self.transaction,
+            state=str(self.state),
+            timeout_ms=self.timeout_ms,
+            owner=_producer_part(self.owner),
+            producers=tuple(sorted(self.producers.items())),
+            used_up_through=self.used_up_through,
+            participants=tuple(
+                ParticipantPart(
+                    producer_id=each.producer.producer_id,
+                    producer_epoch=each.producer.producer_epoch,
+                    partitions=to_partitions(each.partitions),
+                    groups=tuple(sorted(each.groups)),
+                )
+                for each in self.participants.values()
+            ),
+            decision=None
+            if decision is None
+            else DecisionPart(
+                owner=_producer_part(decision.owner),
+                counting=tuple(sorted(decision.counting)),
+                offsets=tuple(GroupOffsetPart(**asdict(each)) for each in decision.offsets),
+                batch_id=decision.batch_id,
+            ),
+            batch_id=self.batch_id,
+        )
+
+
+def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionMetadata:
+    if record.transactional_id != transactional_id:
+        raise CorruptRecordError(
+            f"the log of transactional id {transactional_id!r} holds a record of "
+            f"{record.transactional_id!r}"
+        )
+    try:
+        state = TransactionState(record.state)
+    except ValueError:
+        raise CorruptRecordError(
+            f"transactional id {transactional_id!r}: {record.state!r} is no state of a transaction"
+        ) from None
+    decision = record.decision
+    return TransactionMetadata(
+        record.transactional_id,
+        record.revision,
+        record.transaction,
+        state,
+        record.timeout_ms,
+        _producer(record.owner),
+        dict(record.producers),
+        record.used_up_through,
+        {each.producer_id: _participant(each) for each in record.participants},
+        None
+        if decision is None
+        else Decision(
+            _producer(decision.owner),
+            frozenset(decision.counting),
+            tuple(GroupOffset(**dict(each)) for each in decision.offsets),
+            decision.batch_id,
+        ),
+        record.batch_id,
+    )
+
+
+def _faults_in(state: TransactionMetadata) -> Iterator[str]:
+    """Yield what makes no sense in one state."""
+    is_decided = state.state.is_committed or state.state.is_aborted
+    if is_decided != (state.decision is not None):
+        yield f"it is {state.state}, and the decision is {state.decision}"
+    if state.decision is not None and not state.decision.counting <= state.participants.keys():
+        yield "a producer counts that is no participant"
+    if state.state.is_aborted and state.decision is not None and state.decision.counting:
+        yield "it is aborted, and participants count"
+
+
+def _faults_between(before: TransactionMetadata, after: TransactionMetadata) -> Iterator[str]:
+    """Yield what may not happen between a state and a later one."""
+    if after.revision <= before.revision or after.transaction < before.transaction:
+        yield "an older record follows a newer one"
+    if after.used_up_through < before.used_up_through:
+        yield "producer ids whose epochs are used up are forgotten"
+    epochs = _epochs(after)
+    for producer_id, epoch in _epochs(before).items():
+        if epochs.get(producer_id, MAX_PRODUCER_EPOCH) < epoch:
+            yield f"the epoch of producer {producer_id} goes back"
+        if producer_id not in epochs and producer_id > after.used_up_through:
+            yield f"producer {producer_id} is forgotten before its epochs are used up"
+    if any(not before.is_new(each) for each in epochs.keys() - _epochs(before).keys()):
+        yield "a producer whose epochs are used up comes back"
+    if after.batch_id < before.batch_id:
+        yield f"micro-batch {before.batch_id} is forgotten"
+    if after.transaction == before.transaction:
+        yield from _faults_within(before, after)
+
+
+def _faults_within(before: TransactionMetadata, after: TransactionMetadata) -> Iterator[str]:
+    """Yield what may not happen between two states of one transaction."""
+    if _ORDER[after.state] < _ORDER[before.state]:
+        yield f"{after.state} follows {before.state}"
+    if after.state is TransactionState.EMPTY:
+        return
+    if before.decision is not None and (
+        before.state.is_committed != after.state.is_committed or before.decision != after.decision
+    ):
+        yield "a decision is changed"
+    for producer_id, each in before.participants.items():
+        later = after.participants.get(producer_id)
+        if later is None or not _includes(later, each):
+            yield f"what producer {producer_id} registered is forgotten"
+
+
+def _includes(later: Participant, earlier: Participant) -> bool:
+    return (
+        later.producer == earlier.producer
+        and later.partitions >= earlier.partitions
+        and later.groups >= earlier.groups
+    )
+
+
+def _epochs(state: TransactionMetadata) -> Mapping[int, int]:
+    owner = state.owner
+    return {
+        **state.producers,
+        **({} if owner is None else {owner.producer_id: owner.producer_epoch}),
+    }
+
+
+def _producer(part: ProducerPart) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(part.producer_id, part.producer_epoch)
+
+
+def _producer_part(producer: ProducerIdAndEpoch) -> ProducerPart:
+    return ProducerPart(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _participant(part: ParticipantPart) -> Participant:
+    return Participant(
+        _producer(part),
+        frozenset(
+            TopicIdPartition(topic_id, number)
+            for topic_id, numbers in part.partitions.items()
+            for number in numbers
+        ),
+        frozenset(part.groups),
+    )

@@ -1,0 +1,140 @@
+"""The state log of a transactional id on storage: races, lost answers, freed names."""
+
+from contextlib import suppress
+
+import pytest
+
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    LogTruncatedError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnknownOutcomeError,
+)
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.transaction import changes
+from spark_log.transaction.state import TransactionMetadata
+from spark_log.transaction.state_log import TransactionStateLog, transaction_directory
+from tests.log.support import HookedStore, done_but, failing
+from tests.transaction.support import OWNER, P0, P1
+
+LOST = UnknownOutcomeError("no answer")
+
+
+@pytest.fixture
+def store(memory_store):
+    return HookedStore(memory_store)
+
+
+@pytest.fixture
+def log(store, clock):
+    log = TransactionStateLog(store, "orders", clock)
+    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    return log
+
+
+def begin(state):
+    return changes.register(state, OWNER, [P0])
+
+
+def commit(state):
+    return changes.commit(state, OWNER, [OWNER])
+
+
+def abort(state):
+    return changes.expire(state, 1)
+
+
+def files(store):
+    return [file.name for file in store.inner.list(transaction_directory("orders"))]
+
+
+def test_a_change_is_seen_by_all(store, log, clock):
+    log.commit(begin)
+    other = TransactionStateLog(store, "orders", clock)
+    assert (other.replay(), other.state) == (1, log.state)
+
+
+@pytest.mark.parametrize(("first", "second"), [(commit, abort), (abort, commit)])
+def test_of_two_deciders_one_wins_and_the_other_decides_again(store, log, clock, first, second):
+    log.commit(begin)
+    other = TransactionStateLog(store, "orders", clock)
+    seen = []
+
+    def slow(state):
+        seen.append(str(state.state))
+        if not seen[1:]:
+            other.commit(first)
+        return second(state)
+
+    with suppress(TransactionAbortableError):
+        log.commit(slow)
+    assert seen == ["Ongoing", "PrepareCommit" if first is commit else "PrepareAbort"]
+    assert log.state == other.state
+
+
+def test_a_registration_that_a_decision_overtook_is_refused(store, log, clock):
+    log.commit(begin)
+    other = TransactionStateLog(store, "orders", clock)
+    overtaken: list[TransactionMetadata] = []
+
+    def slow(state):
+        if not overtaken:
+            overtaken.append(other.commit(commit))
+        return changes.register(state, OWNER, [P1])
+
+    with pytest.raises(ProducerFencedError):
+        log.commit(slow)
+    assert log.state == overtaken[0]
+
+
+def test_a_decision_whose_answer_was_lost_is_looked_for(store, log):
+    log.commit(begin)
+    decided = []
+
+    def decide(state):
+        decided.append(str(state.state))
+        return commit(state)
+
+    store.once("put_if_absent", done_but(LOST))
+    assert log.commit(decide).state == "PrepareCommit"
+    assert decided == ["Ongoing"], "it was found, and not made again"
+    store.once("put_if_absent", failing(LOST))
+    assert log.commit(lambda state: changes.complete(state, 1)).state == "CompleteCommit"
+
+
+def test_a_late_reader_reads_one_record(store, log, clock):
+    for _ in range(20):
+        log.commit(lambda state: changes.initialize(state, 1000))
+    store.calls.clear()
+    late = TransactionStateLog(store, "orders", clock)
+    assert (late.replay(), late.state) == (1, log.state)
+    assert len(store.called("open_buffer")) <= 6
+
+
+def test_a_long_log_stays_small(store, clock):
+    config = TopicConfig.parse({"file.delete.delay.ms": 1000})
+    log = TransactionStateLog(store, "orders", clock, config)
+    most = 0
+    for _ in range(300):
+        log.commit(lambda state: changes.initialize(state, 1000, 1))
+        clock.advance_ms(100)
+        most = max(most, len(files(store)))
+    assert most < 2 * log.trim_every + 30
+    late = TransactionStateLog(store, "orders", clock)
+    late.replay()
+    assert late.state.owner == ProducerIdAndEpoch(1, 299)
+
+
+def test_a_log_that_was_removed_is_not_begun_again(store, log, clock, memory_store):
+    memory_store.delete_directory(transaction_directory("orders"))
+    with pytest.raises(LogTruncatedError):
+        TransactionStateLog(store, "orders", clock).commit(
+            lambda state: changes.initialize(state, 1000, 2)
+        )
+
+
+def test_each_transactional_id_has_its_own_directory():
+    names = {transaction_directory(each) for each in ("a", "a/b", "..", "producers", "")}
+    assert len(names) == 5
+    assert all(name.count("/") == 2 for name in names)
