@@ -104,6 +104,7 @@ class TestTable:
             "check.crcs": True,
             "metadata.max.age.ms": 300_000,
             "retry.backoff.ms": 100,
+            "retry.backoff.max.ms": 1_000,
             "request.timeout.ms": 30_000,
             "default.api.timeout.ms": 60_000,
             "group.instance.id": None,
