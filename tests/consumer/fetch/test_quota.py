@@ -1,6 +1,7 @@
 """A consumer whose client id has a quota pauses, without losing or reordering records."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -97,6 +98,10 @@ def noted_fetches(fetcher):
 
     loop._fetch = noted  # noqa: SLF001
     return begun
+
+
+def is_throttled(consumer, expected):
+    return (throttle_ms(consumer)[1] > 0) == expected
 
 
 def throttle_ms(source):
@@ -229,4 +234,4 @@ class TestConsumer:
         for client_id, waits in (("", True), ("another", True), ("reader", False)):
             consumer = open_consumer("t", clock=clock, client_id=client_id)
             poll_until(consumer, 10)
-            wait_until(lambda read=consumer, waits=waits: (throttle_ms(read)[1] > 0) == waits)
+            wait_until(partial(is_throttled, consumer, waits))
