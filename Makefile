@@ -50,7 +50,7 @@ types: venv ## Check types
 	@$(BIN)/mypy
 
 layers: venv ## Check that imports point one way
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only

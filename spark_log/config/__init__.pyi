@@ -20,4 +20,5 @@ from .times import parse_time_ms as parse_time_ms
 from .times import parse_time_us as parse_time_us
 from .tool import ToolConfig as ToolConfig
 from .tool import load_properties as load_properties
+from .topic import INTERNAL_LOG_CONFIG as INTERNAL_LOG_CONFIG
 from .topic import TopicConfig as TopicConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -154,3 +154,11 @@ class TopicConfig(ConfigModel):
         "segments, deleted records, snapshots, commits and metadata. A killed process loses "
         "nothing with either value. Kafka does not sync by default. Object stores always sync.",
     )
+
+
+INTERNAL_LOG_CONFIG: Final = TopicConfig(
+    merge_tail_segments=0, message_timestamp_after_max_ms=LONG_MAX
+)
+"""Settings of a log that spark-log itself keeps: the cluster's metadata, a group, or the state of a
+transactional id. Its owner moves its start, so that it is not merged. A clock that jumps back
+between stamping a record and appending it may not refuse the append."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from spark_log.config import TopicConfig
+from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import WITNESSES, Finding, FindingKind, PartitionLog, Severity, Verifier
 from spark_log.metadata.cluster import Cluster
@@ -122,7 +122,7 @@ class ClusterVerifier:
                 METADATA_DIRECTORY,
                 topic_id=METADATA_TOPIC_ID,
                 partition=0,
-                config=TopicConfig(),
+                config=INTERNAL_LOG_CONFIG,
                 clock=self._cluster.clock,
                 suppressed=self._cluster.suppressed,
                 has_witness=True,

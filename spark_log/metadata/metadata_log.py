@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config import TopicConfig
+from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
 from spark_log.log import PartitionLog, Witness
 from spark_log.metadata.image import MetadataImage
@@ -56,7 +56,7 @@ class MetadataLog:
             METADATA_DIRECTORY,
             topic_id=METADATA_TOPIC_ID,
             partition=0,
-            config=TopicConfig(merge_tail_segments=0),
+            config=INTERNAL_LOG_CONFIG,
             clock=clock,
             suppressed=suppressed,
             has_witness=True,

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.clock import Clock
-from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, INTERNAL_LOG_CONFIG, TopicConfig
 from spark_log.errors import (
     ClockSkewError,
     LogEndOffsetMismatchError,
@@ -114,7 +114,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             directory,
             topic_id=topic_id,
             partition=0,
-            config=config or TopicConfig(merge_tail_segments=0),  # its start is moved instead
+            config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
             has_witness=True,
         )

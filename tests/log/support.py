@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.clock import SYSTEM_CLOCK
+from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -22,6 +22,18 @@ from tests.record.samples import header_of, record_batch, rows_of
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
 ANY_TIME = {"message_timestamp_after_max_ms": 2**63 - 1}
+
+
+class JumpingBackClock(ManualClock):
+    """A clock that is a day ahead when it is first read, and right from then on."""
+
+    def __init__(self):
+        super().__init__()
+        self._ahead_us = 86_400_000_000
+
+    def time_us(self):
+        ahead_us, self._ahead_us = self._ahead_us, 0
+        return super().time_us() + ahead_us
 
 
 class ShiftedClock:

@@ -12,7 +12,7 @@ from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, Unknow
 from spark_log.log import PartitionLog
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from tests.log.support import HookedStore, done_but, failing
+from tests.log.support import HookedStore, JumpingBackClock, done_but, failing
 from tests.record.samples import record_batch, row
 
 
@@ -56,6 +56,11 @@ class TestCommit:
         log.commit(create("a"))
         log.commit(create("b"))
         assert names(log) == names(MetadataLog(inner, clock)) == ["a", "b"]
+
+    def test_a_clock_that_jumps_back_before_the_append_does_not_refuse_it(self, inner):
+        log = MetadataLog(inner, JumpingBackClock())
+        log.commit(create("a"))
+        assert names(log) == ["a"]
 
     def test_a_commit_is_one_append(self, store, log):
         log.commit(

@@ -11,7 +11,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from tests.log.support import HookedStore, done_but, failing
+from tests.log.support import HookedStore, JumpingBackClock, done_but, failing
 
 LOST = UnknownOutcomeError("no answer")
 
@@ -54,6 +54,10 @@ class TestCommit:
 
         assert log.commit(decide).generation == 2
         assert seen == [0, 1]
+
+    def test_a_clock_that_jumps_back_before_the_append_does_not_refuse_it(self, store):
+        log = GroupLog(store, "g", JumpingBackClock())
+        assert log.commit(rise).generation == 1
 
     def test_without_a_record_appends_nothing(self, store, log):
         log.commit(lambda group: None)
