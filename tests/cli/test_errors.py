@@ -70,6 +70,7 @@ FAILURES = [
     errors.TransactionError,
     errors.UnknownMemberIdError,
     errors.UnknownOutcomeError,
+    errors.UnstableOffsetCommitError,
     errors.WakeupError,
 ]
 
