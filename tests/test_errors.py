@@ -109,6 +109,7 @@ def test_transaction_errors_have_one_base_class():
         "InvalidTxnStateError",
         "ProducerFencedError",
         "TransactionAbortableError",
+        "TransactionAbortedError",
     }
 
 

@@ -31,6 +31,8 @@ class Accumulator:
         pool: the memory of the records.
         due: the partitions that have something to append.
         routes: the topics by name.
+        accepts_records: records may be added. False outside of a transaction; there is no open
+            batch then.
         is_closing: no more records are accepted, and every partition is due.
         is_aborted: all waiting records have failed; nothing is retried.
     """
@@ -48,6 +50,7 @@ class Accumulator:
             cause=self._cause_of_full_pool,
         )
         self.routes: dict[str, TopicRoute] = {}
+        self.accepts_records = config.transactional_id is None
         self.is_closing = False
         self.is_aborted = False
         self._config = config
@@ -67,6 +70,10 @@ class Accumulator:
     def unfinished_of(self, queue: PartitionQueue) -> list[ProducerBatch]:
         """Return the unfinished batches of one partition, oldest first."""
         return [batch for batch, of in self._unfinished.items() if of is queue]
+
+    def waiting_queues(self) -> set[PartitionQueue]:
+        """Return the partitions of topics that exist, to which something is to be appended."""
+        return {queue for queue in self._unfinished.values() if not queue.route.is_deleted}
 
     # --- adding batches --------------------------------------------------------------------------
 
@@ -123,11 +130,7 @@ class Accumulator:
         max_bytes = min(max_bytes, MAX_APPEND_BYTES)
         taken: list[ProducerBatch] = []
         total_bytes = 0
-        route = queue.route
-        if queue.open is not None:
-            if route.sticky is queue:
-                route.sticky_bytes += queue.open.reserved_bytes - max(0, queue.open.room_bytes)
-            queue.close_open()
+        _close_open(queue)
         while queue.closed:
             batch = queue.closed[0]
             if not batch.is_done:
@@ -273,6 +276,13 @@ class Accumulator:
                 self._flushing -= 1
         return True
 
+    def refuse_records(self) -> None:
+        """Accept no more records, until a transaction begins. Those that wait stay."""
+        self.accepts_records = False
+        for route in self.routes.values():
+            for queue in route.queues:
+                _close_open(queue)
+
     def close(self) -> None:
         """Accept no more records, and make every partition due."""
         self.is_closing = True
@@ -301,3 +311,12 @@ class Accumulator:
         if self.due.muted_until_ms > self._clock.monotonic_ms():
             return "The client is held to its quota (producer_byte_rate)"
         return "The storage is slower than the sender"
+
+
+def _close_open(queue: PartitionQueue) -> None:
+    """Close the open batch of a partition, and count its bytes if the partition is sticky."""
+    batch, route = queue.open, queue.route
+    if batch is not None:
+        if route.sticky is queue:
+            route.sticky_bytes += batch.reserved_bytes - max(0, batch.room_bytes)
+        queue.close_open()

@@ -49,19 +49,23 @@ class Sender:
     Unknown outcomes: if ``delivery.timeout.ms`` passes while it is unknown whether an append is in
     the log, the next append of that partition begins a new producer epoch. The log then refuses the
     old epoch (KIP-360), so that the unknown append can neither leave a gap nor a duplicate.
+
+    Transactions: the first failed record fails its transaction. Records that wait fail with it,
+    and nothing more is appended or retried until the transaction is aborted.
     """
 
     def __init__(
         self,
         accumulator: Accumulator,
         appender: PartitionAppender,
-        identity: ProducerIdentity,
+        identity: ProducerIdentity | TransactionalIdentity,
         config: ProducerConfig,
         clock: Clock,
         *,
         refresh: Callable[[str], None],
         on_batches_done: Callable[[Sequence[ProducerBatch]], None],
         suppressed: SuppressedErrors = IN_PROCESS,
+        transaction: TransactionManager | None = None,
     ) -> None:
         """Return a sender; nothing is read or written yet.
 
@@ -74,6 +78,7 @@ class Sender:
             refresh: reads a topic's metadata again.
             on_batches_done: gets batches that are acknowledged or failed, in order.
             suppressed: counts the failures of work that no append depends on.
+            transaction: the state of a transactional producer; None for any other.
         """
         self.metrics = ProducerMetrics()
         self.fatal_error: Exception | None = None
@@ -85,6 +90,7 @@ class Sender:
         self._refresh = refresh
         self._on_batches_done = on_batches_done
         self._suppressed = suppressed
+        self._transaction = transaction
         self._random = Random()
         self.throttle = ClientThrottle(accumulator, appender, config, clock)
 
@@ -126,6 +132,49 @@ class Sender:
             self._accumulator.seal(batches)
         return self._fail(batches, error)
 
+    def fail_transaction(self, error: Exception) -> None:
+        """Take in an error of a transactional producer, or of one of its records.
+
+        The open transaction can only be aborted after it. An error that fences the producer, or is
+        fatal, fails all records, and no more are accepted.
+        """
+        transaction = self._transaction
+        if transaction is None:
+            return
+        with self._accumulator.lock:
+            if not transaction.fail(error):
+                return
+            self._accumulator.refuse_records()
+            is_fatal = transaction.state is State.FATAL_ERROR
+            if is_fatal:
+                self.fatal_error = error
+            refusal = transaction.refusal()
+        _logger.info("transactional id %r: %s", transaction.transactional_id, error)
+        if is_fatal:
+            self.fail_all(refusal)
+        else:
+            self.fail_waiting(refusal)
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail all batches but those of an append in progress, and drop what is to be retried."""
+        with self._accumulator.lock:
+            batches = []
+            queues = set()
+            for queue in self._accumulator.waiting_queues():
+                in_progress = queue.delivery.batches if queue.delivery and queue.is_busy else ()
+                batches += [
+                    batch
+                    for batch in self._accumulator.unfinished_of(queue)
+                    if batch not in in_progress
+                ]
+                queues.add(queue)
+            self._accumulator.seal(batches)
+            for queue in queues:
+                if queue.delivery is not None and not queue.is_busy:
+                    self._drop(queue, queue.delivery)
+                    self._accumulator.schedule(queue)
+        self._fail(batches, error)
+
     # --- one delivery ----------------------------------------------------------------------------
 
     def _delivery_of(self, queue: PartitionQueue) -> Delivery | None:
@@ -157,8 +206,12 @@ class Sender:
                 raise self.fatal_error
             if queue.route.is_deleted:
                 raise TopicDeletedError
+            if self._transaction is not None:
+                self._transaction.check_can_append()
             if self._identity.is_idempotent and not delivery.is_outcome_unknown:
-                delivery.producer = self._identity.next_append(queue)
+                delivery.producer = self._next_append(queue)
+                # What expired meanwhile may be of an earlier transaction than this identity.
+                delivery.drop_done_batches()
             appended = self._appender.append(queue, delivery, delivery.producer)
         except TopicDeletedError:
             self._on_topic_deleted(queue, delivery)
@@ -166,6 +219,13 @@ class Sender:
             self._on_error(queue, delivery, error)
         else:
             self._on_success(queue, delivery, appended, began_ms)
+
+    def _next_append(self, queue: PartitionQueue) -> ProducerAppend:
+        try:
+            return self._identity.next_append(queue)
+        except UnknownOutcomeError as error:
+            # What is unknown is not the append: a retry begins with a new identity.
+            raise StorageUnavailableError(f"not appended: {error}", path=error.path) from error
 
     def _on_success(
         self, queue: PartitionQueue, delivery: Delivery, appended: AppendResult, began_ms: float
