@@ -1,5 +1,6 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
+from .append import EndTransactionMarker as EndTransactionMarker
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
 from .append import ProducerAppend as ProducerAppend

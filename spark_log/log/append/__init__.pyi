@@ -1,5 +1,7 @@
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
+from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
+from .end_transaction_marker import marker_records as marker_records
 from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerAppend as ProducerAppend
