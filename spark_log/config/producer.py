@@ -115,8 +115,8 @@ class ProducerConfig(ConfigModel):
     )
     transaction_timeout_ms: PositiveInt = Field(
         default=60_000,
-        description="Maximum time from the begin of a transaction until its end is called. A longer "
-        "transaction is aborted, by the producer itself or by a reader that it holds up.",
+        description="Maximum time from the begin of a transaction to its end. After it the "
+        "producer appends nothing more in the transaction, and anybody whom it holds up aborts it.",
     )
     transactional_id: Annotated[str | None, Field(min_length=1)] = Field(
         default=None,

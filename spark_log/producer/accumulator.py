@@ -9,10 +9,12 @@ from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
+from spark_log.log import PartitionLog
 from spark_log.producer.buffer_pool import BufferPool
 from spark_log.producer.due_partitions import DuePartitions
 from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute
+from spark_log.transaction import TopicIdPartition
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Added to the size of each record's key, value and headers, so that an empty record has a size."""
@@ -24,7 +26,8 @@ MAX_APPEND_BYTES: Final = 16_777_216
 class Accumulator:
     """The batches that are neither acknowledged nor failed, and the queues of their partitions.
 
-    Callers hold `lock` for every method except `wait_until_finished`, which takes it.
+    Callers hold `lock` for every method except the two that wait and
+    `idle_log`, which take it.
 
     Attributes:
         lock: the producer's one lock.
@@ -71,9 +74,36 @@ class Accumulator:
         """Return the unfinished batches of one partition, oldest first."""
         return [batch for batch, of in self._unfinished.items() if of is queue]
 
-    def waiting_queues(self) -> set[PartitionQueue]:
-        """Return the partitions of topics that exist, to which something is to be appended."""
-        return {queue for queue in self._unfinished.values() if not queue.route.is_deleted}
+    def waiting(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
+        """Return the unfinished batches that no append in progress has, with their partitions."""
+        return [
+            (batch, queue)
+            for batch, queue in self._unfinished.items()
+            if not (queue.is_busy and queue.delivery and batch in queue.delivery.batches)
+        ]
+
+    def idle_log(self, place: TopicIdPartition) -> PartitionLog | None:
+        """Return the open log of a partition that has no append in progress. Takes the lock."""
+        with self.lock:
+            queue = self._queue_of(place)
+            return None if queue is None or queue.is_busy else queue.log
+
+    def wait_until_idle(self, places: Iterable[TopicIdPartition]) -> None:
+        """Wait until the threads have left partitions whose records are acknowledged already."""
+        with self.lock:
+            self._flushing += 1
+            try:
+                for place in places:
+                    while (queue := self._queue_of(place)) is not None and queue.is_busy:
+                        self._batch_finished.wait()
+            finally:
+                self._flushing -= 1
+
+    def _queue_of(self, place: TopicIdPartition) -> PartitionQueue | None:
+        for route in self.routes.values():
+            if route.topic.topic_id == place.topic_id and place.partition < len(route.queues):
+                return route.queues[place.partition]
+        return None
 
     # --- adding batches --------------------------------------------------------------------------
 
@@ -144,6 +174,8 @@ class Accumulator:
     def release(self, queue: PartitionQueue) -> None:
         """End the append of a partition: it is no longer busy and can be taken again."""
         queue.is_busy = False
+        if self._flushing:
+            self._batch_finished.notify_all()
         is_deleted = queue.route.is_deleted
         if is_deleted and queue.delivery is None and self.successor(queue) is not None:
             self.move(queue, ())
@@ -194,6 +226,8 @@ class Accumulator:
         source.closed = deque()
         source.delivery = None
         source.is_busy = False
+        if self._flushing:
+            self._batch_finished.notify_all()
         self.schedule(source)
         queue.closed.extendleft(reversed(moved))
         for batch in moved:

@@ -1,7 +1,7 @@
-"""The states of a transactional producer, and what each call may do (Kafka's `TransactionManager`).
+"""The states of a transactional producer, and what each call may do.
 
-No method reads or writes the storage. Changes are made under the lock of the producer's accumulator,
-together with what they mean for waiting records.
+As Kafka's ``TransactionManager``. No method reads or writes the storage. Changes are made under the
+lock of the producer's accumulator, together with what they mean for waiting records.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TransactionManager:
         self.timeout_ms = timeout_ms
         self.state = State.UNINITIALIZED
         self.producer: ProducerIdAndEpoch | None = None
-        self.error: SparkLogError | None = None
+        self.error: Exception | None = None
         self.is_begun = False
         self.partitions: frozenset[TopicIdPartition] = frozenset()
         self.offsets: dict[tuple[str, str, int], GroupOffset] = {}
@@ -121,7 +121,7 @@ class TransactionManager:
             raise self.abortable(f"{call}: {_EXPECTED[state]}. Its first error: {self.error}")
         raise IllegalStateError(f"{call}: {_EXPECTED[state]} ({self.transactional_id!r})")
 
-    def change(self, state: State, error: SparkLogError | None = None) -> None:
+    def change(self, state: State, error: Exception | None = None) -> None:
         """Change to a state, because of an error if it is one of the two with an error."""
         if self.state not in _FROM[state]:
             raise AssertionError(f"{state} follows {self.state}")
@@ -141,7 +141,7 @@ class TransactionManager:
         self.partitions = frozenset()
         self.offsets = {}
 
-    def fail(self, error: SparkLogError) -> bool:
+    def fail(self, error: Exception) -> bool:
         """Take an error in, and return whether the state changed.
 
         An error that fences the producer, or is fatal, ends its work. Any other lets the open
@@ -149,7 +149,7 @@ class TransactionManager:
         """
         if self.state is State.FATAL_ERROR:
             return False
-        if error.fenced or error.fatal:
+        if isinstance(error, SparkLogError) and (error.fenced or error.fatal):
             self.change(State.FATAL_ERROR, error)
         elif self.state in APPENDING:
             self.change(State.ABORTABLE_ERROR, error)
@@ -183,7 +183,7 @@ class TransactionManager:
                 f"transaction.timeout.ms ({self.timeout_ms}): call abort_transaction"
             )
 
-    def refusal(self) -> SparkLogError:
+    def refusal(self) -> Exception:
         """Return the error of a record that waits, in a state in which none is appended."""
         if self.state is State.FATAL_ERROR:
             assert self.error is not None
@@ -194,9 +194,19 @@ class TransactionManager:
                 f"transaction: {self.error}"
             )
         return TransactionAbortedError(
-            f"the record was not appended: its transaction of {self.transactional_id!r} was aborted",
+            f"the record was not appended: its transaction was aborted ({self.transactional_id!r})",
             transactional_id=self.transactional_id,
         )
+
+    def ended_by_others(self, error: Exception) -> TransactionAbortableError:
+        """Return the error of a record whose partition has a newer epoch: a marker, most likely."""
+        abortable = self.abortable(
+            f"others have ended the transaction, after transaction.timeout.ms ({self.timeout_ms}) "
+            f"for example: call abort_transaction, which tells whether another process has taken "
+            f"over {self.transactional_id!r}"
+        )
+        abortable.__cause__ = error
+        return abortable
 
     def abortable(self, message: str) -> TransactionAbortableError:
         """Return an error with this message, caused by the first error of the transaction."""

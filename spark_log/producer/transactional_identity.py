@@ -83,7 +83,11 @@ class TransactionalIdentity:
         with self._lock:
             with self._accumulator.lock:
                 registered = self._manager.partitions
-                waiting = {_place(each) for each in self._accumulator.waiting_queues()}
+                waiting = {
+                    _place(queue)
+                    for _, queue in self._accumulator.waiting()
+                    if not queue.route.is_deleted
+                }
             if place in registered:
                 return  # the thread that had the lock before has registered it
             partitions = (waiting | {place}) - registered
