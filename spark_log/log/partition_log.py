@@ -15,6 +15,7 @@ from spark_log.log.append import (
     LogValidator,
     ProducerAppend,
     ProducerState,
+    TransactionIndex,
 )
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -242,6 +243,21 @@ class PartitionLog:
     def producers(self) -> ProducerState:
         """Return the state of the log's idempotent producers at its end."""
         return self._snapshots.producers(self.observe())[0]
+
+    def transactions(self, view: LogView | None = None) -> TransactionIndex:
+        """Return the log's open and aborted transactions at the end of a view.
+
+        This costs the requests that `producers` makes. Only if the newest snapshot is of a version
+        that knew no transactions, the headers of all segments are read.
+
+        Args:
+            view: from `observe`; None lists the log. The index belongs to a newer view if the log
+                was rewritten meanwhile.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        return self._snapshots.transactions(view or self.observe())[0].transactions
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request.

@@ -165,7 +165,8 @@ class TransactionCoordinator:
             UnknownOutcomeError: there may be a participant that nobody uses, which is harmless.
             StorageError: the storage does not answer; call again.
         """
-        self.refresh()
+        if self.state.owner is None:
+            self.refresh()
         new_id: int | None = None
         joined: ProducerIdAndEpoch | None = None
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.metadata import Cluster
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
-
-if TYPE_CHECKING:
-    from spark_log.log import EndTransactionMarker
 
 MARKERS_AT_ONCE: Final = 16
 """How many partitions get their markers at the same time."""
@@ -65,7 +62,7 @@ def put_markers(
             if log is not None:
                 log.append_markers(missing[partition])
             elif topic is not None:
-                _append(cluster, topic, partition.partition, missing[partition])
+                cluster.partition_log(topic, partition.partition).append_markers(missing[partition])
         except SparkLogError as error:
             return None if _is_gone(cluster, partition, error) else error
         return None
@@ -93,12 +90,6 @@ def transaction_markers(
         for partition in participant.partitions:
             markers.setdefault(partition, []).append(marker)
     return markers
-
-
-def _append(
-    cluster: Cluster, topic: TopicImage, partition: int, markers: Sequence[EndTransactionMarker]
-) -> None:
-    cluster.partition_log(topic, partition).append_markers(markers)
 
 
 def _is_gone(cluster: Cluster, partition: TopicIdPartition, error: SparkLogError) -> bool:

@@ -1,6 +1,7 @@
 """A transactional id coordinated by its clients: identities, decisions, markers."""
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,41 +14,39 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import PartitionLog, ProducerIdAndEpoch
-from spark_log.metadata import Cluster
+from spark_log.log import EndTransactionMarker as Marker
+from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch
+from spark_log.metadata import Cluster, to_partitions
 from spark_log.transaction import (
     GroupOffset,
     TopicIdPartition,
     TransactionCoordinator,
     changes,
     find_transactional_id,
+    state,
 )
 from spark_log.transaction.state import LAST_EPOCH
+from spark_log.transaction.state_log import transaction_directory
 from tests.log.support import HookedStore, done_but, failing
+from tests.record.samples import numbered
 
 TIMEOUT_MS = 60_000
 LOST = UnknownOutcomeError("no answer")
 
 
-@dataclass(frozen=True)
-class Marker:
-    producer_id: int
-    producer_epoch: int
-    is_committed: bool
-
-
 @pytest.fixture
 def markers(monkeypatch):
-    """(directory, marker) of each put marker, in order."""
-    put = []
+    """(directory, marker) of each marker that was put, in order."""
+    put: list[tuple[str, Marker]] = []
+    append = PartitionLog.append_markers
 
     def append_markers(self, markers):
-        for marker in markers:
-            if (self.directory, marker) not in put:
-                put.append((self.directory, marker))
+        appended = append(self, markers)
+        if appended is not None:
+            put.extend((self.directory, marker) for marker in markers)
+        return appended
 
-    monkeypatch.setattr("spark_log.log.EndTransactionMarker", Marker, raising=False)
-    monkeypatch.setattr(PartitionLog, "append_markers", append_markers, raising=False)
+    monkeypatch.setattr(PartitionLog, "append_markers", append_markers)
     return put
 
 
@@ -86,7 +85,7 @@ def failing_markers(monkeypatch, error):
     def fail(self, markers):
         raise error
 
-    monkeypatch.setattr(PartitionLog, "append_markers", fail, raising=False)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail)
 
 
 # --- identities ----------------------------------------------------------------------------------
@@ -211,6 +210,21 @@ def test_a_task_that_lost_the_race_for_a_free_id_takes_another(cluster, coordina
     mine = coordinator.join(following, of(cluster, 2))
     assert mine.producer_id not in (owner.producer_id, used.producer_id)
     assert len(coordinator.state.participants) == 2
+
+
+def test_a_join_converts_no_other_participant(cluster, coordinator, monkeypatch):
+    """Each record has all participants: 300 of them would be converted 45,000 times."""
+    converted: list[object] = []
+
+    def counting(partitions):
+        converted.append(partitions)
+        return to_partitions(partitions)
+
+    monkeypatch.setattr(state, "to_partitions", counting)
+    owner = coordinator.initialize(TIMEOUT_MS)
+    for _ in range(30):
+        coordinator.join(owner, of(cluster, 0, 1))
+    assert len(converted) == 30
 
 
 def test_what_is_registered_costs_no_request(cluster, coordinator):
@@ -353,17 +367,45 @@ def test_a_finisher_that_cannot_commit_offsets_does_not_complete(cluster, marker
 # --- requests ------------------------------------------------------------------------------------
 
 
-def test_a_transaction_makes_four_calls_of_the_coordinator_one_after_the_other(
-    cluster, coordinator
-):
+def test_a_change_costs_the_append_alone(cluster, coordinator):
     owner = coordinator.initialize(TIMEOUT_MS)
     partitions = of(cluster, 0, 1, 2, 3)
     cluster.store.calls.clear()
     coordinator.register(owner, partitions)
-    assert [name for name, _ in cluster.store.calls] == ["stage", "put_if_absent"]
-    cluster.store.calls.clear()
     coordinator.commit(owner)
-    assert [name for name, _ in cluster.store.calls] == ["stage", "put_if_absent"] * 2
+    in_state_log = [name for name, path in cluster.store.calls if "transaction_state/ids" in path]
+    assert in_state_log == ["stage", "put_if_absent"] * 3, "register, decide, complete"
+
+
+def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
+    """Beside the waiting for one answer after the other, all partitions are written at once."""
+    with Admin(root) as admin:
+        admin.create_topics([NewTopic("ten", 10)])
+    cluster = Cluster(root, clock=clock)
+    cluster.store = HookedStore(cluster.store, is_mapped=False)
+    topic = cluster.topic("ten")
+    logs = {
+        each: cluster.partition_log(topic, each.partition)
+        for each in of(cluster, *range(10), topic="ten")
+    }
+    coordinator = TransactionCoordinator(cluster, "t", open_log=logs.get)
+    owner = coordinator.initialize(TIMEOUT_MS)
+
+    def transaction(owner):
+        coordinator.register(owner, logs)
+        append = ProducerAppend(owner.producer_id, owner.producer_epoch, 0, is_transactional=True)
+        for log in logs.values():
+            log.append(numbered(0, 3), producer=append)
+        return coordinator.commit(owner)
+
+    owner = transaction(owner)  # from now on each log knows its end
+    cluster.store.calls.clear()
+    transaction(owner)
+    requests = [path for name, path in cluster.store.calls if name != "stage"]
+    in_logs = Counter(path.rpartition("/")[0] for path in requests)
+    in_state_log = in_logs.pop(transaction_directory("t"))
+    assert in_state_log + max(in_logs.values()) <= 6
+    assert set(in_logs) == {log.directory for log in logs.values()}
 
 
 def test_markers_go_through_logs_that_are_open(cluster, markers):

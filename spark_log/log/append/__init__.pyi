@@ -10,6 +10,9 @@ from .producer_state import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .producer_state import ProducerState as ProducerState
 from .producer_state import SequenceRun as SequenceRun
 from .producer_state import sequence_after as sequence_after
+from .transaction_index import AbortedTransaction as AbortedTransaction
+from .transaction_index import OpenTransaction as OpenTransaction
+from .transaction_index import TransactionIndex as TransactionIndex
 from .validator import LogValidator as LogValidator
 from .validator import largest_above as largest_above
 from .validator import record_sizes as record_sizes

@@ -78,6 +78,7 @@ class AppenderState:
         self._storage_us = max(self._storage_us, view.live.newest_us)
         if self._producers is not None:
             self._producers.set_append_times(view.live.appeared_us, view.live.newest_us)
+            self._producers.transactions.forget_aborted()
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None

@@ -16,6 +16,7 @@ from spark_log.errors import (
     InvalidTxnStateError,
     OutOfOrderSequenceError,
 )
+from spark_log.log.append.transaction_index import TransactionIndex
 from spark_log.record import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 
 if TYPE_CHECKING:
@@ -209,12 +210,48 @@ class ProducerState:
     """The state of a partition's producers after all records before `offset`.
 
     Attributes:
-        offset: the offset after the last replayed record.
+        transactions: the transactions that they have open, and those that were aborted.
     """
 
-    def __init__(self, offset: int = 0, entries: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
-        self.offset = offset
+    def __init__(
+        self,
+        offset: int = 0,
+        entries: Iterable[tuple[int, ProducerEntry]] = (),
+        transactions: TransactionIndex | None = None,
+    ) -> None:
+        """Start with the state at an offset.
+
+        Args:
+            offset: the offset after the last replayed record.
+            entries: of the producers.
+            transactions: at this offset; None without one.
+        """
+        self.transactions = TransactionIndex(offset) if transactions is None else transactions
         self._entries = dict(entries)
+        self._mark_open()
+
+    @property
+    def offset(self) -> int:
+        """The offset after the last replayed record."""
+        return self.transactions.offset
+
+    @offset.setter
+    def offset(self, offset: int) -> None:
+        self.transactions.offset = offset
+
+    def complete(self, replayed: ProducerState) -> None:
+        """Take the transactions from a state of the same offset that has all of them."""
+        self.transactions = replayed.transactions
+        self._entries = {**replayed._entries, **self._entries}
+        self._mark_open()
+
+    def _mark_open(self) -> None:
+        """Set the open transactions of the entries."""
+        for each in self.transactions.open:
+            entry = self._entries.get(each.producer_id)
+            if entry is not None and entry.first_transaction_offset is None:
+                entry = replace(entry, first_transaction_offset=each.first_offset)
+                self._entries[each.producer_id] = entry
 
     def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yield each producer id and its state, in the order of ids."""
@@ -330,7 +367,7 @@ class ProducerState:
         kept = (
             pair for pair in self._entries.items() if not pair[1].is_expired(now_us, expiration_ms)
         )
-        return ProducerState(self.offset, kept)
+        return ProducerState(self.offset, kept, self.transactions.copy())
 
     def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
         """Set the times of appends that are `NOT_LISTED_US`, by a listing that began after them.
@@ -359,8 +396,8 @@ class ProducerState:
         else:
             entry = replace(entry, appended_us=max(appended_us, entry.appended_us))
         if header.is_transactional:
-            if header.marker is not None:
-                entry = replace(entry, first_transaction_offset=None)
-            elif first_offset is None:
-                entry = replace(entry, first_transaction_offset=base_offset)
+            self.transactions.on_batch(header, base_offset)
+            opened = self.transactions.open_of(producer_id)
+            first_offset = None if opened is None else opened.first_offset
+            entry = replace(entry, first_transaction_offset=first_offset)
         self._entries[producer_id] = entry

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
 from spark_log.log.clean.offset_map import OffsetMap
+from spark_log.log.clean.retained_markers import RetainedMarkers
 from spark_log.record import NO_TIMESTAMP, BatchHeader, batch_crc32c, bool_array, times_us_of
 
 

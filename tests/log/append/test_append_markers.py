@@ -1,4 +1,4 @@
-"""Transactional appends and the markers behind them: each marker once, nothing of its past after."""
+"""Transactional appends and markers: each marker is put once, and fences what is older."""
 
 import pyarrow as pa
 import pytest
