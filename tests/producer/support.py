@@ -115,3 +115,38 @@ def values(root, topic):
     return {
         partition: [row["value"] for row in found] for partition, found in rows(root, topic).items()
     }
+
+
+def committed(root, topic):
+    """Return the values that a reader of committed records sees, as ``{partition: [value, …]}``."""
+    cluster = Cluster(root)
+    found = {}
+    image = cluster.topic(topic)
+    for partition in image.partitions:
+        log = cluster.partition_log(image, partition)
+        index = log.transactions()
+        hidden = {
+            offset
+            for segment in log.observe().live.segments
+            for _, headers in log.files.open(segment.name).all_headers()
+            for each in headers
+            if index.is_aborted(each, base := segment.name.base_offset + each.base_offset_delta)
+            for offset in range(base, base + each.record_count)
+        }
+        found[partition] = [
+            value
+            for batch in log.scan(log.log_start_offset(), index.last_stable_offset)
+            for offset, value in zip(
+                batch.offsets(), batch.records.column("value").to_pylist(), strict=True
+            )
+            if offset not in hidden
+        ]
+    return found
+
+
+def headers(root, topic, partition=0):
+    """Return the batch headers of a partition, in the order of the log."""
+    cluster = Cluster(root)
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    readers = [log.files.open(segment.name) for segment in log.observe().live.segments]
+    return [each for reader in readers for _, found in reader.all_headers() for each in found]
