@@ -2,6 +2,8 @@
 
 import json
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +30,9 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import Cluster
+from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.producer_batch import ProducerBatch
+from spark_log.producer.topic_router import TopicRouter
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
@@ -35,7 +40,7 @@ from tests.waiting import wait_until
 
 PATIENCE_S = 60
 LOST = UnknownOutcomeError("the answer was lost")
-NOTHING = {0: [], 1: [], 2: []}
+NOTHING: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
 
 
 @pytest.fixture
@@ -49,7 +54,8 @@ def make(root):
     made = []
 
     def make(**settings):
-        producer = Producer(root, **{"transactional_id": "id", "retry_backoff_ms": 1} | settings)
+        defaults: dict[str, Any] = {"transactional_id": "id", "retry_backoff_ms": 1}
+        producer = Producer(root, **defaults | settings)
         made.append(producer)
         return producer
 
@@ -76,7 +82,7 @@ def stepped(root, clock):
 @pytest.fixture
 def puts(monkeypatch):
     """Hooks puts whose path has a text: ``puts(text, hook)``; a hook gets path and call."""
-    hooks = {}
+    hooks: dict[str, Callable[..., Any]] = {}
     put_if_absent = LocalStore.put_if_absent
 
     def put(self, path, *given, **how):
@@ -94,11 +100,19 @@ class Gate:
 
     def __init__(self):
         self.is_reached, self._may_go_on = threading.Event(), threading.Event()
+        self._error: Exception | None = None
 
     def __call__(self, path, call):
         self.is_reached.set()
         assert self._may_go_on.wait(PATIENCE_S)
+        if self._error is not None:
+            raise self._error
         return call()
+
+    def fail(self, error):
+        """Let the calls fail."""
+        self._error = error
+        self.open()
 
     def open(self):
         self._may_go_on.set()
@@ -118,7 +132,7 @@ def state_of(root, transactional_id="id"):
 
 def fail_once(error):
     """A hook that raises at its first call."""
-    failed = []
+    failed: list[str] = []
 
     def fail(path, call):
         if not failed:
@@ -131,7 +145,7 @@ def fail_once(error):
 
 def lose_once(error=LOST):
     """A hook that makes its first call, and loses the answer."""
-    lost = []
+    lost: list[str] = []
 
     def lose(path, call):
         call()
@@ -311,6 +325,35 @@ class TestCommit:
             mine = [each for each in found if each.startswith(b"%d." % name)]
             assert mine == [b"%d.%d" % (name, number) for number in range(200)]
 
+    def test_puts_markers_by_the_logs_that_the_appends_have_left(self, root, producer, monkeypatch):
+        """Those know the end of the log: a marker is then one request."""
+        release, wait, idle_log = (
+            ProducerBatch.release_records,
+            Accumulator.wait_until_idle,
+            Accumulator.idle_log,
+        )
+        waits, logs = threading.Event(), []
+
+        def release_when_waited_for(batch):
+            waits.wait(1)
+            release(batch)
+
+        def tell_and_wait(accumulator, places):
+            waits.set()
+            wait(accumulator, places)
+
+        def note(accumulator, place):
+            logs.append(idle_log(accumulator, place))
+            return logs[-1]
+
+        monkeypatch.setattr(ProducerBatch, "release_records", release_when_waited_for)
+        monkeypatch.setattr(Accumulator, "wait_until_idle", tell_and_wait)
+        monkeypatch.setattr(Accumulator, "idle_log", note)
+        with producer.transaction():
+            producer.send("t", b"a", partition=0)
+        assert logs
+        assert all(log is not None for log in logs)
+
 
 class TestSend:
     def test_outside_of_a_transaction_is_refused(self, root, make):
@@ -338,6 +381,22 @@ class TestSend:
         gate.open()
         producer.commit_transaction()
         assert [each for found in committed(root, "t").values() for each in found] == [b"a"]
+
+    def test_that_began_before_the_abort_is_refused_after_it(self, root, producer, monkeypatch):
+        route, aborts = TopicRouter.route, []
+
+        def route_and_abort(router, topic):
+            found = route(router, topic)
+            if not aborts:
+                aborts.append(topic)
+                producer.abort_transaction()
+            return found
+
+        producer.begin_transaction()
+        monkeypatch.setattr(TopicRouter, "route", route_and_abort)
+        with pytest.raises(IllegalStateError, match="call begin_transaction first"):
+            producer.send("t", b"a", partition=0)
+        assert aborts
 
     def test_that_waits_for_room_when_the_transaction_is_aborted_is_refused(self, root, make, puts):
         producer = make(buffer_memory=1_000, batch_size=1_000)
@@ -399,6 +458,23 @@ class TestAbort:
         producer.abort_transaction()
         assert sent.result(0).offset == 0
         assert committed(root, "t") == NOTHING
+
+    def test_does_not_wait_for_a_retry_of_what_is_on_its_way(self, root, make, puts):
+        producer = make(
+            retry_backoff_ms=3_600_000,
+            retry_backoff_max_ms=3_600_000,
+            delivery_timeout_ms=7_200_000,
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        puts["/t-"] = gate = Gate()
+        sent = producer.send("t", b"a", partition=0)
+        assert gate.is_reached.wait(PATIENCE_S)
+        with pytest.raises(KafkaTimeoutError):
+            producer.abort_transaction(timeout=0)
+        gate.fail(StorageTimeoutError("slow"))
+        producer.abort_transaction(PATIENCE_S)
+        assert isinstance(sent.exception(0), StorageTimeoutError)
 
     def test_retries_nothing(self, root, stepped, puts, clock):
         puts["/t-"] = fail_once(StorageTimeoutError("slow"))
@@ -801,12 +877,12 @@ class TestOffsets:
             )
         (participant,) = state_of(root).participants.values()
         assert participant.groups == {"g"}
-        (kept,) = producer._runtime.transactions.offsets  # type: ignore[union-attr] # noqa: SLF001
+        (kept,) = producer._runtime.transactions.offsets  # noqa: SLF001
         topic_id = Cluster(root).topic("t").topic_id
         assert (kept.group_id, kept.topic, kept.topic_id) == ("g", "t", topic_id)
         assert (kept.partition, kept.offset, kept.metadata, kept.leader_epoch) == (0, 4, "meta", 2)
         producer.abort_transaction()
-        assert producer._runtime.transactions.offsets == ()  # type: ignore[union-attr] # noqa: SLF001
+        assert producer._runtime.transactions.offsets == ()  # noqa: SLF001
 
     def test_no_offsets_change_nothing(self, root, producer):
         with producer.transaction():
