@@ -29,6 +29,7 @@ from spark_log.errors import (
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.group_offsets import GroupOffsets
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
@@ -64,6 +65,7 @@ class Transactions:
         identity: TransactionalIdentity,
         accumulator: Accumulator,
         sender: Sender,
+        group_offsets: GroupOffsets,
         cluster: Cluster,
         config: ProducerConfig,
         clock: Clock,
@@ -77,6 +79,7 @@ class Transactions:
             identity: has the coordinator, and registers partitions and groups.
             accumulator: the records that wait.
             sender: fails records.
+            group_offsets: tells groups of offsets.
             cluster: the opened root.
             config: the producer's.
             clock: for retries and timeouts.
@@ -86,6 +89,7 @@ class Transactions:
         self._identity = identity
         self._accumulator = accumulator
         self._sender = sender
+        self._group_offsets = group_offsets
         self._cluster = cluster
         self._config = config
         self._clock = clock
@@ -370,21 +374,16 @@ class Transactions:
             )
         try:
             self._identity.register_group(group_id)
-            self._put_pending_offsets(group_metadata, added)
+            with self._identity.coordinator() as coordinator:
+                assert self._manager.producer is not None
+                self._group_offsets.send(
+                    coordinator.state, self._manager.producer, group_metadata, offsets.keys()
+                )
         except SparkLogError as error:
             if not self._is_retriable(error):
                 self._sender.fail_transaction(error)
             raise
         return added
-
-    def _put_pending_offsets(
-        self, group_metadata: ConsumerGroupMetadata, offsets: list[GroupOffset]
-    ) -> None:
-        """Tell the group's log of offsets whose transaction is not decided (KIP-447).
-
-        Not built yet: the group does not know of them before they are committed, and does not
-        refuse a member of an older generation.
-        """
 
 
 def _checked_group(group_metadata: ConsumerGroupMetadata) -> str:

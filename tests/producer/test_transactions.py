@@ -10,6 +10,7 @@ import pytest
 
 from spark_log import (
     Admin,
+    CommitFailedError,
     ConsumerGroupMetadata,
     IllegalStateError,
     InvalidConfigurationError,
@@ -875,7 +876,7 @@ class TestOffsets:
         producer.begin_transaction()
         for offset in (3, 4):
             producer.send_offsets_to_transaction(
-                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.MEMBER
+                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, ConsumerGroupMetadata("g")
             )
         (participant,) = state_of(root).participants.values()
         assert participant.groups == {"g"}
@@ -885,6 +886,28 @@ class TestOffsets:
         assert (kept.partition, kept.offset, kept.metadata, kept.leader_epoch) == (0, 4, "meta", 2)
         producer.abort_transaction()
         assert producer._runtime.transactions.offsets == ()  # noqa: SLF001
+
+    def test_are_committed_with_the_records(self, root, producer):
+        admin = Admin(root)
+        for offset in (3, 4):
+            with producer.transaction():
+                producer.send("t", b"a", partition=0)
+                producer.send_offsets_to_transaction(
+                    {self.T0: OffsetAndMetadata(offset, "meta", 2)}, ConsumerGroupMetadata("g")
+                )
+                before = admin.list_group_offsets("g")
+                assert [each.offset for each in before.values()] == ([3] if offset > 3 else [])
+        assert admin.list_group_offsets("g") == {self.T0: OffsetAndMetadata(4, "meta", 2)}
+
+    def test_of_no_member_let_the_transaction_only_be_aborted(self, root, producer):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0)
+        with pytest.raises(CommitFailedError, match="'m' is not a member any more"):
+            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(1)}, self.MEMBER)
+        with pytest.raises(TransactionAbortableError, match="'m' is not a member any more"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        assert committed(root, "t")[0] == []
 
     def test_no_offsets_change_nothing(self, root, producer):
         with producer.transaction():

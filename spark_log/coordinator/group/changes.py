@@ -17,7 +17,6 @@ from spark_log.coordinator.group.group import Group, GroupTopic, Member, Pending
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     CommitFailedError,
-    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
@@ -138,9 +137,8 @@ def send_offsets(
             dropped.
 
     Raises:
-        FencedInstanceIdError: a process with the same instance id has replaced the member.
-        CommitFailedError: the member has left, its generation has passed, or it does not have one
-            of the partitions; or it is no member, and the group has members.
+        CommitFailedError: the member has left or was replaced, its generation has passed, or it
+            does not have one of the partitions; or it is no member, and the group has members.
     """
     known = [each for each in group.pending_offsets if each.producer == sent.producer]
     if any(
@@ -292,15 +290,9 @@ def _check_may_send(group: Group, sent: PendingOffsets, instance_id: str | None)
             return
         reason = "it has members, and this consumer is none of them: subscribe instead of assigning"
     elif member is None:
-        if instance_id is not None and instance_id in group.instances:
-            raise FencedInstanceIdError(
-                f"another process with group.instance.id {instance_id!r} has taken the place of "
-                f"{sent.member_id!r} in group {group.group_id!r}; give each its own",
-                group_id=group.group_id,
-                member_id=sent.member_id,
-                instance_id=instance_id,
-            )
         reason = f"{sent.member_id!r} is not a member any more"
+        if instance_id is not None and instance_id in group.instances:
+            reason += f"; another process has taken its group.instance.id {instance_id!r}"
     elif sent.generation != group.generation:
         reason = f"generation {sent.generation} has passed: {group.generation} has started"
     elif lost := sent.partitions - member.held:

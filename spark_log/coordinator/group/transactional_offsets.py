@@ -94,9 +94,9 @@ class TransactionalOffsets:
             partitions: their offsets are in the decision, if the transaction is committed.
 
         Raises:
-            CommitFailedError: the member has left, its generation has passed, or it does not have
-                one of the partitions; or it is no member, and the group has members. Abort.
-            FencedInstanceIdError: a process with the same ``group.instance.id`` has replaced it.
+            CommitFailedError: the member has left or was replaced, its generation has passed, or it
+                does not have one of the partitions; or it is no member, and the group has members.
+                Abort the transaction.
             UnknownOutcomeError, StorageError: it may not be added; call again.
         """
         assert group.group_id is not None

@@ -19,7 +19,6 @@ from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
-    FencedInstanceIdError,
     IllegalGenerationError,
     StorageError,
     UnknownOutcomeError,
@@ -191,11 +190,11 @@ class TestSending:
         with pytest.raises(CommitFailedError, match="does not have t-3"):
             producer.send(member.metadata, {P0: 1, P3: 1})
 
-    def test_of_a_replaced_static_member_is_fenced(self, cluster, producer, member):
+    def test_of_a_replaced_static_member_is_refused(self, cluster, producer, member):
         first = Member(cluster, "s", instance_id="i")
         metadata = first.metadata._replace(group_instance_id="i")
         Member(cluster, "s", instance_id="i")
-        with pytest.raises(FencedInstanceIdError, match=r"instance\.id 'i'"):
+        with pytest.raises(CommitFailedError, match=r"instance\.id 'i'"):
             producer.send(metadata, {P0: 7})
 
     def test_without_membership_needs_a_group_without_members(self, cluster, producer):
