@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_log.coordinator.group.changes import send_offsets, settle_offsets
-from spark_log.coordinator.group.group import PendingOffsets
+from spark_log.coordinator.group.group import Group, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.log import ProducerIdAndEpoch
@@ -51,24 +52,15 @@ class RolledForwardOffsets(Protocol):
 class TransactionalOffsets:
     """The groups' part in the transactions of one root. Safe to use from any thread."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        table: RolledForwardOffsets,
-        *,
-        open_coordinator: Callable[[str], TransactionCoordinator] | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, table: RolledForwardOffsets) -> None:
         """Return it; nothing is read yet.
 
         Args:
             cluster: the opened root.
             table: its offsets table.
-            open_coordinator: returns the coordinator of a transactional id, which commits offsets
-                by `commit_offsets`; None for one of this cluster.
         """
         self._cluster = cluster
         self._table = table
-        self._open = open_coordinator or self._open_coordinator
         self._lock = threading.RLock()
         self._logs: dict[str, GroupLog] = {}
         self._settling = threading.Lock()
@@ -97,29 +89,59 @@ class TransactionalOffsets:
             CommitFailedError: the member has left or was replaced, its generation has passed, or it
                 does not have one of the partitions; or it is no member, and the group has members.
                 Abort the transaction.
+            UnstableOffsetCommitError: another transaction may commit one of the partitions, and is
+                not decided; call again.
             UnknownOutcomeError, StorageError: it may not be added; call again.
         """
         assert group.group_id is not None
-        last = self._table.last_commit(group.group_id)
-        # Without membership: above all commits, so that one that was decided before comes before.
-        generation = group.generation_id if group.member_id else last.generation + 1
-        sent = PendingOffsets(
-            state.transactional_id,
-            producer,
-            generation,
-            group.member_id,
-            frozenset(partitions),
-            last.timestamp_us,
-        )
+        settled: set[PendingOffsets] = set()
+        while True:
+            last = self._table.last_commit(group.group_id)
+            sent = PendingOffsets(
+                state.transactional_id,
+                producer,
+                # Without membership: above all commits, so that one decided before comes before.
+                group.generation_id if group.member_id else last.generation + 1,
+                group.member_id,
+                frozenset(partitions),
+                last.timestamp_us,
+            )
+            unsettled = self._send(state, group, sent, settled)
+            if not unsettled:
+                return
+            # What another transaction commits has to be in the table: it is not newer than this.
+            self.settle(group.group_id, unsettled)
+            settled.update(unsettled)
+
+    def _send(
+        self,
+        state: TransactionMetadata,
+        group: ConsumerGroupMetadata,
+        sent: PendingOffsets,
+        settled: Collection[PendingOffsets],
+    ) -> list[PendingOffsets]:
+        """Append pending offsets, or return those of others for the same partitions."""
+        unsettled: list[PendingOffsets] = []
+
+        def is_own(pending: PendingOffsets) -> bool:
+            return pending.transactional_id == state.transactional_id
 
         def is_over(pending: PendingOffsets) -> bool:
-            is_own = pending.transactional_id == state.transactional_id
-            return is_own and state.participant(pending.producer) is None
+            return is_own(pending) and not _is_newest(state, pending)
 
+        def decide(now: Group) -> GroupRecord | None:
+            record = send_offsets(now, sent, group.group_instance_id, is_over)
+            unsettled[:] = [
+                each
+                for each in now.pending(sent.partitions)
+                if not is_own(each) and each not in settled
+            ]
+            return None if unsettled else record
+
+        assert group.group_id is not None
         with self._lock:
-            self._log(group.group_id).commit(
-                lambda now: send_offsets(now, sent, group.group_instance_id, is_over)
-            )
+            self._log(group.group_id).commit(decide)
+        return unsettled
 
     # --- who finishes a transaction --------------------------------------------------------------
 
@@ -224,7 +246,9 @@ class TransactionalOffsets:
         Decides to abort it if it has passed its timeout.
         """
         known = self._undecided.get(pending.producer)
-        coordinator = known.coordinator if known else self._open(pending.transactional_id)
+        coordinator = (
+            known.coordinator if known else self._open_coordinator(pending.transactional_id)
+        )
         state = coordinator.refresh()
         if _is_newest(state, pending) and state.state is TransactionState.ONGOING:
             now_ms = self._cluster.clock.monotonic_ms()
@@ -261,9 +285,11 @@ class TransactionalOffsets:
     def _log(self, group_id: str) -> GroupLog:
         found = self._logs.get(group_id)
         if found is None:
-            found = GroupLog(self._cluster.store, group_id, self._cluster.clock)
-            self._logs[group_id] = found
+            found = self._logs[group_id] = self._open_log(group_id)
         return found
+
+    def _open_log(self, group_id: str) -> GroupLog:
+        return GroupLog(self._cluster.store, group_id, self._cluster.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,20 @@ class TestSending:
         with pytest.raises(CommitFailedError, match=r"instance\.id 'i'"):
             producer.send(metadata, {P0: 7})
 
+    def test_waits_for_another_transaction_that_commits_the_same_partition(
+        self, cluster, producer, member
+    ):
+        """Else that one's row would seem newer than these offsets."""
+        other = Producer(cluster, "other")
+        other.send(member.metadata, {P0: 7})
+        producer.send(member.metadata, {P1: 1})
+        with pytest.raises(UnstableOffsetCommitError, match="transaction of 'other'"):
+            producer.send(member.metadata, {P0: 9})
+        other.decide()
+        producer.send(member.metadata, {P0: 9})
+        producer.commit()
+        assert committed(cluster) == {P0: 9, P1: 1}
+
     def test_without_membership_needs_a_group_without_members(self, cluster, producer):
         producer.send(ConsumerGroupMetadata("g"), {P0: 7})
         producer.commit()
