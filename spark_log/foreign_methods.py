@@ -32,9 +32,8 @@ ADVICE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
-            *("abort_transaction", "begin_transaction", "commit_transaction", "init_transactions"),
-            *("send_offsets_to_transaction", "describe_transactions", "list_transactions"),
-            "find_hanging_transactions",
+            *("begin_transaction", "commit_transaction", "init_transactions"),
+            "send_offsets_to_transaction",
         ),
         _NO_TRANSACTIONS,
     ),
