@@ -92,7 +92,7 @@ def _groups(context: typer.Context) -> None:
 
 @transactions.app.callback(invoke_without_command=True)
 def _transactions(context: typer.Context) -> None:
-    """List, describe and abort transactions, and find those that hang."""
+    """List, describe and abort transactions."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 

@@ -108,11 +108,11 @@ def flip(path, position, bit=0):
     path.write_bytes(data)
 
 
-def begin_transaction(root, transactional_id, *partitions):
+def begin_transaction(root, transactional_id, *partitions, timeout_ms=60_000):
     """Begin a transaction with a record in each partition; return its coordinator and producer."""
     cluster = Cluster(root)
     coordinator = TransactionCoordinator(cluster, transactional_id)
-    producer = coordinator.initialize(60_000)
+    producer = coordinator.initialize(timeout_ms)
     topics = [(cluster.topic(tp.topic), tp.partition) for tp in partitions]
     coordinator.register(producer, [TopicIdPartition(topic.topic_id, n) for topic, n in topics])
     append = ProducerAppend(producer.producer_id, producer.producer_epoch, 0, is_transactional=True)
