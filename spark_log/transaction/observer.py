@@ -23,8 +23,8 @@ LOOK_EVERY_MS: Final = 1000
 
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
-"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has not
-registered the partition."""
+"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has
+not registered the partition."""
 
 
 @dataclass(slots=True)
