@@ -81,7 +81,7 @@ class Transformers:
         else:
             self.done["stopped"] += 1
             victim.stop()
-            time.sleep(self.random.choice([0.2, 1.2 * SESSION_MS / SPEED / 1000]))
+            time.sleep(self.random.choice([0.2, 1.5 * SESSION_MS / SPEED / 1000]))
             victim.resume()
 
     def replace_ended(self):

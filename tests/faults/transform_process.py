@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import sys
+import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,6 +22,7 @@ from tests.faults.notes import Notes
 GROUP = "transform"
 SOURCE, TARGET = "source", "target"
 _POLL_MS = 50
+_WORK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def transform_until_told(role: TransformRole, told: Connection):
         notes.write("began")
         while not told.poll():
             polled = consumer.poll(_POLL_MS, max_records=chance.choice([5, 20, 100]))
+            if polled and chance.random() < 0.2:
+                time.sleep(_WORK_S)  # the work, during which a signal may arrive
             if polled and not _transform(producer, consumer, polled, notes):
                 break  # fenced: another process has its transactional id
         notes.write("ended")

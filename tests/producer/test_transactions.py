@@ -386,7 +386,8 @@ class TestSend:
         assert [each for found in committed(root, "t").values() for each in found] == [b"a"]
 
     def test_that_began_before_the_abort_is_refused_after_it(self, root, producer, monkeypatch):
-        route, aborts = TopicRouter.route, []
+        route = TopicRouter.route
+        aborts: list[str] = []
 
         def route_and_abort(router, topic):
             found = route(router, topic)
@@ -871,12 +872,13 @@ class TestPartitions:
 class TestOffsets:
     T0 = TopicPartition("t", 0)
     MEMBER = ConsumerGroupMetadata("g", 5, "m")
+    STANDALONE = ConsumerGroupMetadata("g")
 
     def test_are_registered_and_kept_for_the_decision(self, root, producer):
         producer.begin_transaction()
         for offset in (3, 4):
             producer.send_offsets_to_transaction(
-                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, ConsumerGroupMetadata("g")
+                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.STANDALONE
             )
         (participant,) = state_of(root).participants.values()
         assert participant.groups == {"g"}
@@ -893,7 +895,7 @@ class TestOffsets:
             with producer.transaction():
                 producer.send("t", b"a", partition=0)
                 producer.send_offsets_to_transaction(
-                    {self.T0: OffsetAndMetadata(offset, "meta", 2)}, ConsumerGroupMetadata("g")
+                    {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.STANDALONE
                 )
                 before = admin.list_group_offsets("g")
                 assert [each.offset for each in before.values()] == ([3] if offset > 3 else [])
@@ -908,6 +910,33 @@ class TestOffsets:
             producer.commit_transaction()
         producer.abort_transaction()
         assert committed(root, "t")[0] == []
+
+    def test_are_registered_again_after_an_error_that_may_pass(self, root, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageTimeoutError("slow"))
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.STANDALONE)
+        (participant,) = state_of(root).participants.values()
+        assert participant.groups == {"g"}
+
+    def test_that_cannot_be_registered_in_time_may_be_sent_again(self, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageTimeoutError("slow"))
+        offsets = {self.T0: OffsetAndMetadata(3)}
+        producer.begin_transaction()
+        with pytest.raises(KafkaTimeoutError, match="send_offsets_to_transaction did not end"):
+            producer.send_offsets_to_transaction(offsets, self.STANDALONE, timeout=0)
+        producer.send_offsets_to_transaction(offsets, self.STANDALONE, timeout=0)
+
+    def test_that_cannot_be_registered_at_all_fail_the_transaction(self, root, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageError("read-only"))
+        producer.begin_transaction()
+        with pytest.raises(StorageError, match="read-only"):
+            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.STANDALONE)
+        with pytest.raises(TransactionAbortableError):
+            producer.send("t", b"a")
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("t", b"b", partition=0)
+        assert committed(root, "t")[0] == [b"b"]
 
     def test_no_offsets_change_nothing(self, root, producer):
         with producer.transaction():

@@ -75,7 +75,7 @@ def happened():
         r"grows topic# to #",
         r"sends offsets in generation #",
         r"commits a transaction",
-        r"ProducerFencedError: .*",
+        r"leaves a transaction open",
         r"UnstableOffsetCommitError: .*",
         r"deletes topic#",
         r"offsets version #: generation #",

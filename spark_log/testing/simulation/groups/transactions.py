@@ -26,8 +26,8 @@ from spark_log.testing.simulation.groups.world import GroupWorld
 from spark_log.transaction import GroupOffset, TransactionCoordinator, TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata
 
-_TIMEOUT_MS = 2 * SESSION_TIMEOUT_MS
-_PAUSE_MS = SESSION_TIMEOUT_MS
+_TIMEOUT_MS = SESSION_TIMEOUT_MS
+_PAUSE_MS = 4 * SESSION_TIMEOUT_MS
 
 
 class _ProducerIds:
@@ -121,11 +121,17 @@ class SimulatedTransactions:
             [partition for _, partition in reading],
         )
         world.scheduler.note(f"sends offsets in generation {status.generation}")
-        if random.random() < 0.3 and not world.is_ending:  # without heartbeats: it may expire
-            world.rest(_PAUSE_MS)
-        if random.random() < 0.2:
-            self._abort()
-            return
+        if not world.is_ending:
+            chance = random.random()
+            if chance < 0.3:  # without heartbeats: the member may expire, and the transaction too
+                world.scheduler.pass_time(_PAUSE_MS * random.random())
+            elif chance < 0.45:
+                self._owner = None
+                world.scheduler.note("leaves a transaction open")
+                return
+            elif chance < 0.6:
+                self._abort()
+                return
         offsets = [
             GroupOffset(GROUP_ID, named.topic, topic_id, named.partition, offset)
             for (topic_id, named), offset in reading.items()
