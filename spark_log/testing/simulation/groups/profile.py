@@ -100,5 +100,5 @@ def draw_group_profile(random: Random) -> GroupProfile:
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((300, 600, 1200)),
         wrong_clocks=random.choice((0.0, 0.0, 0.5, 0.9)),
-        transactions=random.choice((0.0, 0.5, 0.9, 0.9)),
+        transactions=random.choice((0.0, 0.0, 0.5, 0.9)),
     )
