@@ -121,7 +121,8 @@ def _append(writer, log, notes, number, count, stop=None):
         except UnknownOutcomeError:
             may_be_there = True
             if not writer.idempotent:
-                return _append(writer, log, notes, number + count, count, stop)
+                number += count
+                operation = notes.begin(PARTITION, *writer.values(number, count))
         except InvalidProducerEpochError:
             if not may_be_there:
                 notes.refuse(operation)
