@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 PROJECT = Path(__file__).parents[2]
 
 _LOST_WORKER = re.compile(
-    r'''Traceback \(most recent call last\):\n(?:  File "[^"]*/pyspark/daemon\.py", .*\n)+'''
+    r"""Traceback \(most recent call last\):\n(?:  File "[^"]*/pyspark/daemon\.py", .*\n)+"""
     r"BrokenPipeError: .*\n"
 )
 """What Spark's own daemon prints when Spark gives a worker up while it starts, on a busy machine.
