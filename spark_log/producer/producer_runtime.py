@@ -90,7 +90,11 @@ class ProducerRuntime:
                 config.transactional_id, config.transaction_timeout_ms, clock
             )
             coordinator = TransactionCoordinator(
-                cluster, config.transactional_id, clock=clock, open_log=self.accumulator.idle_log
+                cluster,
+                config.transactional_id,
+                clock=clock,
+                open_log=self.accumulator.idle_log,
+                completes_later=True,
             )
             producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)
         self.router = TopicRouter(
