@@ -85,6 +85,7 @@ class Transactions:
         self._accumulator = accumulator
         self._sender = sender
         self._offsets = TransactionOffsets(cluster, identity)
+        self._suppressed = cluster.suppressed
         self._config = config
         self._clock = clock
         self._is_retriable = is_retriable
@@ -270,7 +271,7 @@ class Transactions:
     def _complete(self) -> None:
         """Complete the last transaction, which no other one follows."""
         with (
-            self._cluster.suppressed.suppress(
+            self._suppressed.suppress(
                 "transaction end", self._manager.transactional_id, SparkLogError
             ),
             self._identity.coordinator() as coordinator,
