@@ -11,7 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from spark_log.clock import Clock
-from spark_log.errors import ConcurrentTransactionsError, InvalidTxnStateError, SparkLogError
+from spark_log.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    InvalidTxnTimeoutError,
+    SparkLogError,
+)
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.transaction import changes
@@ -110,10 +115,17 @@ class TransactionCoordinator:
             The new owner.
 
         Raises:
+            InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
             ProducerFencedError: another process has taken over from the expected owner.
             UnknownOutcomeError: there may be a new epoch; call again.
             StorageError: a marker could not be put, or the storage does not answer; call again.
         """
+        self._check_timeout(timeout_ms)
+        return self._initialize(timeout_ms, expected)
+
+    def _initialize(
+        self, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         self.refresh()
         new_id: int | None = None
         appended: TransactionRecord | None = None
@@ -330,8 +342,21 @@ class TransactionCoordinator:
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails now, it is tried again after the next transaction.
             with suppressed.suppress("producer id", path, SparkLogError):
-                return self.initialize(self.state.timeout_ms, following)
+                return self._initialize(self.state.timeout_ms, following)
         return following
+
+    def _check_timeout(self, timeout_ms: int) -> None:
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        most_ms = config.transaction_max_timeout_ms
+        if timeout_ms > most_ms:
+            raise InvalidTxnTimeoutError(
+                f"transaction.timeout.ms is {timeout_ms}, more than the cluster allows: lower it "
+                f"to at most {most_ms}, or raise the cluster's transaction.max.timeout.ms",
+                transactional_id=self.transactional_id,
+                timeout_ms=timeout_ms,
+                max_timeout_ms=most_ms,
+            )
 
     def _new_producer_id(self, last: int | None) -> int:
         """Return the last allocated id if it is still new, else another one.
