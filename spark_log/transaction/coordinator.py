@@ -21,7 +21,7 @@ from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.transaction import changes
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
-from spark_log.transaction.producers import record_producer
+from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,
@@ -75,7 +75,8 @@ class TransactionCoordinator:
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
-        self._log = TransactionStateLog(cluster.store, transactional_id, clock or cluster.clock)
+        self._clock = clock or cluster.clock
+        self._log = TransactionStateLog(cluster.store, transactional_id, self._clock)
         self._open_log = open_log
         self._commit_offsets = commit_offsets
         self._markers_at_once = markers_at_once
@@ -151,6 +152,7 @@ class TransactionCoordinator:
                 # Not the owner in the state, who may be a later one.
                 assert appended is not None
                 owner = appended.owner
+                assert owner is not None
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
     def join(
@@ -324,11 +326,45 @@ class TransactionCoordinator:
             self._commit_offsets(state)
         self._log.commit(lambda now: changes.complete(now, state.transaction))
 
+    def forget(self, revision: int) -> bool:
+        """Forget the producer ids of this transactional id, which has expired.
+
+        A producer that still has one of them is fenced. A crash leaves files of producer ids that
+        nobody uses.
+
+        Args:
+            revision: of the state that has expired; a later one is left alone.
+
+        Returns:
+            Whether they are forgotten.
+
+        Raises:
+            StorageError: they may not be forgotten, or some files may be left.
+        """
+        before = self.refresh()
+        after = self._log.commit(lambda state: changes.forget(state, revision))
+        if before.owner is None or after.owner is not None:
+            return False
+        for producer_id in (before.owner.producer_id, *before.producers):
+            forget_producer(self._cluster.store, producer_id)
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trim()
+        return True
+
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
         """Change the state; finish an earlier transaction that is in the way."""
+
+        def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
+            record = decide(state)
+            if record is None or record.transaction == state.transaction:
+                return record
+            # wall clock: shown to users; nothing is decided by it
+            return record.model_copy(update={"start_time_us": self._clock.time_us()})
+
         while True:
             try:
-                self._log.commit(decide)
+                self._log.commit(decide_with_time)
             except ConcurrentTransactionsError:
                 self.finish()
             else:
