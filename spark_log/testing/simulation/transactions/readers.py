@@ -1,0 +1,143 @@
+"""Actors that read, of both isolation levels, and end what holds them up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log import PartitionLog
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.records import columns_of
+from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.transactions.world import OpenLogs, TransactionsWorld
+from spark_log.transaction import TopicIdPartition, TransactionObserver
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+_QUIET_MS = 10 * DELETE_DELAY_MS
+"""Readers stay for this time after the faults: processes that stand still and copies of requests
+that are on their way continue within it."""
+
+_IDLE_MS = DELETE_DELAY_MS / 4
+
+
+class Reader:
+    """Reads one partition in sequence, as a consumer does.
+
+    With ``read_committed``, whatever holds it up is given to an observer.
+    """
+
+    def __init__(
+        self,
+        world: TransactionsWorld,
+        partition: TopicIdPartition,
+        isolation_level: IsolationLevel,
+        *,
+        observes: bool = True,
+    ) -> None:
+        self._world = world
+        self._partition = partition
+        self._isolation_level: IsolationLevel = isolation_level
+        self._observes = observes
+        self._ending_ms: float | None = None
+
+    def run(self) -> None:
+        """Read until the simulation is over, and everything is read; again after each crash."""
+        world = self._world
+        cluster = world.open_cluster()
+        log = OpenLogs(cluster, world.image).log(self._partition)
+        observer = TransactionObserver(cluster)
+        position = 0
+        while not self._is_over(position):
+            try:
+                position = self._read(log, position)
+            except NotFoundError as error:
+                raise ViolationError(f"a reader was given an error: {error}") from error
+            except StorageError as error:
+                world.scheduler.note(f"read from {position}: {type(error).__name__}")
+            if self._is_committed and self._observes:
+                self._resolve(log, observer)
+            world.rest(_IDLE_MS if world.is_ending else world.profile.poll_ms)
+
+    def read_all(self) -> None:
+        """Read the whole log with a new handle."""
+        self._read(OpenLogs(self._world.open_cluster(), self._world.image).log(self._partition), 0)
+
+    @property
+    def _is_committed(self) -> bool:
+        return self._isolation_level == "read_committed"
+
+    def _is_over(self, position: int) -> bool:
+        world = self._world
+        if not world.is_ending:
+            return False
+        if self._ending_ms is None:
+            self._ending_ms = world.scheduler.now_ms
+        is_quiet = world.scheduler.now_ms - self._ending_ms > _QUIET_MS
+        return is_quiet and position == world.truth.partition(self._partition).end
+
+    def _read(self, log: PartitionLog, position: int) -> int:
+        """Read to the end, or to the first open transaction; return the position there."""
+        world, truth = self._world, self._world.truth.partition(self._partition)
+        started_at = truth.last_stable_offset if self._is_committed else truth.end
+        begin = position
+        batches = log.read_on(position, isolation_level=self._isolation_level)
+        for batch, end in batches:
+            rows: list[tuple[int, bytes]] = []
+            if batch is not None and not batch.is_control:
+                offsets, values = columns_of(batch, "value")
+                rows = list(zip(offsets, values, strict=True))
+            world.truth.check_read(
+                self._partition, position, end, rows, is_committed=self._is_committed
+            )
+            position = end
+            if world.scheduler.random.random() < 0.1:
+                world.rest(world.profile.poll_ms)
+        if position > begin:
+            world.scheduler.note(f"read {begin} to {position} of {self._partition.partition}")
+        if position < started_at:
+            raise ViolationError(
+                f"a reader got nothing more at {position}, but could read up to {started_at}"
+            )
+        return position
+
+    def _resolve(self, log: PartitionLog, observer: TransactionObserver) -> None:
+        blocking = log.blocking_transaction
+        if blocking is None:
+            return
+        is_resolved = observer.resolve(blocking, log, self._partition)
+        if is_resolved:
+            self._world.scheduler.note(f"has resolved {blocking}")
+
+
+class Inspector:
+    """Compares what a log's handle knows of transactions with the model, and scans it."""
+
+    def __init__(self, world: TransactionsWorld, partition: TopicIdPartition) -> None:
+        self._world = world
+        self._partition = partition
+
+    def run(self) -> None:
+        """Look until the faults end."""
+        world = self._world
+        log = OpenLogs(world.open_cluster(), world.image).log(self._partition)
+        while not world.is_ending:
+            world.rest(world.profile.poll_ms)
+            try:
+                self._look(log)
+            except NotFoundError as error:
+                raise ViolationError(f"a reader was given an error: {error}") from error
+            except StorageError as error:
+                world.scheduler.note(f"look: {type(error).__name__}")
+
+    def _look(self, log: PartitionLog) -> None:
+        index = log.transactions()
+        truth = self._world.truth.partition(self._partition)
+        found = {(each.producer_id, each.producer_epoch): each.first_offset for each in index.open}
+        expected = {
+            (each.producer_id, each.producer_epoch): at
+            for each, at in truth.open_before(index.offset).items()
+        }
+        if found != expected:
+            raise ViolationError(f"open before {index.offset} are {expected}, but {found} is shown")
+        self._world.scheduler.note(f"{len(found)} transactions are open before {index.offset}")
