@@ -9,6 +9,7 @@ from spark_log.errors import (
     TransactionError,
 )
 from spark_log.log import ProducerIdAndEpoch
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.transactions.owners import Writes, abort, commit
 from spark_log.testing.simulation.transactions.profile import TASK_RETRY_MS
 from spark_log.testing.simulation.transactions.world import (
@@ -57,7 +58,7 @@ class Driver:
                     owner = self._run_batch(coordinator, owner)
             except TransactionError as error:
                 world.scheduler.note(f"is fenced: {type(error).__name__}")
-                world.rest(20 * world.profile.think_ms)
+                world.rest(DELETE_DELAY_MS)
             except StorageError as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 

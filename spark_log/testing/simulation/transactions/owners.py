@@ -12,6 +12,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.transactions.world import (
     OpenLogs,
     TransactionsWorld,
@@ -107,7 +108,7 @@ class TransactionalProducer:
                 self._live(coordinator, logs, owner)
             except (ProducerFencedError, InvalidProducerEpochError) as error:
                 world.scheduler.note(f"is fenced: {type(error).__name__}")
-                world.rest(20 * world.profile.think_ms)
+                world.rest(DELETE_DELAY_MS)
             except StorageError as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
@@ -144,6 +145,9 @@ class TransactionalProducer:
                 owner = commit(world, coordinator, owner)
             if random.random() < _FINISHED_CHANCE:
                 coordinator.finish()
+            if random.random() < world.profile.leave:
+                world.scheduler.note("does nothing for a while")
+                world.rest(4 * DELETE_DELAY_MS)
 
 
 def abort(

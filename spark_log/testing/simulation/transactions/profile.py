@@ -23,12 +23,14 @@ class TransactionsProfile:
         zombies: number of further processes with the transactional id of the first producer.
         drivers: number of processes that drive the one job.
         executors: number of processes that run its tasks.
+        cleanings: number of processes that clean transactional ids.
         followers: number of readers besides one with ``read_committed`` for each partition.
         think_ms: mean time between two appends.
         poll_ms: mean time between two polls of a reader.
         leave: probability that a producer leaves its transaction open, and stops for some time.
         abort: probability that a transaction is aborted by its owner.
         timeout_ms: ``transaction.timeout.ms``.
+        expiration_ms: ``transactional.id.expiration.ms``.
         last_epoch: the last epoch of a producer id in which records are written.
         trim_every: number of records after which a state log is trimmed.
         steps: number of steps before the faults end.
@@ -40,12 +42,14 @@ class TransactionsProfile:
     zombies: int
     drivers: int
     executors: int
+    cleanings: int
     followers: int
     think_ms: float
     poll_ms: float
     leave: float
     abort: float
     timeout_ms: int
+    expiration_ms: int
     last_epoch: int
     trim_every: int
     steps: int
@@ -53,10 +57,11 @@ class TransactionsProfile:
     def __str__(self) -> str:
         return (
             f"partitions={self.partitions} producers={self.producers} zombies={self.zombies} "
-            f"drivers={self.drivers} executors={self.executors} followers={self.followers} "
+            f"drivers={self.drivers} executors={self.executors} cleanings={self.cleanings} "
+            f"followers={self.followers} "
             f"think_ms={self.think_ms:g} poll_ms={self.poll_ms:g} leave={self.leave:g} "
-            f"abort={self.abort:g} "
-            f"timeout_ms={self.timeout_ms} last_epoch={self.last_epoch} "
+            f"abort={self.abort:g} timeout_ms={self.timeout_ms} "
+            f"expiration_ms={self.expiration_ms} last_epoch={self.last_epoch} "
             f"trim_every={self.trim_every} steps={self.steps} {self.faults}"
         )
 
@@ -89,13 +94,15 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         zombies=random.choice((0, 1, 1, 2)),
         drivers=drivers,
         executors=random.choice((1, 2, 3)) if drivers else 0,
+        cleanings=random.choice((0, 0, 1, 2)),
         followers=random.choice((0, 1)),
         think_ms=DELETE_DELAY_MS * random.choice((0.005, 0.02, 0.1)),
         poll_ms=DELETE_DELAY_MS * random.choice((0.05, 0.2, 0.5)),
         leave=random.choice((0.0, 0.05, 0.2)),
         abort=random.choice((0.0, 0.2)),
         timeout_ms=int(DELETE_DELAY_MS * random.choice((0.3, 1, 3))),
+        expiration_ms=int(DELETE_DELAY_MS * random.choice((1000, 1, 4))),
         last_epoch=random.choice((32_766, 32_766, 2, 4)),
         trim_every=random.choice((4, 10, 64)),
-        steps=random.choice((300, 600, 1200)),
+        steps=random.choice((300, 800, 2000)),
     )

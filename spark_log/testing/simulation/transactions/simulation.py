@@ -5,13 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import cast
 
-from spark_log.errors import StorageError
+from spark_log.errors import ClockSkewError, StorageError
+from spark_log.log.verify.finding import FindingKind, Severity
+from spark_log.log.verify.verifier import Verifier
 from spark_log.testing.simulation.log.maintenance import Cleaner, Merger
 from spark_log.testing.simulation.log.simulation import (
     SimulationResult,
     report_failures,
     run_to_end,
 )
+from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.log.world import World
 from spark_log.testing.simulation.patches import PatchVariant, patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
@@ -33,9 +36,12 @@ from spark_log.testing.simulation.transactions.world import (
     topic_image,
 )
 from spark_log.testing.simulation.wall_clocks import WallClocks
-from spark_log.transaction import TopicIdPartition
+from spark_log.transaction import TopicIdPartition, TransactionCleaner
 
 _MAX_STEPS_TO_END = 20_000
+
+_NEVER_FOUND = (FindingKind.WRONG_SNAPSHOT, FindingKind.LATE_BATCH)
+"""What no crash leaves in a partition."""
 
 
 def simulate_transactions(
@@ -96,6 +102,8 @@ def _spawn_all(world: TransactionsWorld) -> None:
         spawn(f"inspector {number}", Inspector(world, random.choice(world.partitions)).run)
     for number in range(profile.faults.writers):
         spawn(f"writer {number}", PlainWriter(world, f"w{number}").run)
+    for number in range(profile.cleanings):
+        spawn(f"cleaning {number}", IdCleaning(world).run)
     for actor, count in ((Merger, profile.faults.mergers), (Cleaner, profile.faults.cleaners)):
         for number in range(count):
             part = PartitionWorld(world, random.choice(world.partitions))
@@ -122,6 +130,28 @@ class PlainWriter:
                 world.scheduler.note(f"append: {type(error).__name__}")
 
 
+class IdCleaning:
+    """Cleans the transactional ids, as the clean job does."""
+
+    def __init__(self, world: TransactionsWorld) -> None:
+        self._world = world
+
+    def run(self) -> None:
+        """Clean until the faults end."""
+        world = self._world
+        cluster = world.open_cluster()
+        while not world.is_ending:
+            world.rest(world.profile.faults.rest_ms)
+            try:
+                for cleaned in TransactionCleaner(cluster).clean():
+                    error = "" if cleaned.error is None else f": {type(cleaned.error).__name__}"
+                    world.scheduler.note(f"{cleaned.action} {cleaned.transactional_id}{error}")
+            except ClockSkewError:
+                world.scheduler.note("does not clean: its clock is too far off")
+            except StorageError as error:
+                world.scheduler.note(f"clean: {type(error).__name__}")
+
+
 def _run(world: TransactionsWorld, ids: list[str]) -> None:
     run_to_end(world, world.profile.faults, world.profile.steps, _MAX_STEPS_TO_END)
     for transactional_id in ids:
@@ -131,3 +161,7 @@ def _run(world: TransactionsWorld, ids: list[str]) -> None:
     world.truth.check_end()
     for partition in world.partitions:
         Reader(world, partition, "read_committed").read_all()
+        log = OpenLogs(world.open_cluster(), world.image).log(partition)
+        for finding in Verifier(log).findings():
+            if finding.severity is Severity.ERROR or finding.kind in _NEVER_FOUND:
+                raise ViolationError(f"verify: {finding.message}")

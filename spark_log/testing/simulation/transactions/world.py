@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Final, cast
@@ -31,6 +32,7 @@ from spark_log.testing.simulation.wall_clocks import WallClocks
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
+from spark_log.transaction import view as view_module
 
 TOPIC_ID: Final = "BAmGwfbUQVSsLzdzBSFxhA"
 JOB: Final = "job"
@@ -233,12 +235,15 @@ def topic_image(profile: TransactionsProfile) -> MetadataImage:
         "message.timestamp.after.max.ms": 2**63 - 1,
     }
     for name, value in configs.items():
-        image.replay(
-            ConfigRecord(
-                resource_type="topic", resource_name="flights", name=name, value=str(value)
-            )
-        )
+        image.replay(_config("topic", "flights", name, value))
+    image.replay(_config("broker", "", "transactional.id.expiration.ms", profile.expiration_ms))
     return image
+
+
+def _config(resource_type: str, resource_name: str, name: str, value: object) -> ConfigRecord:
+    return ConfigRecord(
+        resource_type=resource_type, resource_name=resource_name, name=name, value=str(value)
+    )
 
 
 def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
@@ -258,6 +263,7 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
     )
     return (
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
+        (view_module, "PartitionLog", partial(PartitionLog, config=state_log_config)),
         (StateLog, "trim_every", profile.trim_every),
         (appender_state, "_RACES_PER_LISTING", profile.faults.races_per_listing),
         (markers, "ThreadPoolExecutor", SameThread),
