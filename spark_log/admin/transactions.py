@@ -150,19 +150,28 @@ class TransactionOperations(ClusterAccess):
 
     @limited
     def find_hanging_transactions(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition] | None = None
     ) -> list[HangingTransaction]:
         """Return the transactions that are open in partitions, and that nobody will end.
 
         The state log says of such a one that it was complete before, or nothing at all. Kafka's
         tool suspects those that are open for longer than 15 minutes; here it is certain.
 
+        Args:
+            partitions: where to look; None for all.
+
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
             StorageError: the storage does not answer.
         """
-        wanted = [TopicPartition(*each) for each in partitions]
         image = self._cluster().image()
+        everywhere = (
+            TopicPartition(topic.name, number)
+            for topic in image.topics()
+            for number in sorted(topic.partitions)
+        )
+        given = everywhere if partitions is None else partitions
+        wanted = [TopicPartition(*each) for each in given]
         found = self._map_partitions(lambda tp: self._hanging(image, tp), wanted, image.topic)
         return [each for some in found for each in some]
 

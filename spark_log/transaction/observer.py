@@ -23,7 +23,8 @@ LOOK_EVERY_MS: Final = 1000
 
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
-"""How a transaction ended; ``ended before``: it had its marker already."""
+"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has
+not registered the partition."""
 
 
 @dataclass(slots=True)
@@ -122,7 +123,8 @@ class TransactionObserver:
         self, blocking: OpenTransaction, log: PartitionLog, waited_ms: float
     ) -> TransactionEnd | None:
         producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
-        outcome = self._outcome(producer, waited_ms)
+        place = TopicIdPartition(log.files.topic_id, log.files.partition)
+        outcome = self._outcome(producer, place, waited_ms)
         if outcome is None:
             return None
         marker = EndTransactionMarker(
@@ -138,7 +140,9 @@ class TransactionObserver:
             return "aborted"
         return outcome
 
-    def _outcome(self, producer: ProducerIdAndEpoch, waited_ms: float) -> TransactionEnd | None:
+    def _outcome(
+        self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
+    ) -> TransactionEnd | None:
         """Return how a transaction ended; None while it is not decided.
 
         Decides to abort it if it has passed its timeout.
@@ -155,14 +159,14 @@ class TransactionObserver:
                 return None
             coordinator.expire(state.transaction)
             state = coordinator.state
-        if state.participant(producer) is None or not state.state.is_prepared:
-            return "ended before" if state.has_passed(producer) else None
-        if waited_ms >= state.timeout_ms:
+        if state.state.is_prepared and waited_ms >= state.timeout_ms:
             with self._cluster.suppressed.suppress(
                 "transaction end", coordinator.transactional_id, SparkLogError
             ):
                 coordinator.finish()  # the other partitions, too: their owner is gone
-        assert state.decision is not None
+        participant = state.participant(producer)
+        if state.decision is None or participant is None or place not in participant.partitions:
+            return "ended before" if state.has_passed(producer) else None
         is_committed = state.state.is_committed and producer.producer_id in state.decision.counting
         return "committed" if is_committed else "aborted"
 

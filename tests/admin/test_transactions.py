@@ -195,7 +195,7 @@ class TestHanging:
     def test_one_of_an_expired_id_hangs(self, admin, root):
         _, producer = begin_transaction(root, "orders", P0)
         forget_producer(Cluster(root).store, producer.producer_id)
-        (found,) = admin.find_hanging_transactions([P0])
+        (found,) = admin.find_hanging_transactions()
         assert found.transactional_id is None
         admin.abort_transaction(spec(producer))
         assert outcomes(root, 0) == [False]

@@ -239,4 +239,7 @@ class TestTransactionalIds:
         assert outcome.document["transactional_ids"] == [
             {"transactional_id": "orders", "action": "abort", "error": "not there"}
         ]
-        assert (outcome.status, outcome.error) == (1, "transactional id orders: not there")
+        assert (outcome.status, outcome.err) == (
+            1,
+            "error: transactional id orders: not there\n",
+        )

@@ -325,7 +325,7 @@ class TestCommit:
             mine = [each for each in found if each.startswith(b"%d." % name)]
             assert mine == [b"%d.%d" % (name, number) for number in range(200)]
 
-    def test_puts_markers_by_the_logs_that_the_appends_have_left(self, root, producer, monkeypatch):
+    def test_puts_markers_by_the_logs_that_the_appends_have_left(self, make, monkeypatch):
         """Those know the end of the log: a marker is then one request."""
         release, wait, idle_log = (
             ProducerBatch.release_records,
@@ -349,6 +349,8 @@ class TestCommit:
         monkeypatch.setattr(ProducerBatch, "release_records", release_when_waited_for)
         monkeypatch.setattr(Accumulator, "wait_until_idle", tell_and_wait)
         monkeypatch.setattr(Accumulator, "idle_log", note)
+        producer = make()
+        producer.init_transactions()
         with producer.transaction():
             producer.send("t", b"a", partition=0)
         assert logs

@@ -63,7 +63,10 @@ def list_transactions(
         ),
     ] = None,
 ) -> None:
-    """List the transactional ids, and the state of their newest transaction."""
+    """List transactional ids with their state.
+
+    It is the state of their newest transaction.
+    """
     listed = root.admin().list_transactions(
         state_filters=state,
         producer_id_filters=producer_id,
@@ -105,7 +108,10 @@ def describe_transactions(
         ),
     ] = None,
 ) -> None:
-    """Describe transactional ids, and their transactions that are not complete."""
+    """Describe transactional ids.
+
+    The partitions are those of a transaction that is not complete.
+    """
     wanted = [*(ids or ()), *(transactional_id or ())]
     if not wanted:
         raise InvalidConfigurationError("which ones? Give TRANSACTIONAL_ID or --transactional-id")
@@ -128,7 +134,10 @@ def describe_transactions(
 @with_examples("spark-log transactions describe-producers weather --partition 0")
 @with_option_groups
 def describe_producers(topic: Topic, root: Root, output: Output, partition: _Partition) -> None:
-    """Describe the producers that a partition remembers, and what they have open there."""
+    """Describe the producers of a partition.
+
+    Those that it remembers, with the transactions that they have open in it.
+    """
     tp = TopicPartition(topic.name, partition)
     producers = root.admin().describe_producers([tp])[tp].active_producers
     if output.is_json:
@@ -218,17 +227,16 @@ def find_hanging(
         ),
     ] = None,
 ) -> None:
-    """Find transactions that are open in a partition, and that nobody will end.
+    """Find transactions that nobody will end.
 
-    Their producer's state log says that they were complete before. Readers with read_committed
-    abort them when they are held up, and so does transactions abort. Without names the partitions
-    of all topics are looked at.
+    They are open in a partition, and their producer's state log says that they were complete
+    before. Readers with read_committed abort them when they are held up, and so does
+    transactions abort. Without names the partitions of all topics are looked at.
     """
     image = root.cluster().image()
-    names = topics.given or [each.name for each in image.topics()]
     wanted = [
         TopicPartition(name, number)
-        for name in names
+        for name in topics.given or [each.name for each in image.topics()]
         for number in sorted(partition or image.topic(name).partitions)
     ]
     found = root.admin().find_hanging_transactions(wanted)
