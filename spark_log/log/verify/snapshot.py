@@ -64,6 +64,7 @@ class SnapshotCheck:
             expiration_ms=log.config.producer_id_expiration_ms,
         )
         self._transactions = TransactionIndex(log_start_offset)
+        self._compacted_until = log_start_offset
         self._has_all_headers = False
 
     @property
@@ -87,6 +88,8 @@ class SnapshotCheck:
         if self._damage is None:
             headers = list(headers)
             self._producers.replay(segment, base_offset, headers)
+            if segment.name.is_compacted and segment.end_offset is not None:
+                self._compacted_until = max(self._compacted_until, segment.end_offset)
             if base_offset <= self._transactions.offset < self._offset:
                 before = self._offset - base_offset
                 known = [each for each in headers if each.last_offset_delta < before]
@@ -214,7 +217,7 @@ class SnapshotCheck:
         is_known = self._has_all_headers and self._transactions.offset == self._offset
         if not (is_known and said.is_complete):
             return None
-        return transactions_problem(said, self._transactions, self._log_start_offset)
+        return transactions_problem(said, self._transactions, self._compacted_until)
 
     @property
     def _had_deleted_producers(self) -> bool:
