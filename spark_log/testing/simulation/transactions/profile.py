@@ -19,6 +19,7 @@ class TransactionsProfile:
         faults: the rates of faults of the storage and of processes, and the numbers of plain
             writers, mergers and cleaners.
         partitions: number of partitions.
+        is_compacted: whether the topic is compacted.
         producers: number of transactional ids with one producer.
         zombies: number of further processes with the transactional id of the first producer.
         drivers: number of processes that drive the one job.
@@ -38,6 +39,7 @@ class TransactionsProfile:
 
     faults: Profile
     partitions: int
+    is_compacted: bool
     producers: int
     zombies: int
     drivers: int
@@ -56,7 +58,8 @@ class TransactionsProfile:
 
     def __str__(self) -> str:
         return (
-            f"partitions={self.partitions} producers={self.producers} zombies={self.zombies} "
+            f"partitions={self.partitions} is_compacted={self.is_compacted} "
+            f"producers={self.producers} zombies={self.zombies} "
             f"drivers={self.drivers} executors={self.executors} cleanings={self.cleanings} "
             f"followers={self.followers} "
             f"think_ms={self.think_ms:g} poll_ms={self.poll_ms:g} leave={self.leave:g} "
@@ -68,7 +71,7 @@ class TransactionsProfile:
 
 def draw_transactions_profile(random: Random) -> TransactionsProfile:
     """Draw the conditions of a simulation."""
-    faults = draw_profile(random)
+    faults, is_compacted = draw_profile(random), random.random() < 0.3
     faults = replace(
         faults,
         # A transaction takes more steps than an append: with the rates of a log few would end.
@@ -81,7 +84,7 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         slow_listing=0.0,
         writers=random.choice((0, 0, 1)),
         mergers=random.choice((0, 0, 1)),
-        cleaners=random.choice((0, 0, 1)),
+        cleaners=random.choice((1, 2)) if is_compacted else random.choice((0, 0, 1)),
         retention_ms=-1,
         retention_bytes=-1,
         expiration_ms=1000 * DELETE_DELAY_MS,
@@ -90,6 +93,7 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
     return TransactionsProfile(
         faults=faults,
         partitions=random.choice((1, 2, 2, 3)),
+        is_compacted=is_compacted,
         producers=random.choice((1, 1, 2)) if drivers else random.choice((1, 2, 3)),
         zombies=random.choice((0, 1, 1, 2)),
         drivers=drivers,

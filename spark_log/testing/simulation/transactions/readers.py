@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LogBatch, PartitionLog, ProducerIdAndEpoch
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.log.records import columns_of
 from spark_log.testing.simulation.log.true_log import ViolationError
+from spark_log.testing.simulation.transactions.true_transactions import TruePartition
 from spark_log.testing.simulation.transactions.world import OpenLogs, TransactionsWorld
 from spark_log.transaction import TopicIdPartition, TransactionObserver
 
@@ -85,8 +86,7 @@ class Reader:
         for batch, end in batches:
             rows: list[tuple[int, bytes]] = []
             if batch is not None and not batch.is_control:
-                offsets, values = columns_of(batch, "value")
-                rows = list(zip(offsets, values, strict=True))
+                rows = rows_of(batch)
             world.truth.check_read(
                 self._partition, position, end, rows, is_committed=self._is_committed
             )
@@ -131,13 +131,41 @@ class Inspector:
                 world.scheduler.note(f"look: {type(error).__name__}")
 
     def _look(self, log: PartitionLog) -> None:
+        world = self._world
+        truth = world.truth.partition(self._partition)
+        if world.scheduler.random.random() < 0.5:
+            self._scan(log, truth)
+            return
         index = log.transactions()
-        truth = self._world.truth.partition(self._partition)
-        found = {(each.producer_id, each.producer_epoch): each.first_offset for each in index.open}
-        expected = {
-            (each.producer_id, each.producer_epoch): at
-            for each, at in truth.open_before(index.offset).items()
+        found = {
+            ProducerIdAndEpoch(each.producer_id, each.producer_epoch): each.first_offset
+            for each in index.open
         }
+        expected = truth.open_before(index.offset)
         if found != expected:
             raise ViolationError(f"open before {index.offset} are {expected}, but {found} is shown")
-        self._world.scheduler.note(f"{len(found)} transactions are open before {index.offset}")
+        world.scheduler.note(f"{len(found)} transactions are open before {index.offset}")
+
+    def _scan(self, log: PartitionLog, truth: TruePartition) -> None:
+        """Read from anywhere to the last stable offset."""
+        world = self._world
+        since = truth.last_stable_offset
+        begin = world.scheduler.random.randrange(since + 1)
+        rows: list[tuple[int, bytes]] = []
+        for batch in log.scan(begin, isolation_level="read_committed"):
+            rows += rows_of(batch)
+        end = log.end_offset(isolation_level="read_committed")
+        if not since <= end <= truth.last_stable_offset:
+            raise ViolationError(
+                f"{end} is shown as last stable offset, which went on from {since} to "
+                f"{truth.last_stable_offset}"
+            )
+        read_to = max(since, rows[-1][0] + 1 if rows else begin)
+        world.truth.check_read(self._partition, begin, read_to, rows, is_committed=True)
+        world.scheduler.note(f"scan {begin}: {len(rows)} records")
+
+
+def rows_of(batch: LogBatch) -> list[tuple[int, bytes]]:
+    """Return offsets and values of a batch."""
+    offsets, values = columns_of(batch, "value")
+    return list(zip(offsets, values, strict=True))

@@ -70,7 +70,7 @@ def simulate_transactions(
         topic.partition_directory(number): TopicIdPartition(TOPIC_ID, number)
         for number in topic.partitions
     }
-    truth = TrueTransactions(disk, directories, ids)
+    truth = TrueTransactions(disk, directories, ids, is_compacted=profile.is_compacted)
     store = SimulatedStore(disk, scheduler, truth, profile.faults)
     world = TransactionsWorld(scheduler, clock, store, truth, profile, image)
     with (

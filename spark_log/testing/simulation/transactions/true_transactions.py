@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from spark_log.errors import CorruptRecordError
 from spark_log.log import LogAppendInfo, ProducerIdAndEpoch, SegmentReader
 from spark_log.log.file_names import SegmentName
-from spark_log.record import BatchHeader
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState
@@ -97,6 +97,8 @@ class TrueTransactions:
         disk: Store,
         partitions: Mapping[str, TopicIdPartition],
         transactional_ids: Sequence[str],
+        *,
+        is_compacted: bool,
     ) -> None:
         """Return the model of empty logs.
 
@@ -104,7 +106,10 @@ class TrueTransactions:
             disk: the files.
             partitions: by directory.
             transactional_ids: all of them.
+            is_compacted: whether compactions remove aborted records and old markers. All keys
+                differ, so that they remove nothing else.
         """
+        self._is_compacted = is_compacted
         directories = {transaction_directory(each): each for each in transactional_ids}
         self._disk = disk
         self._directories = directories
@@ -163,27 +168,50 @@ class TrueTransactions:
             raise ViolationError(f"{name.log} was created after the log's end, {log.end}")
         records = self._records_in(log, name)
         if name.last_offset is not None:
-            if records != log.records[name.base_offset : name.last_offset + 1]:
-                raise ViolationError(f"{name.log} does not hold what a reader would have read")
+            self._check_rewritten(log, name, name.last_offset, records)
             return
-        for record in records:
+        for record in records.values():
             if record.is_marker:
                 self._on_marker(log, record)
             else:
                 self._on_record(log, record)
             log.records.append(record)
 
-    def _records_in(self, log: TruePartition, name: SegmentName) -> list[TrueRecord]:
+    def _check_rewritten(
+        self, log: TruePartition, name: SegmentName, last: int, found: Mapping[int, TrueRecord]
+    ) -> None:
+        for at in range(name.base_offset, last + 1):
+            record = log.records[at]
+            if found.get(at, record) != record:
+                raise ViolationError(f"{name.log} has {found[at]} at {at} instead of {record}")
+            if at not in found and not (record.is_marker or self._may_be_removed(record)):
+                raise ViolationError(f"{name.log} does not have {record} at {at}")
+
+    def _may_be_removed(self, record: TrueRecord) -> bool:
+        """Whether a compaction may remove a record: one of an aborted transaction."""
+        is_aborted = record.producer is not None and self.outcomes.get(record.producer) is False
+        return self._is_compacted and is_aborted
+
+    def _records_in(self, log: TruePartition, name: SegmentName) -> dict[int, TrueRecord]:
         topic_id, number = log.partition
         reader = SegmentReader(
             self._disk, log.directory, name, topic_id=topic_id, partition=number, size_bytes=None
         )
-        records: list[TrueRecord] = []
+        records: dict[int, TrueRecord] = {}
         for ordinal in range(reader.batch_count):
             headers, rows = reader.read_batch(ordinal)
-            values = iter(rows.column("value").to_pylist())
+            values = rows.column("value").to_pylist()
+            if OFFSET_DELTA_FIELD.name in rows.schema.names:
+                deltas = rows.column(OFFSET_DELTA_FIELD.name).to_pylist()
+            else:
+                first = headers[0].base_offset_delta
+                deltas = list(range(first, first + len(values)))
+            row = 0
             for header in headers:
-                records += (_true_record(header, next(values)) for _ in range(header.record_count))
+                for _ in range(header.record_count):
+                    at = reader.base_offset + deltas[row]
+                    records[at] = _true_record(header, values[row])
+                    row += 1
         return records
 
     # --- state logs ------------------------------------------------------------------------------
@@ -296,10 +324,13 @@ class TrueTransactions:
             raise ViolationError(
                 f"a reader has passed the last stable offset, {log.last_stable_offset}, to {end}"
             )
+        given = set(rows)
         expected = [
             (at, record.value)
             for at, record in enumerate(log.records[begin:end], begin)
-            if not record.is_marker and (not is_committed or self._counts(record))
+            if not record.is_marker
+            and (not is_committed or self._counts(record))
+            and ((at, record.value) in given or not self._may_be_removed(record))
         ]
         if end > log.end or list(rows) != expected:
             raise ViolationError(

@@ -19,6 +19,7 @@ from spark_log.metadata import state_log as state_log_module
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
+from spark_log.record import RECORD_SCHEMA
 from spark_log.suppressed import SuppressedErrors
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.log.records import Record, record_batch
@@ -139,8 +140,10 @@ class TransactionsWorld:
         Raises:
             SparkLogError: it was not acknowledged.
         """
-        records = [Record(value, START_US) for value in values]
-        info = log.append(record_batch(records), producer=producer)
+        records = record_batch([Record(value, START_US) for value in values])
+        # Each record has a key of its own: a compaction removes only what is aborted.
+        records = records.set_column(0, RECORD_SCHEMA.field("key"), records.column("value"))
+        info = log.append(records, producer=producer)
         self.scheduler.note(f"append {values[0]!r}: at {info.base_offset} to {info.last_offset}")
         self.truth.check_appended(partition, values, info)
 
@@ -223,8 +226,11 @@ def topic_image(profile: TransactionsProfile) -> MetadataImage:
     for number in range(profile.partitions):
         image.replay(PartitionRecord(topic_id=TOPIC_ID, partition_id=number))
     configs = {
+        "cleanup.policy": "compact" if profile.is_compacted else "delete",
+        "delete.retention.ms": DELETE_DELAY_MS // 2,
         "file.delete.delay.ms": DELETE_DELAY_MS,
         "flush.on.append": "false",
+        "min.cleanable.dirty.ratio": 0,
         "index.interval.bytes": 0,
         "merge.tail.segments": profile.faults.tail_segments,
         "retention.ms": -1,
