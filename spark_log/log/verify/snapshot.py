@@ -90,7 +90,10 @@ class SnapshotCheck:
             self._producers.replay(segment, base_offset, headers)
             if segment.name.is_compacted and segment.end_offset is not None:
                 self._compacted_until = max(self._compacted_until, segment.end_offset)
-            if base_offset <= self._transactions.offset < self._offset:
+            if segment.start_offset < self._offset:
+                # Batches before it are in the compacted segment that comes first, or were removed.
+                replayed_to = max(self._transactions.offset, segment.start_offset)
+                self._transactions.offset = replayed_to
                 before = self._offset - base_offset
                 known = [each for each in headers if each.last_offset_delta < before]
                 self._transactions.replay(base_offset, known)

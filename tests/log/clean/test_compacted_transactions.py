@@ -410,3 +410,19 @@ class TestSnapshotsOfBefore:
         compact(log.log, now_us=log.clock.time_us())
         assert log.keys() == []
         log.verify()
+
+    def test_tell_of_a_marker_that_is_gone(self, log):
+        log.send(1, b"1")
+        log.abort(1, epoch=1)
+        log.plain(b"2")
+        log.log.write_snapshot()
+        log.send(1, b"3", epoch=1)
+        log.abort(1, epoch=2)
+        for _ in range(3):
+            log.clock.advance_ms(SETTLED_MS)
+            log.plain(FILLER)
+            settings = {"cleanup_policy": "compact", "delete_retention_ms": 1000}
+            log.log = open_log(log.store, clock=log.clock, **settings)
+            compact(log.log, now_us=log.clock.time_us())
+        assert 1 not in log.offsets()
+        log.verify()
