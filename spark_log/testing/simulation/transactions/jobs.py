@@ -31,6 +31,9 @@ _LOOKS_CHANCE = 0.5
 _FAILS_CHANCE = 0.05
 """Probability that a micro-batch fails when its tasks have ended."""
 
+_DIES_CHANCE = 0.1
+"""Probability that a driver dies after a commit, before it has noted it in the checkpoint."""
+
 _POLL_MS = 20.0
 _MAX_POLLS = 200
 """How often a driver looks for results before the micro-batch fails."""
@@ -88,7 +91,7 @@ class Driver:
             if (JOB, batch_id) not in world.truth.batches:
                 raise
             following = abort(world, coordinator, owner)
-        if random.random() < world.profile.leave:
+        if random.random() < _DIES_CHANCE:
             world.scheduler.note("dies before its checkpoint")
             return None
         if (JOB, batch_id) in world.truth.batches:  # else others have aborted it

@@ -17,7 +17,7 @@ class TransactionsProfile:
 
     Attributes:
         faults: the rates of faults of the storage and of processes, and the numbers of plain
-            writers, mergers and cleaners.
+            writers, mergers, cleaners and those that delete records.
         partitions: number of partitions.
         is_compacted: whether the topic is compacted.
         producers: number of transactional ids with one producer.
@@ -85,6 +85,7 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         writers=random.choice((0, 0, 1)),
         mergers=random.choice((0, 0, 1)),
         cleaners=random.choice((1, 2)) if is_compacted else random.choice((0, 0, 1)),
+        retentions=random.choice((0, 0, 0, 1)),
         retention_ms=-1,
         retention_bytes=-1,
         expiration_ms=1000 * DELETE_DELAY_MS,

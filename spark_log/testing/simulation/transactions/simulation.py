@@ -8,7 +8,7 @@ from typing import cast
 from spark_log.errors import ClockSkewError, StorageError
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
-from spark_log.testing.simulation.log.maintenance import Cleaner, Merger
+from spark_log.testing.simulation.log.maintenance import Cleaner, Merger, Retention
 from spark_log.testing.simulation.log.simulation import (
     SimulationResult,
     report_failures,
@@ -104,7 +104,12 @@ def _spawn_all(world: TransactionsWorld) -> None:
         spawn(f"writer {number}", PlainWriter(world, f"w{number}").run)
     for number in range(profile.cleanings):
         spawn(f"cleaning {number}", IdCleaning(world).run)
-    for actor, count in ((Merger, profile.faults.mergers), (Cleaner, profile.faults.cleaners)):
+    faults = profile.faults
+    for actor, count in (
+        (Merger, faults.mergers),
+        (Cleaner, faults.cleaners),
+        (Retention, faults.retentions),
+    ):
         for number in range(count):
             part = PartitionWorld(world, random.choice(world.partitions))
             spawn(f"{actor.__name__.lower()} {number}", actor(cast(World, part)).run)

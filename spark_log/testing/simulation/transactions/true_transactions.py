@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log import LogAppendInfo, ProducerIdAndEpoch, SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.true_log import ViolationError
@@ -47,6 +47,7 @@ class TruePartition:
     Attributes:
         partition: its topic id and number.
         directory: of its files.
+        start: the log start offset.
         records: all records, by offset.
         open: the open transactions: producer → offset of its first record.
         markers: of ended transactions: producer → whether it is committed.
@@ -54,6 +55,7 @@ class TruePartition:
 
     partition: TopicIdPartition
     directory: str
+    start: int = 0
     records: list[TrueRecord] = field(default_factory=list)
     open: dict[ProducerIdAndEpoch, int] = field(default_factory=dict)
     markers: dict[ProducerIdAndEpoch, bool] = field(default_factory=dict)
@@ -66,17 +68,25 @@ class TruePartition:
     @property
     def last_stable_offset(self) -> int:
         """The offset before which every transaction has its marker."""
+        return max(self.start, self.first_open_offset)
+
+    @property
+    def first_open_offset(self) -> int:
+        """The first offset of an open transaction, also of a deleted record; else the end."""
         return min(self.open.values(), default=self.end)
 
-    def open_before(self, offset: int) -> dict[ProducerIdAndEpoch, int]:
-        """Return the transactions that were open when the log ended at an offset."""
-        found: dict[ProducerIdAndEpoch, int] = {}
+    def open_before(self, offset: int) -> dict[ProducerIdAndEpoch, list[int]]:
+        """Return the transactions that were open when the log ended at an offset.
+
+        Also return the offsets of their records, of which some may have been deleted.
+        """
+        found: dict[ProducerIdAndEpoch, list[int]] = {}
         for at, record in enumerate(self.records[:offset]):
             if record.is_marker:
                 assert record.producer is not None
                 found.pop(record.producer, None)
             elif record.producer is not None:
-                found.setdefault(record.producer, at)
+                found.setdefault(record.producer, []).append(at)
         return found
 
 
@@ -135,10 +145,13 @@ class TrueTransactions:
     def on_file_created(self, path: str) -> None:
         """Handle the creation of a file: a log may grow."""
         directory, _, file = path.rpartition("/")
-        name = SegmentName.parse(file)
-        if name is None:
+        name, start = SegmentName.parse(file), StartMarker.parse(file)
+        if start is not None and directory in self.partitions:
+            log = self.partitions[directory]
+            log.start = max(log.start, start.log_start_offset)
+        elif name is None:
             return
-        if directory in self._directories:
+        elif directory in self._directories:
             self._on_state_segment(directory, name)
         elif directory in self.partitions:
             self._on_segment(self.partitions[directory], name)
