@@ -1,10 +1,14 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
+from .append import AbortedTransaction as AbortedTransaction
+from .append import EndTransactionMarker as EndTransactionMarker
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
+from .append import OpenTransaction as OpenTransaction
 from .append import ProducerAppend as ProducerAppend
 from .append import ProducerEntry as ProducerEntry
 from .append import ProducerIdAndEpoch as ProducerIdAndEpoch
+from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after

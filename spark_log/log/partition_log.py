@@ -10,10 +10,12 @@ from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
     Appender,
+    EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
     ProducerAppend,
     ProducerState,
+    TransactionIndex,
 )
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -121,6 +123,8 @@ class PartitionLog:
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it; nothing was appended.
             StorageFullError: nothing was appended.
             InvalidRecordError: the topic does not accept the records; nothing was appended.
         """
@@ -131,6 +135,36 @@ class PartitionLog:
             return self.append_segment(writer.finish(), expected_leo=expected_leo)
         finally:
             writer.discard()
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append the markers at the end of transactions, as one segment, unless they are there.
+
+        A marker is left out if its producer has the marker's epoch, or a later one, in the log. So
+        any number of processes may put the markers of a decided transaction, any number of times
+        and however late, and the log has each of them once. From then on older epochs are refused.
+
+        Args:
+            markers: of different producers.
+
+        Returns:
+            The offsets of the appended markers; None if nothing was left to append.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the markers are in the log.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+
+        def stage(missing: Sequence[EndTransactionMarker]) -> StagedSegment:
+            writer = self.segment_writer()
+            try:
+                writer.write_markers(missing, self.clock.time_us())
+                return writer.finish()
+            except BaseException:
+                writer.discard()
+                raise
+
+        return self._appender.append_markers(markers, stage)
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -170,6 +204,8 @@ class PartitionLog:
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it; nothing was appended.
             StorageError: nothing was appended.
         """
         return self._appender.append_segment(segment, expected_leo)
@@ -207,6 +243,21 @@ class PartitionLog:
     def producers(self) -> ProducerState:
         """Return the state of the log's idempotent producers at its end."""
         return self._snapshots.producers(self.observe())[0]
+
+    def transactions(self, view: LogView | None = None) -> TransactionIndex:
+        """Return the log's open and aborted transactions at the end of a view.
+
+        This costs the requests that `producers` makes. Only if the newest snapshot is of a version
+        that knew no transactions, the headers of all segments are read.
+
+        Args:
+            view: from `observe`; None lists the log. The index belongs to a newer view if the log
+                was rewritten meanwhile.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        return self._snapshots.transactions(view or self.observe())[0].transactions
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request.
