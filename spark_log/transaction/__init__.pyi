@@ -1,3 +1,5 @@
+from .coordinator import TransactionCoordinator as TransactionCoordinator
+from .markers import put_markers as put_markers
 from .producers import find_transactional_id as find_transactional_id
 from .producers import record_producer as record_producer
 from .state import Decision as Decision

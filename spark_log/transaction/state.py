@@ -81,11 +81,14 @@ class Participant:
         producer: its producer id, and its epoch in this transaction.
         partitions: those that it may have written to.
         groups: consumer groups whose offsets it may have sent.
+        part: its form in records, if there is one already. A transaction of many participants has
+            as many records, each with all of them: converting every one each time is what costs.
     """
 
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicIdPartition] = frozenset()
     groups: frozenset[str] = frozenset()
+    part: ParticipantPart | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -182,7 +185,7 @@ class TransactionMetadata:
             CorruptRecordError: the record is of another transactional id, it is older, a producer
                 epoch goes back, or a decision is changed.
         """
-        after = _of_record(record, self.transactional_id)
+        after = _of_record(record, self)
         for fault in (*_faults_in(after), *_faults_between(self, after)):
             raise CorruptRecordError(
                 f"transactional id {self.transactional_id!r}: {fault} "
@@ -205,15 +208,7 @@ class TransactionMetadata:
             owner=_producer_part(self.owner),
             producers=tuple(sorted(self.producers.items())),
             used_up_through=self.used_up_through,
-            participants=tuple(
-                ParticipantPart(
-                    producer_id=each.producer.producer_id,
-                    producer_epoch=each.producer.producer_epoch,
-                    partitions=to_partitions(each.partitions),
-                    groups=tuple(sorted(each.groups)),
-                )
-                for each in self.participants.values()
-            ),
+            participants=tuple(map(_participant_part, self.participants.values())),
             decision=None
             if decision is None
             else DecisionPart(
@@ -226,7 +221,8 @@ class TransactionMetadata:
         )
 
 
-def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionMetadata:
+def _of_record(record: TransactionRecord, before: TransactionMetadata) -> TransactionMetadata:
+    transactional_id = before.transactional_id
     if record.transactional_id != transactional_id:
         raise CorruptRecordError(
             f"the log of transactional id {transactional_id!r} holds a record of "
@@ -248,7 +244,10 @@ def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionM
         _producer(record.owner),
         dict(record.producers),
         record.used_up_through,
-        {each.producer_id: _participant(each) for each in record.participants},
+        {
+            each.producer_id: _participant(each, before.participants.get(each.producer_id))
+            for each in record.participants
+        },
         None
         if decision is None
         else Decision(
@@ -304,7 +303,7 @@ def _faults_within(before: TransactionMetadata, after: TransactionMetadata) -> I
         yield "a decision is changed"
     for producer_id, each in before.participants.items():
         later = after.participants.get(producer_id)
-        if later is None or not _includes(later, each):
+        if later is not each and (later is None or not _includes(later, each)):
             yield f"what producer {producer_id} registered is forgotten"
 
 
@@ -332,7 +331,9 @@ def _producer_part(producer: ProducerIdAndEpoch) -> ProducerPart:
     return ProducerPart(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
-def _participant(part: ParticipantPart) -> Participant:
+def _participant(part: ParticipantPart, before: Participant | None) -> Participant:
+    if before is not None and before.part is part:
+        return before
     return Participant(
         _producer(part),
         frozenset(
@@ -341,4 +342,14 @@ def _participant(part: ParticipantPart) -> Participant:
             for number in numbers
         ),
         frozenset(part.groups),
+        part,
+    )
+
+
+def _participant_part(participant: Participant) -> ParticipantPart:
+    return participant.part or ParticipantPart(
+        producer_id=participant.producer.producer_id,
+        producer_epoch=participant.producer.producer_epoch,
+        partitions=to_partitions(participant.partitions),
+        groups=tuple(sorted(participant.groups)),
     )

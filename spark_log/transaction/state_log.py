@@ -6,7 +6,7 @@ On storage: ``__transaction_state/ids/<transactional id>/`` is the directory of 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
@@ -21,6 +21,8 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAw"
 
 class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
     """Reads and changes the state of one transactional id. For one thread at a time."""
+
+    replays_first: ClassVar[bool] = False
 
     def __init__(
         self, store: Store, transactional_id: str, clock: Clock, config: TopicConfig | None = None
