@@ -13,11 +13,12 @@ from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
+    OpenTransaction,
     ProducerAppend,
     ProducerState,
     TransactionIndex,
 )
-from spark_log.log.log_reader import LogReader
+from spark_log.log.log_reader import IsolationLevel, LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot, Snapshots
@@ -281,6 +282,14 @@ class PartitionLog:
 
     # --- reading ---------------------------------------------------------------------------------
 
+    @property
+    def blocking_transaction(self) -> OpenTransaction | None:
+        """The transaction that held up the last read with ``read_committed``.
+
+        None if this read came to the end that it was asked for, or to the log's end.
+        """
+        return self._reader.blocking_transaction
+
     def fetch(
         self,
         offset: int,
@@ -288,6 +297,7 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> list[LogBatch]:
         """Return batches from ``offset`` on; none at the log's end. Control batches are left out.
 
@@ -299,12 +309,20 @@ class PartitionLog:
                 (``fetch.max.bytes``, 50 MiB).
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self.fetch_from(offset, max_bytes, columns=columns, check_crcs=check_crcs)[0]
+        return self.fetch_from(
+            offset,
+            max_bytes,
+            columns=columns,
+            check_crcs=check_crcs,
+            isolation_level=isolation_level,
+        )[0]
 
     def fetch_from(
         self,
@@ -313,16 +331,20 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[list[LogBatch], int]:
         """Return the batches of `fetch`, and the offset to fetch from next.
 
-        This is the offset after the last record, or after the control batches and gaps behind it.
+        This is the offset after the last record, or after the control batches, aborted batches and
+        gaps behind it.
 
         Args:
             offset: of the first record.
             max_bytes: approximate size of the answer; the first batch may be larger.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
@@ -330,7 +352,9 @@ class PartitionLog:
         """
         batches: list[LogBatch] = []
         total_bytes = 0
-        for batch, next_offset in self.read_on(offset, columns=columns, check_crcs=check_crcs):
+        for batch, next_offset in self.read_on(
+            offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
+        ):
             if batch is not None and not batch.is_control:
                 if batches and total_bytes + batch.stored_bytes > max_bytes:
                     break
@@ -340,27 +364,40 @@ class PartitionLog:
         return batches, offset
 
     def read_on(
-        self, offset: int, *, columns: Sequence[str] | None = None, check_crcs: bool = True
+        self,
+        offset: int,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[tuple[LogBatch | None, int]]:
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
 
         The caller may pause between two batches for any time. At the log's end this costs one
         request, for the next segment.
 
+        With ``read_committed`` it ends at the last stable offset, where `blocking_transaction`
+        begins. What lies behind is read when the transaction's marker is found: call it again from
+        where it stopped.
+
         Args:
             offset: of the first record.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Yields:
-            Batches, control batches included; None at the end of a segment, whose end offset may
-            lie behind its last record.
+            Batches, control batches included; None in place of an aborted batch, and at the end of
+            a segment, whose end offset may lie behind its last record.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.read_on(offset, columns, check_crcs=check_crcs)
+        return self._reader.read_on(
+            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
+        )
 
     def scan(
         self,
@@ -369,6 +406,7 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
@@ -379,15 +417,27 @@ class PartitionLog:
             end_offset: records at and after it are left out. None reads to the current log end.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.scan(start_offset, end_offset, columns, check_crcs=check_crcs)
+        return self._reader.scan(
+            start_offset,
+            end_offset,
+            columns,
+            check_crcs=check_crcs,
+            isolation_level=isolation_level,
+        )
 
     def offset_for_time(
-        self, timestamp_us: int, view: LogView | None = None
+        self,
+        timestamp_us: int,
+        view: LogView | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
@@ -397,8 +447,10 @@ class PartitionLog:
         Args:
             timestamp_us: microseconds since the epoch.
             view: from `observe`, so that several lookups cost one listing; None lists the log.
+            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
+                record of an aborted transaction counts, as in Kafka.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reader.offset_for_time(timestamp_us, view)
+        return self._reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)

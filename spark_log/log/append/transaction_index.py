@@ -198,16 +198,22 @@ class TransactionIndex:
             if pair not in pairs[bisect_right(pairs, pair) - 1 :][:1]:
                 insort(pairs, pair)
 
-    def take_unlisted(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Remove and return the ranges of `unlisted` that overlap a range of offsets.
+    def unlisted_in(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Return the ranges of `unlisted` that overlap a range of offsets.
 
-        The caller reads their headers, and lists what it finds.
+        Before their records are read, the caller reads their headers, and calls `list_range`.
         """
-        if not self._unlisted:
-            return []
-        taken = [each for each in self._unlisted if each[0] < end_offset and each[1] > start_offset]
-        self._unlisted = [each for each in self._unlisted if each not in taken]
-        return taken
+        return [each for each in self._unlisted if each[0] < end_offset and each[1] > start_offset]
+
+    def list_range(self, unlisted: tuple[int, int], found: TransactionIndex) -> None:
+        """List the aborted transactions of a range of `unlisted`.
+
+        Args:
+            unlisted: the range.
+            found: the transactions of all headers in this range, read by themselves.
+        """
+        self.add_aborted(found.aborted)
+        self._unlisted = [each for each in self._unlisted if each != unlisted]
 
     def forget_aborted(self) -> None:
         """Drop all aborted transactions, for a process that only appends."""

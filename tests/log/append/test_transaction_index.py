@@ -177,7 +177,7 @@ class TestSnapshots:
         name = f"{DIRECTORY}/{snapshot_name(5)}"
         file = ipc.open_file(inner.open_buffer(name))
         batch, metadata = file.get_batch_with_custom_metadata(0)
-        del metadata["spark_log.transactions"]
+        metadata = {"spark_log.append_ids": metadata["spark_log.append_ids"]}
         sink = pa.BufferOutputStream()
         with ipc.new_file(sink, SNAPSHOT_SCHEMA.with_metadata(file.schema.metadata)) as writer:
             writer.write_batch(batch, custom_metadata=metadata)
