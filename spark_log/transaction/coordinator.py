@@ -11,12 +11,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from spark_log.clock import Clock
-from spark_log.errors import ConcurrentTransactionsError, InvalidTxnStateError, SparkLogError
+from spark_log.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    InvalidTxnTimeoutError,
+    SparkLogError,
+)
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.transaction import changes
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
-from spark_log.transaction.producers import record_producer
+from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,
@@ -70,7 +75,8 @@ class TransactionCoordinator:
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
-        self._log = TransactionStateLog(cluster.store, transactional_id, clock or cluster.clock)
+        self._clock = clock or cluster.clock
+        self._log = TransactionStateLog(cluster.store, transactional_id, self._clock)
         self._open_log = open_log
         self._commit_offsets = commit_offsets
         self._markers_at_once = markers_at_once
@@ -110,10 +116,17 @@ class TransactionCoordinator:
             The new owner.
 
         Raises:
+            InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
             ProducerFencedError: another process has taken over from the expected owner.
             UnknownOutcomeError: there may be a new epoch; call again.
             StorageError: a marker could not be put, or the storage does not answer; call again.
         """
+        self._check_timeout(timeout_ms)
+        return self._initialize(timeout_ms, expected)
+
+    def _initialize(
+        self, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         self.refresh()
         new_id: int | None = None
         appended: TransactionRecord | None = None
@@ -139,6 +152,7 @@ class TransactionCoordinator:
                 # Not the owner in the state, who may be a later one.
                 assert appended is not None
                 owner = appended.owner
+                assert owner is not None
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
     def join(
@@ -312,11 +326,45 @@ class TransactionCoordinator:
             self._commit_offsets(state)
         self._log.commit(lambda now: changes.complete(now, state.transaction))
 
+    def forget(self, revision: int) -> bool:
+        """Forget the producer ids of this transactional id, which has expired.
+
+        A producer that still has one of them is fenced. A crash leaves files of producer ids that
+        nobody uses.
+
+        Args:
+            revision: of the state that has expired; a later one is left alone.
+
+        Returns:
+            Whether they are forgotten.
+
+        Raises:
+            StorageError: they may not be forgotten, or some files may be left.
+        """
+        before = self.refresh()
+        after = self._log.commit(lambda state: changes.forget(state, revision))
+        if before.owner is None or after.owner is not None:
+            return False
+        for producer_id in (before.owner.producer_id, *before.producers):
+            forget_producer(self._cluster.store, producer_id)
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trim()
+        return True
+
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
         """Change the state; finish an earlier transaction that is in the way."""
+
+        def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
+            record = decide(state)
+            if record is None or record.transaction == state.transaction:
+                return record
+            # wall clock: shown to users; nothing is decided by it
+            return record.model_copy(update={"start_time_us": self._clock.time_us()})
+
         while True:
             try:
-                self._log.commit(decide)
+                self._log.commit(decide_with_time)
             except ConcurrentTransactionsError:
                 self.finish()
             else:
@@ -330,8 +378,21 @@ class TransactionCoordinator:
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails now, it is tried again after the next transaction.
             with suppressed.suppress("producer id", path, SparkLogError):
-                return self.initialize(self.state.timeout_ms, following)
+                return self._initialize(self.state.timeout_ms, following)
         return following
+
+    def _check_timeout(self, timeout_ms: int) -> None:
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        most_ms = config.transaction_max_timeout_ms
+        if timeout_ms > most_ms:
+            raise InvalidTxnTimeoutError(
+                f"transaction.timeout.ms is {timeout_ms}, more than the cluster allows: lower it "
+                f"to at most {most_ms}, or raise the cluster's transaction.max.timeout.ms",
+                transactional_id=self.transactional_id,
+                timeout_ms=timeout_ms,
+                max_timeout_ms=most_ms,
+            )
 
     def _new_producer_id(self, last: int | None) -> int:
         """Return the last allocated id if it is still new, else another one.

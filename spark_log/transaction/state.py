@@ -143,13 +143,15 @@ class TransactionMetadata:
         state: its state.
         timeout_ms: it is aborted when an observer has seen it ongoing for this long.
         owner: the producer that decides, with the epoch of its present or next transaction. None
-            before the first `initialize`.
+            before the first `initialize`, and when the transactional id has expired.
         producers: ids of all other producers → the epoch of their present or next transaction.
         used_up_through: the highest producer id whose epochs are used up; -1 without one. A new
             producer has a higher id, so that an id that was dropped never comes back.
         participants: by producer id, those of the newest transaction.
         decision: of the newest transaction; None before it is decided.
         batch_id: of the last committed micro-batch; -1 without one.
+        start_time_us: when the newest transaction began, by the wall clock of the process that
+            began it; -1 before. It is shown to users, and decides nothing.
     """
 
     transactional_id: str
@@ -163,6 +165,7 @@ class TransactionMetadata:
     participants: Mapping[int, Participant] = field(default_factory=dict)
     decision: Decision | None = None
     batch_id: int = -1
+    start_time_us: int = -1
 
     @property
     def needs_producer_id(self) -> bool:
@@ -177,6 +180,18 @@ class TransactionMetadata:
     def is_new(self, producer_id: int) -> bool:
         """Whether this transactional id has never had a producer id."""
         return producer_id > self.used_up_through and producer_id not in _epochs(self)
+
+    def participant(self, producer: ProducerIdAndEpoch) -> Participant | None:
+        """Return the participant of the newest transaction with this identity; None without one."""
+        found = self.participants.get(producer.producer_id)
+        return found if found is not None and found.producer == producer else None
+
+    def has_passed(self, producer: ProducerIdAndEpoch) -> bool:
+        """Whether the transaction of a producer id and an epoch is decided."""
+        epoch = _epochs(self).get(producer.producer_id)
+        if epoch is None:
+            return producer.producer_id <= self.used_up_through
+        return producer.producer_epoch < epoch
 
     def replay(self, record: TransactionRecord) -> TransactionMetadata:
         """Return the state after a later record; records between the two may be left out.
@@ -195,7 +210,6 @@ class TransactionMetadata:
 
     def to_record(self, change: str) -> TransactionRecord:
         """Return the record whose replay results in this state."""
-        assert self.owner is not None
         decision = self.decision
         return TransactionRecord(
             transactional_id=self.transactional_id,
@@ -205,7 +219,8 @@ class TransactionMetadata:
             transaction=self.transaction,
             state=str(self.state),
             timeout_ms=self.timeout_ms,
-            owner=_producer_part(self.owner),
+            start_time_us=self.start_time_us,
+            owner=None if self.owner is None else _producer_part(self.owner),
             producers=tuple(sorted(self.producers.items())),
             used_up_through=self.used_up_through,
             participants=tuple(map(_participant_part, self.participants.values())),
@@ -241,7 +256,7 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
         record.transaction,
         state,
         record.timeout_ms,
-        _producer(record.owner),
+        None if record.owner is None else _producer(record.owner),
         dict(record.producers),
         record.used_up_through,
         {
@@ -257,6 +272,7 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
             decision.batch_id,
         ),
         record.batch_id,
+        record.start_time_us,
     )
 
 

@@ -19,6 +19,10 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAw"
 """The topic id of the logs of all transactional ids; no topic has it."""
 
 
+IDS_DIRECTORY: Final = "__transaction_state/ids"
+"""The directory of the logs of all transactional ids."""
+
+
 class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
     """Reads and changes the state of one transactional id. For one thread at a time."""
 
@@ -54,4 +58,4 @@ class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
 
 def transaction_directory(transactional_id: str) -> str:
     """Return the directory of a transactional id's log, relative to the root."""
-    return f"__transaction_state/ids/{file_name(transactional_id)}"
+    return f"{IDS_DIRECTORY}/{file_name(transactional_id)}"

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.errors import (
     InvalidTxnStateError,
+    InvalidTxnTimeoutError,
     ProducerFencedError,
     StorageError,
     TransactionAbortableError,
@@ -159,6 +160,16 @@ def test_used_up_epochs_are_replaced_by_a_new_producer_id(cluster, coordinator, 
     assert find_transactional_id(cluster.store, fresh.producer_id) == "t"
     coordinator.register(fresh, of(cluster, 0))
     assert markers == [(in_directory(cluster, 0), Marker(first.producer_id, LAST_EPOCH, True))]
+
+
+def test_a_timeout_above_the_clusters_is_refused(cluster, root, coordinator):
+    with pytest.raises(InvalidTxnTimeoutError, match="at most 900000") as refused:
+        coordinator.initialize(900_001)
+    assert (refused.value.timeout_ms, refused.value.max_timeout_ms) == (900_001, 900_000)
+    with Admin(root) as admin:
+        allowed = {"transaction.max.timeout.ms": "1000000"}
+        admin.alter_configs([ConfigResource("broker", "", allowed)])
+    coordinator.initialize(900_001)
 
 
 # --- transactions --------------------------------------------------------------------------------
