@@ -70,6 +70,15 @@ class LogReader:
             return self._read_committed_on(offset, columns, check_crcs)
         return self._read_on(offset, columns, check_crcs)
 
+    def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
+        """Return the transactions at the end of a view, and the view that they belong to.
+
+        This is a newer view than the given one if the log was rewritten meanwhile, or if this
+        reader has followed the log further.
+        """
+        index, view = self._committed.load(view)
+        return index.copy(), view
+
     def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
         while True:
             tail, is_new = self._tail, False
@@ -259,7 +268,8 @@ class LogReader:
         """
         try:
             if index is not None:
-                self._list_aborted(index, reader, begin, end_offset or reader.end_offset)
+                end = reader.end_offset if end_offset is None else end_offset
+                list_aborted(self._directory, index, reader, begin, end)
             for batch in reader.read(
                 begin,
                 end_offset,
@@ -274,21 +284,39 @@ class LogReader:
             raise
         yield None, reader.end_offset if end_offset is None else end_offset
 
-    def _list_aborted(
-        self, index: TransactionIndex, reader: SegmentReader, begin: int, end_offset: int
-    ) -> None:
-        """List the aborted transactions that only the headers of the next segment tell of."""
-        for unlisted in index.unlisted_in(begin, end_offset):
-            start, end = unlisted
-            found = TransactionIndex(start)
-            if reader.base_offset <= start and end <= reader.end_offset:
-                for _, headers in reader.all_headers():
-                    found.replay(reader.base_offset, headers)
-            else:  # the log was rewritten since: the range lies in several segments
-                view = self._directory.observe()
-                for _, _, each in self._directory.walk(
-                    view, max(start, view.log_start_offset), end
-                ):
-                    for _, headers in each.all_headers():
-                        found.replay(each.base_offset, headers)
-            index.list_range(unlisted, found)
+
+def list_aborted(
+    directory: PartitionDirectory,
+    index: TransactionIndex,
+    reader: SegmentReader,
+    begin: int,
+    end_offset: int,
+) -> None:
+    """List the aborted transactions that only the headers of a segment tell of.
+
+    To be called before records of the segment are read with `TransactionIndex.is_aborted`. It reads
+    the segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
+
+    Args:
+        directory: of the partition.
+        index: is changed.
+        reader: of the segment.
+        begin: first offset that will be read.
+        end_offset: the offset after the last one that will be read.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+    """
+    for unlisted in index.unlisted_in(begin, end_offset):
+        start, end = unlisted
+        found = TransactionIndex(start)
+        if reader.base_offset <= start and end <= reader.end_offset:
+            for _, headers in reader.all_headers():
+                found.replay(reader.base_offset, headers)
+        else:  # the log was rewritten since: the range lies in several segments
+            view = directory.observe()
+            start = max(start, view.log_start_offset)
+            for _, _, each in directory.walk(view, start, end):
+                for _, headers in each.all_headers():
+                    found.replay(each.base_offset, headers)
+        index.list_range(unlisted, found)

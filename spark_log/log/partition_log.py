@@ -231,6 +231,24 @@ class PartitionLog:
         """Return the next offset to be written."""
         return self.observe().log_end_offset
 
+    def end_offset(
+        self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> int:
+        """Return the offset at which a read of a view ends.
+
+        Args:
+            view: from `observe`; None lists the log.
+            isolation_level: ``read_uncommitted`` for the log end offset, ``read_committed`` for the
+                last stable offset.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        view = view or self.observe()
+        if isolation_level == "read_uncommitted":
+            return view.log_end_offset
+        return min(view.log_end_offset, self.transactions(view).last_stable_offset)
+
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
@@ -248,17 +266,18 @@ class PartitionLog:
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
 
-        This costs the requests that `producers` makes. Only if the newest snapshot is of a version
-        that knew no transactions, the headers of all segments are read.
+        This costs the requests that `producers` makes; asking again reads only what is new. Only if
+        the newest snapshot is of a version that knew no transactions, the headers of all segments
+        are read.
 
         Args:
             view: from `observe`; None lists the log. The index belongs to a newer view if the log
-                was rewritten meanwhile.
+                was rewritten meanwhile, or if this object has read further since.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._snapshots.transactions(view or self.observe())[0].transactions
+        return self._reader.transactions(view or self.observe())[0]
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request.

@@ -330,3 +330,30 @@ class TestOffsetForTime:
         assert log.offset_for_time(START_US, **COMMITTED) == (0, START_US)
         end(writer, 7, commits=True)
         assert log.offset_for_time(at_us, **COMMITTED) == (6, at_us)
+
+
+class TestEndOffset:
+    def test_it_is_the_last_stable_offset_for_committed_reads(self, log, writer):
+        plain(writer)
+        send(writer, 7)
+        assert (log.end_offset(), log.end_offset(**COMMITTED)) == (4, 2)
+        end(writer, 7, commits=True)
+        assert (log.end_offset(), log.end_offset(**COMMITTED)) == (5, 5)
+
+    def test_an_older_views_end_limits_it(self, log, writer):
+        plain(writer)
+        view = log.observe()
+        plain(writer)
+        assert Follower(log).read() == [0, 1, 2, 3]
+        assert log.end_offset(view, **COMMITTED) == log.end_offset(view) == 2
+
+    def test_asking_again_replays_only_what_is_new(self, store, log, writer):
+        for epoch in range(3):
+            send(writer, 7, epoch=epoch)
+            end(writer, 7, epoch=epoch + 1, commits=True)
+        log.transactions()
+        send(writer, 7, epoch=3)
+        store.calls.clear()
+        assert log.end_offset(**COMMITTED) == 9
+        read = {path for name, path in store.calls if name in ("open_buffer", "read_tail")}
+        assert read == {f"{DIRECTORY}/{SegmentName(9).log}"}

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.log.append.producer_state import MAX_PRODUCER_EPOCH
-from spark_log.record import MARKER_VALUE, RECORD_SCHEMA, BatchHeader, ControlRecordType
+from spark_log.record import (
+    HEADERS_TYPE,
+    MARKER_VALUE,
+    RECORD_SCHEMA,
+    BatchHeader,
+    ControlRecordType,
+    binary_array,
+    timestamp_array,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +70,11 @@ def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -
         markers: at least one.
         timestamp_us: of all records, microseconds since the epoch.
     """
-    columns = {
-        "key": [marker.type.key for marker in markers],
-        "value": [MARKER_VALUE] * len(markers),
-        "headers": [None] * len(markers),
-        "timestamp": [timestamp_us] * len(markers),
-    }
-    arrays = [pa.array(columns[field.name], field.type) for field in RECORD_SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    count = len(markers)
+    columns = [
+        binary_array([marker.type.key for marker in markers]),
+        binary_array([MARKER_VALUE] * count),
+        pa.nulls(count, HEADERS_TYPE),
+        timestamp_array(np.full(count, timestamp_us, np.int64)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
