@@ -634,6 +634,10 @@ class TransactionAbortableError(TransactionError):
     abortable = True
 
 
+class TransactionAbortedError(TransactionError):
+    """The record was dropped: its transaction was aborted before the record was appended."""
+
+
 class ProducerFencedError(TransactionError):
     """The epoch of this producer has passed: its transaction was decided, or another took over.
 
@@ -664,6 +668,10 @@ class InvalidTxnStateError(TransactionError):
     """
 
     fatal = True
+
+
+class TransactionalIdNotFoundError(TransactionError):
+    """A ``transactional.id`` was never used, or has expired."""
 
 
 class InvalidTxnTimeoutError(TransactionError):

@@ -110,6 +110,8 @@ def test_transaction_errors_have_one_base_class():
         "InvalidTxnTimeoutError",
         "ProducerFencedError",
         "TransactionAbortableError",
+        "TransactionAbortedError",
+        "TransactionalIdNotFoundError",
     }
 
 
