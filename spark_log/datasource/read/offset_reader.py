@@ -15,7 +15,7 @@ from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.transaction import TransactionObserver
+    from spark_log.consumer import Resolve
 
 _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
@@ -49,7 +49,7 @@ class OffsetReader:
         self._views: dict[TopicPartition, LogView] = {}
         self._tails: dict[TopicPartition, TailView] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
-        self._observer: TransactionObserver | None = None
+        self._resolve_blocking: Resolve | None = None
 
     @property
     def is_local(self) -> bool:
@@ -251,14 +251,11 @@ class OffsetReader:
         blocking = self._transactions[tp].first_open
         if blocking is None:
             return False
-        # Imported here: tasks and reads of uncommitted records need none of it.
-        from spark_log.transaction import TopicIdPartition, TransactionObserver
+        if self._resolve_blocking is None:
+            from spark_log.consumer import resolver  # tasks need none of it
 
-        if self._observer is None:
-            self._observer = TransactionObserver(self._cluster)
-        log = self.log(tp)
-        partition = TopicIdPartition(log.files.topic_id, tp.partition)
-        return self._observer.resolve(blocking, log, partition)
+            self._resolve_blocking = resolver(self._cluster)
+        return self._resolve_blocking(blocking, self.log(tp))
 
     def _resolve(
         self, limit: OffsetLimit, *, latest_if_no_match: bool
