@@ -97,6 +97,7 @@ class ProducerRuntime:
                 clock=clock,
                 open_log=self.accumulator.idle_log,
                 commit_offsets=group_offsets.commit,
+                completes_later=True,
             )
             producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)
         self.router = TopicRouter(

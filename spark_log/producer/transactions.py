@@ -88,6 +88,7 @@ class Transactions:
         self._accumulator = accumulator
         self._sender = sender
         self._offsets = TransactionOffsets(cluster, identity, group_offsets)
+        self._suppressed = cluster.suppressed
         self._config = config
         self._clock = clock
         self._is_retriable = is_retriable
@@ -213,6 +214,7 @@ class Transactions:
             if call is not None:
                 wait([call.outcome], timeout_s)
                 self.take(call, timeout_s)
+            wait([in_new_thread(self._complete, "spark-log-complete")], timeout_s)
         except Exception as error:
             _logger.warning(
                 "transactional id %r: the producer is closed, and its transaction may be open: %s",
@@ -268,6 +270,16 @@ class Transactions:
             self._end(producer)
         else:
             self._end(owner)
+
+    def _complete(self) -> None:
+        """Complete the last transaction, which no other one follows."""
+        with (
+            self._suppressed.suppress(
+                "transaction end", self._manager.transactional_id, SparkLogError
+            ),
+            self._identity.coordinator() as coordinator,
+        ):
+            coordinator.complete()
 
     def _end(self, producer: ProducerIdAndEpoch) -> None:
         with self._accumulator.lock:

@@ -230,15 +230,25 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
         InvalidTxnStateError: it is not decided.
     """
     if state.transaction == transaction and state.state.is_prepared:
-        is_committed = state.state.is_committed
-        after = (
-            TransactionState.COMPLETE_COMMIT if is_committed else TransactionState.COMPLETE_ABORT
-        )
-        return _record(replace(state, state=after), "complete")
+        return _record(completed(state), "complete")
     is_ongoing = state.transaction == transaction and state.state is TransactionState.ONGOING
     if is_ongoing or state.transaction < transaction:
         raise _invalid(state, f"transaction {transaction} is not decided; decide it first")
     return None
+
+
+def completed(state: TransactionMetadata) -> TransactionMetadata:
+    """Return a state whose transaction is decided as it is when the transaction is complete.
+
+    Whoever has put all markers, and has committed the offsets, may begin the next transaction on
+    it: that record then completes the earlier transaction too.
+    """
+    after = (
+        TransactionState.COMPLETE_COMMIT
+        if state.state.is_committed
+        else TransactionState.COMPLETE_ABORT
+    )
+    return replace(state, state=after)
 
 
 def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | None:

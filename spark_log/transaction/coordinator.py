@@ -40,8 +40,8 @@ class TransactionCoordinator:
     """Reads and changes one transactional id. For one thread at a time.
 
     A transaction of one producer costs, one after the other, one request to register its
-    partitions, one to decide, one for the markers of all partitions, and one to complete it, as
-    long as nobody else changes the state.
+    partitions, one to decide, one for the markers of all partitions, and one to complete it
+    (``completes_later`` saves that one), as long as nobody else changes the state.
 
     A crash at any point leaves a transaction that is ongoing, which others abort after its
     timeout; or one that is decided, which others finish.
@@ -59,6 +59,7 @@ class TransactionCoordinator:
         open_log: OpenLog | None = None,
         commit_offsets: CommitOffsets | None = None,
         markers_at_once: int = MARKERS_AT_ONCE,
+        completes_later: bool = False,
     ) -> None:
         """Return the coordinator of a transactional id; nothing is read yet.
 
@@ -72,6 +73,8 @@ class TransactionCoordinator:
                 a transaction with offsets is refused, and none is completed.
             markers_at_once: how many partitions get their markers at the same time; with 1
                 everything is done by the caller's thread.
+            completes_later: whether the record that begins the next transaction completes this one,
+                too, which saves an append. Call `complete` after the last transaction.
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
@@ -80,6 +83,8 @@ class TransactionCoordinator:
         self._open_log = open_log
         self._commit_offsets = commit_offsets
         self._markers_at_once = markers_at_once
+        self._completes_later = completes_later
+        self._ended: int | None = None  # number of a transaction that only has to be completed
 
     def __repr__(self) -> str:
         return f"<TransactionCoordinator of {self.transactional_id!r}, {self.state.state}>"
@@ -134,7 +139,7 @@ class TransactionCoordinator:
         def decide(state: TransactionMetadata) -> TransactionRecord:
             nonlocal appended
             present = _successor(state, expected)
-            appended = changes.initialize(state, timeout_ms, new_id, present)
+            appended = changes.initialize(self._completed(state), timeout_ms, new_id, present)
             return appended
 
         while True:
@@ -311,8 +316,27 @@ class TransactionCoordinator:
             SparkLogError: a marker could not be put, or the completion could not be stored; the
                 decision stands.
         """
+        self._end()
+        self.complete()
+
+    def complete(self) -> None:
+        """Complete the transaction that this coordinator has ended; nothing else is left to do.
+
+        Does nothing if it is complete, or if somebody else has begun the next one.
+
+        Raises:
+            UnknownOutcomeError: it may be complete; call again.
+            StorageError: it is not complete.
+        """
+        ended = self._ended
+        if ended is not None:
+            self._log.commit(lambda state: changes.complete(state, ended))
+            self._ended = None
+
+    def _end(self) -> None:
+        """Put the missing markers of a decided transaction, and commit its offsets."""
         state = self.state
-        if not state.state.is_prepared:
+        if not state.state.is_prepared or state.transaction == self._ended:
             return
         put_markers(self._cluster, state, open_log=self._open_log, at_once=self._markers_at_once)
         assert state.decision is not None
@@ -324,7 +348,7 @@ class TransactionCoordinator:
                     transactional_id=self.transactional_id,
                 )
             self._commit_offsets(state)
-        self._log.commit(lambda now: changes.complete(now, state.transaction))
+        self._ended = state.transaction
 
     def forget(self, revision: int) -> bool:
         """Forget the producer ids of this transactional id, which has expired.
@@ -356,7 +380,7 @@ class TransactionCoordinator:
         """Change the state; finish an earlier transaction that is in the way."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
-            record = decide(state)
+            record = decide(self._completed(state))
             if record is None or record.transaction == state.transaction:
                 return record
             # wall clock: shown to users; nothing is decided by it
@@ -370,10 +394,17 @@ class TransactionCoordinator:
             else:
                 return
 
+    def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
+        """Return a state as it is when the transaction that this coordinator ended is complete."""
+        is_ended = state.state.is_prepared and state.transaction == self._ended
+        return changes.completed(state) if is_ended else state
+
     def _after_decision(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
         with suppressed.suppress("transaction end", path, SparkLogError):
-            self.finish()
+            self._end()
+            if not self._completes_later:
+                self.complete()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails now, it is tried again after the next transaction.

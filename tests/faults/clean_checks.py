@@ -1,23 +1,54 @@
-"""Checks cleaned topics against the acknowledgements and the records that consumers saw."""
+"""Checks cleaned topics against the operations that producers and consumers noted."""
 
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from spark_log.metadata import Cluster
-from tests.faults.clean_clients import COMPACTED, EXPIRING, KEPT, TABLE, TOPICS
+from spark_log.testing.history import ALLOWED, Anomaly
+from spark_log.types import TopicPartition
+from tests.faults.clean_clients import COMPACTED, ENDED, EXPIRING, KEPT, TABLE, TOPICS, text_of
 from tests.faults.notes import read_notes
+from tests.faults.operation_notes import (
+    check_operations,
+    polled,
+    read_of_log,
+    read_operations,
+    sends,
+)
 from tests.log.support import records_of
+
+REMOVED = {
+    Anomaly.LOST_WRITE,
+    Anomaly.UNSEEN,
+    Anomaly.POLL_SKIP,
+    Anomaly.INTERNAL_POLL_SKIP,
+}
+"""What a history shows if records are compacted or expire."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A record in a log, or in a consumer's notes."""
+    """A record in a log, or in a history.
 
-    offset: int
+    Attributes:
+        offset: its offset; None: it was sent and not acknowledged.
+    """
+
+    offset: int | None
     name: str
     key: str
     is_tombstone: bool
+
+    @classmethod
+    def of(cls, noted):
+        """Return the record that a `Send` or `Polled` tells of."""
+        name, key, value = noted.value.split()
+        return cls(noted.offset, name, key, value == "null")
+
+    @property
+    def text(self):
+        return text_of(self.name, self.key, self.is_tombstone)
 
 
 def check_results(root, storage_options, notes):
@@ -34,11 +65,19 @@ def check_results(root, storage_options, notes):
         log = cluster.partition_log(cluster.topic(topic), 0)
         start, end = log.log_start_offset(), log.log_end_offset()
         found = _found(log.scan(start))
-        sent, placed = _noted(notes, topic)
+        writes = read_operations(notes, f"producer-*.{topic}")
+        sent = {each.name: each for each in map(Found.of, sends(writes))}
+        placed = {name: each.offset for name, each in sent.items() if each.offset is not None}
         counts[f"{topic}: acknowledged"] = len(placed)
         counts[f"{topic}: start"], counts[f"{topic}: end"] = start, end
         counts[f"{topic}: there"] = len(found)
-        _check_names(found, sent, placed, start)
+        reads = read_operations(notes, f"consumer-*.{topic}")
+        counts[f"{topic}: read"] = len(polled(reads))
+        texts = ((each.offset, each.text) for each in found)
+        check_operations(
+            [*writes, *reads, read_of_log(TopicPartition(topic, 0), texts, start)],
+            allowed=ALLOWED if topic == KEPT else ALLOWED | REMOVED,
+        )
         if topic in COMPACTED:
             _check_dictionary(found, sent, placed, keeps_tombstones=topic == TABLE)
         else:
@@ -46,8 +85,8 @@ def check_results(root, storage_options, notes):
             assert {each.name for each in found} >= {
                 name for name, offset in placed.items() if offset >= start
             }, "lost"
-        for path in sorted(notes.glob("consumer-*")):
-            counts[f"{topic}: read"] += _check_seen(topic, path, found, sent, placed, end)
+        for path in sorted(notes.glob(f"consumer-*{ENDED}")):
+            _check_seen(topic, read_operations(notes, f"{path.stem}.{topic}"), path.stem, found)
     assert counts[f"{KEPT}: start"] == 0
     return counts
 
@@ -89,78 +128,40 @@ def _found(batches):
     ]
 
 
-def _noted(notes, topic):
-    """Return {name: (key, is tombstone)} of the sent records, and the acknowledged offsets."""
-    sent, placed = {}, {}
-    for path in notes.glob("producer-*"):
-        for kind, named, name, *rest in read_notes(path):
-            if named == topic and kind == "sent":
-                sent[name] = rest[0], rest[1] == "1"
-            elif named == topic:
-                placed[name] = int(rest[0])
-    return sent, placed
-
-
-def _check_names(found, sent, placed, start):
-    """Check that each record was sent, exists once, and is at its acknowledged offset."""
-    assert start >= 0
-    names = Counter(each.name for each in found)
-    twice = [name for name in names if names[name] > 1]
-    assert not twice, f"there more than once: {twice[:9]}"
-    for each in found:
-        assert sent.get(each.name) == (each.key, each.is_tombstone), f"nobody sent {each}"
-        at = placed.get(each.name, each.offset)
-        assert at == each.offset, f"{each} was acknowledged at {at}"
-
-
 def _check_dictionary(found, sent, placed, *, keeps_tombstones):
     """Check that the last record of each key is the last acknowledged one, or unacknowledged."""
     table = {each.key: each for each in found}
     last = {}
     for name, offset in sorted(placed.items(), key=lambda pair: pair[1]):
-        last[sent[name][0]] = offset, name
+        last[sent[name].key] = offset, name
     untold: dict[Any, list[bool]] = {}
     for name in sent.keys() - placed.keys():
-        key, is_tombstone = sent[name]
-        untold.setdefault(key, []).append(is_tombstone)
+        untold.setdefault(sent[name].key, []).append(sent[name].is_tombstone)
     for key, (offset, name) in last.items():
         have = table.get(key)
         if have is None:
             assert not keeps_tombstones, f"{name}, the last of {key}, is gone"
-            assert sent[name][1] or any(untold.get(key, ())), f"{name}, no tombstone, is gone"
+            assert sent[name].is_tombstone or any(untold.get(key, ())), (
+                f"{name}, no tombstone, is gone"
+            )
         elif have.name != name:
             assert have.offset > offset, f"{have} instead of {name}"
             assert have.name not in placed, f"{have} instead of {name}"
 
 
-def _check_seen(topic, path, found, sent, placed, end):
-    """Check the records that one consumer saw of a topic, and return their number."""
-    lines = list(read_notes(path))
-    has_ended = lines[-1:] == [["ended"]]
-    seen = [
-        Found(int(offset), name, key, is_tombstone == "True")
-        for named, offset, name, key, is_tombstone in lines[: -1 if has_ended else None]
-        if named == topic
-    ]
-    offsets = [each.offset for each in seen]
-    assert offsets == sorted(set(offsets)), f"{path.name} saw {topic} out of order"
+def _check_seen(topic, reads, consumer, found):
+    """Check that a consumer that read a topic to its end saw what is there."""
+    seen = list(map(Found.of, polled(reads)))
+    offsets = {each.offset for each in seen}
     there = {each.offset: each for each in found}
-    for each in seen:
-        assert sent.get(each.name) == (each.key, each.is_tombstone), f"nobody sent {each}"
-        assert there.get(each.offset, each) == each, f"{path.name} saw {each}"
-        assert placed.get(each.name, each.offset) == each.offset
-    if topic == KEPT:
-        assert offsets == list(range(len(seen))), f"{path.name} missed some of {topic}"
-    if has_ended:
-        missed = there.keys() - set(offsets)
-        if topic == EXPIRING:
-            missed = {at for at in missed if offsets and at > offsets[0]}
-        elif topic in COMPACTED:
-            missed = {at for at in missed if at == _last_of(found, there[at].key)}
-        assert not missed, f"{path.name} did not see {sorted(missed)[:9]} of {topic}"
-        if topic == TABLE:  # no reader can have missed its tombstones
-            assert _table(seen) == _table(found), f"{path.name} has another dictionary"
-    return len(seen)
+    missed = there.keys() - offsets
+    if topic == EXPIRING:
+        missed = {at for at in missed if offsets and at > min(offsets)}
+    elif topic in COMPACTED:
+        missed = {at for at in missed if at == _last_of(found, there[at].key)}
+    assert not missed, f"{consumer} did not see {sorted(missed)[:9]} of {topic}"
+    if topic == TABLE:  # no reader can have missed its tombstones
+        assert _table(seen) == _table(found), f"{consumer} has another dictionary"
 
 
 def _last_of(found, key):

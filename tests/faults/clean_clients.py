@@ -1,17 +1,20 @@
 """Client processes on a root that is cleaned: producers, a consumer, and one that deletes topics.
 
 Every record has a name, ``<slot>.<life>.<number>``: the replacement of a killed producer has the
-same slot and keys, and the next life. The name is the value, or a header if the value is null. Each
-record is noted before it is sent and when it is acknowledged, in lines that survive a kill.
+same slot and keys, and the next life. The name is the value, or a header if the value is null. The
+clients of a topic note their operations in files of that topic, with the records as `text_of` them.
 """
 
 import random
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.errors import StorageTimeoutError
+from spark_log.testing.history import Polled
 from tests.faults.notes import Notes
+from tests.faults.operation_notes import OperationNotes
 
 KEPT, EXPIRING, TABLE, BRIEF = "kept", "expiring", "table", "brief"
 COMPACTED = (TABLE, BRIEF)
@@ -34,6 +37,9 @@ TOPICS = {
 KEYS = 12
 """Number of keys of each producer in each compacted topic."""
 
+ENDED = ".ended"
+"""Suffix of a file that a consumer makes when it has read all topics to their ends."""
+
 _SEND_PAUSE_S = 0.01
 _MAX_RECORDS = 4
 _POLL_MS = 100
@@ -45,7 +51,7 @@ class Role:
 
     Attributes:
         root, storage_options: the root.
-        notes: path of its notes.
+        notes: path of its notes, without a suffix.
         slot: its place among the processes of its kind.
         life: number of killed processes that had this place before.
     """
@@ -57,14 +63,23 @@ class Role:
     life: int = 0
 
 
+def text_of(name, key, is_tombstone):
+    """Return what a record of a topic says, as a value of a history."""
+    return f"{name} {key} {'null' if is_tombstone else 'value'}"
+
+
+def notes_by_topic(role: Role, stack: ExitStack):
+    """Return the operation notes of one client for each topic."""
+    return {topic: stack.enter_context(OperationNotes(f"{role.notes}.{topic}")) for topic in TOPICS}
+
+
 def produce_until_told(role: Role, told: Connection):
     """Repeatedly send a few records to each topic, and wait for their acknowledgements."""
     chance = random.Random(f"{role.slot}.{role.life}")
     number = 0
-    with (
-        Notes(role.notes) as notes,
-        Producer(role.root, storage_options=role.storage_options) as producer,
-    ):
+    with ExitStack() as stack:
+        notes = notes_by_topic(role, stack)
+        producer = stack.enter_context(Producer(role.root, storage_options=role.storage_options))
         while not told.poll(_SEND_PAUSE_S):
             sent = []
             for topic in TOPICS:
@@ -73,28 +88,32 @@ def produce_until_told(role: Role, told: Connection):
                     number += 1
                     key = f"{role.slot}-{chance.randrange(KEYS)}"
                     is_tombstone = topic in COMPACTED and chance.random() < 0.3
-                    notes.write("sent", topic, name, key, int(is_tombstone))
+                    text = text_of(name, key, is_tombstone)
+                    operation = notes[topic].begin(TopicPartition(topic, 0), text)
                     future = producer.send(
                         topic,
                         None if is_tombstone else name.encode(),
                         key=key.encode(),
                         headers=[("name", name.encode())],
                     )
-                    sent.append((topic, name, future))
-            for topic, name, future in sent:
-                notes.write("acknowledged", topic, name, future.result().offset)
+                    sent.append((topic, operation, future))
+            for topic, operation, future in sent:
+                notes[topic].acknowledge(operation, [future.result().offset])
 
 
 def consume_until_told(role: Role, told: Connection):
     """Read all topics from their start; when told to end, read up to their ends, and end."""
     partitions = [TopicPartition(topic, 0) for topic in TOPICS]
     with (
-        Notes(role.notes) as notes,
+        ExitStack() as stack,
         Consumer(
             root=role.root, storage_options=role.storage_options, auto_offset_reset="earliest"
         ) as consumer,
     ):
+        notes = notes_by_topic(role, stack)
         consumer.assign(partitions)
+        for each in partitions:
+            notes[each.topic].assign([each], 0)
         ends = None
         while True:
             if ends is None and told.poll():
@@ -104,20 +123,16 @@ def consume_until_told(role: Role, told: Connection):
             except StorageTimeoutError:
                 continue  # the machine is so busy that no listing was fast enough
             for partition, records in found.items():
-                for each in records:
-                    name, key = each.headers[0][1], each.key
-                    assert isinstance(name, bytes)
-                    assert isinstance(key, bytes)
-                    notes.write(
-                        partition.topic,
-                        each.offset,
-                        name.decode(),
-                        key.decode(),
-                        each.value is None,
-                    )
+                notes[partition.topic].poll(
+                    *(Polled(partition, each.offset, _text_of(each)) for each in records)
+                )
             if ends and all(consumer.position(each) >= ends[each] for each in partitions):
-                notes.write("ended")
-                return
+                with Notes(f"{role.notes}{ENDED}"):
+                    return
+
+
+def _text_of(record):
+    return text_of(record.headers[0][1].decode(), record.key.decode(), record.value is None)
 
 
 def create_and_delete_until_told(role: Role, told: Connection):

@@ -17,7 +17,7 @@ from spark_log.coordinator.group.changes import subscribed_topics
 from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
 from tests.faults.clock_shift import ClockShift
-from tests.faults.group_checks import read_acknowledged, read_told, reckon_group, unbalanced
+from tests.faults.group_checks import read_told, reckon_group, unbalanced
 from tests.faults.group_history import GroupHistory, committed_rows
 from tests.faults.group_member_process import GROUP
 from tests.faults.group_processes import (
@@ -29,7 +29,9 @@ from tests.faults.group_processes import (
     instance_id_of,
 )
 from tests.faults.machine_speed import MachineSpeed
+from tests.faults.operation_notes import read_operations
 from tests.faults.schedule import Schedule
+from tests.log.support import values
 
 _MEMBERS = 6
 _STATIC_MEMBERS = 2
@@ -116,9 +118,9 @@ class GroupCampaign:
         return {
             "members starved": self._processes.starved,
             **reckon_group(
-                read_told(self._notes("member-")),
-                read_acknowledged(self._notes("producer-")),
-                {named: self._values(log) for named, log in self._logs().items()},
+                read_told(path for path in sorted(self.notes.glob("member-*")) if not path.suffix),
+                read_operations(self.notes),
+                {tp: self._values(log) for tp, log in self._logs().items()},
                 self._history.groups(),
                 committed_rows(self._cluster.store, GROUP),
             ),
@@ -324,11 +326,7 @@ class GroupCampaign:
 
     @staticmethod
     def _values(log):
-        columns = [batch.records.column("value") for batch in log.scan(0)]
-        return [value for column in columns for value in column.to_pylist()]
-
-    def _notes(self, prefix):
-        return sorted(path for path in self.notes.glob(f"{prefix}*") if not path.suffix)
+        return [(offset, value.decode()) for offset, value in values(log)]
 
 
 _BLOWS = {

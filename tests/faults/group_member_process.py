@@ -2,7 +2,7 @@
 
 It notes a line for each partition of each poll: ``took`` before its records are handled and
 ``handled`` after that, with member and generation; and the outcome of each commit. A commit has an
-id, which is also its metadata in the offsets table.
+id, which is also its metadata in the offsets table. Its polls are also noted as a history.
 """
 
 import faulthandler
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest.mock import patch
-from zlib import crc32
 
 import spark_log.coordinator.group.member
 import spark_log.coordinator.offsets.maintenance  # noqa: F401 - before the fork, not after
@@ -31,8 +30,10 @@ from spark_log.errors import (
     UnknownMemberIdError,
     UnknownOutcomeError,
 )
+from spark_log.testing.history import Polled
 from tests.faults.fast_clock import FastClock
 from tests.faults.notes import Notes
+from tests.faults.operation_notes import OperationNotes
 
 GROUP = "chaos"
 _POLL_MS = 100
@@ -72,8 +73,9 @@ def consume_until_told(role: MemberRole, told: Connection):
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr, force=True
     )
-    with Notes(role.notes) as notes:
-        member = (LEAVE_OUT[role.without] if role.without else GroupProcess)(role, notes, told)
+    with Notes(role.notes) as notes, OperationNotes(role.notes) as operations:
+        process = LEAVE_OUT[role.without] if role.without else GroupProcess
+        member = process(role, notes, operations, told)
         try:
             while member.obeys():
                 member.step()
@@ -87,9 +89,10 @@ def consume_until_told(role: MemberRole, told: Connection):
 class GroupProcess(ConsumerRebalanceListener):
     """Polls, handles and commits; its methods for orders have their names."""
 
-    def __init__(self, role, notes, told):
+    def __init__(self, role, notes, operations, told):
         self._role = role
         self._notes = notes
+        self._operations = operations
         self._told = told
         self._hesitates = False
         self._chance = random.Random(role.name)
@@ -116,6 +119,8 @@ class GroupProcess(ConsumerRebalanceListener):
 
     def step(self):
         records = self._consumer.poll(_POLL_MS, max_records=self._chance.choice([20, 100, 500]))
+        if records:
+            self._note_poll(records)
         self._handle(records)
         if records and self._hesitates:
             self._notes.write("hesitates")
@@ -134,6 +139,9 @@ class GroupProcess(ConsumerRebalanceListener):
         self._consumer.close()
 
     # --- the listener -----------------------------------------------------------------------------
+
+    def on_partitions_assigned(self, assigned):
+        self._operations.assign(assigned)
 
     def on_partitions_revoked(self, revoked):
         self._commit_by_hand({each: self._handled[each] for each in revoked & self._handled.keys()})
@@ -182,9 +190,17 @@ class GroupProcess(ConsumerRebalanceListener):
         metadata = self._consumer.group_metadata()
         return (metadata.generation_id, metadata.member_id)
 
+    def _note_poll(self, records):
+        polled = []
+        for tp, those in records.items():
+            for record in those:
+                assert isinstance(record.value, bytes)
+                polled.append(Polled(tp, record.offset, record.value.decode()))
+        self._operations.poll(*polled)
+
     def _handle(self, records):
         for named, those in records.items():
-            line = *self._place(), *named, those[0].offset, those[-1].offset, checksum(those)
+            line = *self._place(), *named, those[0].offset, those[-1].offset
             self._notes.write("took", *line)
             if self._chance.random() < 0.05:
                 time.sleep(_SLOW_S)  # the work, during which a signal may arrive
@@ -211,11 +227,6 @@ class GroupProcess(ConsumerRebalanceListener):
 
     def _note(self, name, error):
         self._notes.write(_outcome(error), name, *([type(error).__name__] if error else []))
-
-
-def checksum(records):
-    """Return a checksum of the handled values."""
-    return crc32(b"\n".join(record.value for record in records))
 
 
 def _outcome(error):
@@ -250,8 +261,8 @@ class UnfencedCommits(MemberCommits[Any]):
 class CommitsWithoutFence(GroupProcess):
     """Commits what it has handled, in the newest generation."""
 
-    def __init__(self, role, notes, told):
-        super().__init__(role, notes, told)
+    def __init__(self, role, notes, operations, told):
+        super().__init__(role, notes, operations, told)
 
         patch.object(MemberCommits, "commit", UnfencedCommits.commit).start()
 
@@ -264,7 +275,7 @@ class ReadsWhatIsNotItsOwn(GroupProcess):
         if records and self._chance.random() < 0.2:
             (named, those), generation = next(iter(records.items())), self._place()
             other = named._replace(partition=(named.partition + 1) % 4)
-            line = *generation, *other, those[0].offset, those[0].offset, checksum(those[:1])
+            line = *generation, *other, those[0].offset, those[0].offset
             self._notes.write("took", *line)
             self._notes.write("handled", *line)
 

@@ -1,11 +1,11 @@
-"""A process with an idempotent producer, which notes its acknowledgements."""
+"""A process with an idempotent producer, which notes its sends."""
 
 import random
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from spark_log import Producer
-from tests.faults.notes import Notes
+from spark_log import Producer, TopicPartition
+from tests.faults.operation_notes import OperationNotes
 
 _PARTITIONS_AT_ONCE = 4
 _MAX_RECORDS = 12
@@ -14,7 +14,7 @@ _PAUSE_S = 0.12
 
 @dataclass(frozen=True)
 class ProducerRole:
-    """The role of one producer: its name, its topics, and the path of its notes."""
+    """The role of one producer: its name, its topics, and the path of its operation notes."""
 
     root: str
     storage_options: dict[str, str] | None
@@ -28,7 +28,7 @@ def produce_until_told(role: ProducerRole, told: Connection):
     chance = random.Random(role.name)
     number = 0
     with (
-        Notes(role.notes) as notes,
+        OperationNotes(role.notes) as notes,
         Producer(role.root, storage_options=role.storage_options) as producer,
     ):
         while not told.poll(_PAUSE_S):
@@ -37,11 +37,12 @@ def produce_until_told(role: ProducerRole, told: Connection):
                 topic = chance.choice(role.topics)
                 partition = chance.choice(sorted(producer.partitions_for(topic)))
                 count = chance.randint(1, _MAX_RECORDS)
-                values = [f"{role.name}.{each}".encode() for each in range(number, number + count)]
+                values = [f"{role.name}.{each}" for each in range(number, number + count)]
                 number += count
-                futures = [producer.send(topic, value, partition=partition) for value in values]
-                sent.append((topic, partition, number - count, futures))
-            for topic, partition, first, futures in sent:
-                offsets = [future.result().offset for future in futures]
-                notes.write("acknowledged", topic, partition, first, *offsets)
-        notes.write("ended")
+                operation = notes.begin(TopicPartition(topic, partition), *values)
+                futures = [
+                    producer.send(topic, value.encode(), partition=partition) for value in values
+                ]
+                sent.append((operation, futures))
+            for operation, futures in sent:
+                notes.acknowledge(operation, [future.result().offset for future in futures])

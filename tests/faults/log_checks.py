@@ -1,9 +1,10 @@
-"""Checks a log against the acknowledgements and the records that a reader saw."""
+"""Checks a log against the operations that its writers and its reader noted."""
 
 from collections import Counter
 from typing import Any
 
-from tests.faults.notes import read_notes
+from tests.faults.operation_notes import check_operations, polled, read_of_log, read_operations
+from tests.faults.reader_process import PARTITION
 from tests.log.support import open_log, values
 
 
@@ -16,45 +17,15 @@ def check_results(store, notes, *, idempotent):
         idempotent: whether the writers were idempotent.
     """
     log = open_log(store)
-    found = values(log)
+    found = [(offset, value.decode()) for offset, value in values(log)]
     assert [offset for offset, _ in found] == list(range(log.log_end_offset())), "not dense"
-    there = [value.decode() for _, value in found]
-    counts = _check_acknowledged(there, notes, idempotent)
+    writes, reads = read_operations(notes, "writer-*"), read_operations(notes, "reader")
+    check_operations([*writes, *reads, read_of_log(PARTITION, found)])
     if idempotent:
-        _check_order(there)
-    reader = notes / "reader"
-    if reader.exists():
-        seen = [(int(offset), value) for offset, value in read_notes(reader)]
-        assert seen == list(enumerate(there)), "the reader did not see what the log is"
-    return {**counts, "records": len(there)}
-
-
-def _check_acknowledged(there, notes, idempotent):
-    counts: Counter[str] = Counter()
-    unknown, fenced = set(), set()
-    for path in sorted(notes.glob("writer-*")):
-        mark = path.name.removeprefix("writer-")
-        for kind, *numbers in read_notes(path):
-            number, size, *placed = map(int, numbers)
-            records = [f"{mark}.{each}" for each in range(number, number + size)]
-            counts[f"appends {kind}"] += 1
-            if kind == "unknown":
-                unknown.update(records)
-            elif kind == "fenced":
-                fenced.update(records)
-            else:
-                base, last = placed
-                assert there[base : last + 1] == records, f"lost or misplaced: {records}"
-    times = Counter(there)
-    twice = {record for record in times if times[record] > 1}
-    if idempotent:
-        assert not twice, f"there more than once: {sorted(twice)}"
-        refused = sorted(fenced - unknown & set(there))
-        assert not refused, f"refused and there all the same: {refused}"
-    else:
-        # Only a writer that got an unknown outcome may have sent the record again.
-        assert twice <= unknown, f"there more than once: {sorted(twice - unknown)}"
-    return counts
+        _check_order(value for _, value in found)
+    if reads:
+        assert len(polled(reads)) == len(found), "the reader did not read up to the log's end"
+    return {**Counter(f"appends {each.outcome}" for each in writes), "records": len(found)}
 
 
 def _check_order(there):

@@ -1,4 +1,4 @@
-"""A process that reads one partition as a consumer does, and notes all records."""
+"""A process that reads one partition as a consumer does, and notes its polls."""
 
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -10,17 +10,18 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.errors import StorageTimeoutError
 from spark_log.storage import Store
+from spark_log.testing.history import Polled
 from spark_log.types import TopicPartition
-from tests.faults.notes import Notes
+from tests.faults.operation_notes import OperationNotes
 from tests.log.support import open_log
 
-_PARTITION = TopicPartition("flights", 0)
+PARTITION = TopicPartition("flights", 0)
 _FETCH_MAX_WAIT_MS = 100
 
 
 @dataclass(frozen=True)
 class Reader:
-    """The role of one reader: its log, and the path of its notes of offsets and values."""
+    """The role of one reader: its log, and the path of its operation notes."""
 
     store: Store
     notes: str
@@ -35,8 +36,9 @@ def read_until_told(reader: Reader, stop: Connection):
 
     position, end = 0, None
     fetcher = Fetcher(reader.store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms)
-    fetcher.add(_PARTITION, new_log(), position)
-    with Notes(reader.notes) as notes, closing(fetcher):
+    fetcher.add(PARTITION, new_log(), position)
+    with OperationNotes(reader.notes) as notes, closing(fetcher):
+        notes.assign([PARTITION], position)
         while end is None or position < end:
             if end is None and stop.poll():
                 end = _end_of(new_log())
@@ -45,9 +47,9 @@ def read_until_told(reader: Reader, stop: Connection):
                 raise fetch.failure[1]
             for rows in fetch.rows:
                 values = rows.column("value").to_pylist()
-                for offset, value in zip(rows.offsets().tolist(), values, strict=True):
-                    notes.write(offset, value.decode())
-            position = fetch.positions.get(_PARTITION, position)
+                pairs = zip(rows.offsets().tolist(), values, strict=True)
+                notes.poll(*(Polled(PARTITION, at, value.decode()) for at, value in pairs))
+            position = fetch.positions.get(PARTITION, position)
 
 
 def _end_of(log):

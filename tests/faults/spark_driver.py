@@ -8,15 +8,17 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.record.schema import RECORD_SCHEMA
+from tests.faults.operation_notes import OperationNotes, read_of_log
+from tests.log.support import values
 
 START_S = 300
 """Maximum time to wait for progress of a program."""
 
 
-def fill(root, topic, partitions, count, draw):
+def fill(root, topic, partitions, count, draw, notes: OperationNotes):
     """Create a topic with records of all kinds, in random segments and partitions."""
     config = {"segment.bytes": 1 << 20}
     Admin(root).create_topics([NewTopic(topic, num_partitions=partitions, topic_configs=config)])
@@ -33,9 +35,32 @@ def fill(root, topic, partitions, count, draw):
             }
             for each in range(number, number + size)
         ]
-        log = cluster.partition_log(cluster.topic(topic), draw.randrange(partitions))
-        log.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+        partition = draw.randrange(partitions)
+        log = cluster.partition_log(cluster.topic(topic), partition)
+        texts = [text_of(each["value"]) for each in rows]
+        operation = notes.begin(TopicPartition(topic, partition), *texts)
+        placed = log.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+        notes.acknowledge(operation, range(placed.base_offset, placed.last_offset + 1))
         number += size
+
+
+def text_of(value):
+    """Return the number that a record's value (text, bytes or None) begins with."""
+    text = value.decode() if isinstance(value, bytes) else value
+    return "null" if text is None else text.rstrip(".").partition(" ")[0]
+
+
+def reads_of(root, topic):
+    """Return the reading of each partition of a topic, as operations of a history."""
+    cluster = Cluster(root)
+    image = cluster.topic(topic)
+    return [
+        read_of_log(
+            TopicPartition(topic, number),
+            [(at, text_of(value)) for at, value in values(cluster.partition_log(image, number))],
+        )
+        for number in sorted(image.partitions)
+    ]
 
 
 def records(root, topic):

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
-from tests.faults.spark_driver import START_S, kill, records, start
+from spark_log.testing.history import ALLOWED
+from tests.faults.clean_checks import REMOVED
+from tests.faults.operation_notes import OperationNotes, check_operations, read_operations
+from tests.faults.spark_driver import START_S, kill, reads_of, records, start
 from tests.record.samples import record_batch, row
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -32,8 +35,14 @@ _SMALL = {"merge.tail.segments": "0", "file.delete.delay.ms": "2000", "flush.on.
 TOPICS = {"t": _SMALL, "table": _SMALL | {"cleanup.policy": "compact"}}
 
 
-def fill(root, first):
-    """Append records to all partitions, as work for the next round."""
+def fill(root, first, notes):
+    """Append records to all partitions, as work for the next round.
+
+    Args:
+        root: the topics' root.
+        first: number of the first record of each partition.
+        notes: operation notes by topic.
+    """
     cluster = Cluster(root)
     now_us = time.time_ns() // 1000
     for topic in TOPICS:
@@ -44,7 +53,11 @@ def fill(root, first):
                     row(b"%d %s" % (each, VALUE), b"%d" % (each % KEYS), timestamp=now_us)
                     for each in range(number, number + ROWS)
                 ]
-                log.append(record_batch(rows))
+                numbers = map(str, range(number, number + ROWS))
+                operation = notes[topic].begin(TopicPartition(topic, partition), *numbers)
+                placed = log.append(record_batch(rows))
+                offsets = range(placed.base_offset, placed.last_offset + 1)
+                notes[topic].acknowledge(operation, offsets)
 
 
 def rewritten(root):
@@ -72,9 +85,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(tmp_path):
     Admin(root).create_topics(
         [NewTopic(name, PARTITIONS, topic_configs=config) for name, config in TOPICS.items()]
     )
-    end = 0
+    end, notes = 0, {topic: OperationNotes(tmp_path / f"filler.{topic}") for topic in TOPICS}
     for _ in range(KILLS):
-        fill(root, end)
+        fill(root, end, notes)
         end += SEGMENTS * ROWS
         before = rewritten(root)
         first, second = clean(root, "--max-bytes-per-second", 4_000_000), clean(root)
@@ -92,6 +105,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(tmp_path):
     finally:
         kill(last)
 
+    for topic, allowed in (("t", ALLOWED), ("table", ALLOWED | REMOVED)):
+        operations = read_operations(tmp_path, f"filler.{topic}")
+        check_operations([*operations, *reads_of(root, topic)], allowed=allowed)
     for part in records(root, "t"):
         assert [int(each["value"].split()[0]) for each in part] == list(range(end))
     for part in records(root, "table"):

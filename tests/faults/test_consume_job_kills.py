@@ -22,7 +22,13 @@ from spark_log import TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.metadata import Cluster
 from tests.faults import consume_job_driver as driver
-from tests.faults.spark_driver import START_S, fill, kill, records, start
+from tests.faults.operation_notes import (
+    OperationNotes,
+    check_operations,
+    read_of_log,
+    read_operations,
+)
+from tests.faults.spark_driver import START_S, fill, kill, records, start, text_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -99,7 +105,8 @@ def test_every_record_comes_through_although_drivers_are_killed(kind: str, tmp_p
     print(f"SPARK_LOG_SEED={seed} SPARK_LOG_DRIVER_KILLS={_KILLS}")  # noqa: T201
     draw = random.Random(seed)
     root, destination = str(tmp_path / "root"), Destination(kind, tmp_path / "out")
-    fill(root, "t", _PARTITIONS, _RECORDS, draw)
+    with OperationNotes(tmp_path / "filler") as notes:
+        fill(root, "t", _PARTITIONS, _RECORDS, draw, notes)
     # To see the test fail: SPARK_LOG_WITHOUT_POSITIONS=1.
     rule = {"WITHOUT_POSITIONS": "1"} if os.environ.get("SPARK_LOG_WITHOUT_POSITIONS") else {}
 
@@ -119,6 +126,13 @@ def test_every_record_comes_through_although_drivers_are_killed(kind: str, tmp_p
     times = Counter((row["partition"], row["offset"]) for row in found)
     print(f"{_KILLS} kills, {at_commit} of them between work and commit: "  # noqa: T201
           f"{len(expected)} records, {len(found) - len(times)} written again")  # fmt: skip
+    reads = [(row["partition"], row["offset"], text_of(row["value"])) for row in found]
+    once = sorted(reads if kind == "delta" else set(reads))
+    taken = [
+        read_of_log(TopicPartition("t", number), [each[1:] for each in once if each[0] == number])
+        for number in range(_PARTITIONS)
+    ]
+    check_operations([*read_operations(tmp_path), *taken])
     assert times.keys() == expected.keys()
     assert all(row["value"] == expected[row["partition"], row["offset"]] for row in found)
     if kind == "delta":

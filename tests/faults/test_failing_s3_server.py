@@ -1,6 +1,7 @@
 """An S3 server hangs, is killed and restarted, under producers, a group and a cleaner.
 
-No acknowledged record is lost or duplicated, and every call returns by its deadline.
+No acknowledged record is lost or duplicated, and every call returns by its deadline. Producers and
+members note their operations, which the history checker checks.
 """
 
 from __future__ import annotations
@@ -19,10 +20,27 @@ from typing import Any
 
 import pytest
 
-from spark_log import Admin, Consumer, NewTopic, Producer, SparkLogError, TopicPartition
+from spark_log import (
+    Admin,
+    Consumer,
+    ConsumerRebalanceListener,
+    NewTopic,
+    Producer,
+    SparkLogError,
+    TopicPartition,
+)
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.testing.history import Polled
 from spark_log.testing.servers.s3_server import run_s3_server, versitygw_binary
+from tests.faults.operation_notes import (
+    OperationNotes,
+    check_operations,
+    read_of_log,
+    read_operations,
+    sends,
+)
+from tests.log.support import values
 from tests.waiting import wait_until
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
@@ -88,18 +106,28 @@ class RestartedServer:
         self._running.close()
 
 
+class NotesRebalances(ConsumerRebalanceListener):
+    """Notes that a member's next polls may begin anywhere in its new partitions."""
+
+    def __init__(self, notes):
+        self._notes = notes
+
+    def on_partitions_assigned(self, assigned):
+        self._notes.assign(assigned)
+
+
 class Campaign:
     """Threads that use a topic while the server fails, and the results that they got."""
 
-    def __init__(self, server, root):
+    def __init__(self, server, root, notes):
         self.server = server
+        self.notes = notes
         self.settings = {"root": root, "storage_options": server.server.storage_options}
         self.random = random.Random(SEED)
         self.is_over = threading.Event()
         self.is_drained = threading.Event()
         self.done: Counter[str] = Counter()
         self.late = []
-        self.acknowledged = {}
         self.consumed = defaultdict(set)
         self._lock = threading.Lock()
 
@@ -135,35 +163,45 @@ class Campaign:
         number = 0
 
         def send():
-            value = b"%s-%d" % (name, number)
-            partition = number % PARTITIONS
-            future = producer.send("t", value, partition=partition)
-            future.add_callback(lambda metadata: self._acknowledge(value, metadata))
+            partition = TopicPartition("t", number % PARTITIONS)
+            operation = notes.begin(partition, f"{name}-{number}")
+            try:
+                future = producer.send(
+                    "t", f"{name}-{number}".encode(), partition=partition.partition
+                )
+            except SparkLogError:
+                notes.refuse(operation)
+                raise
+            future.add_callback(lambda metadata: notes.acknowledge(operation, [metadata.offset]))
 
-        while not self.is_over.is_set():
-            self.timed("send", BLOCK_MS, send)
-            number += 1
-            if number % 10 == 0:
-                self.is_over.wait(0.005)
-        producer.flush(SETTLE_S)
-        producer.close(SETTLE_S)
+        with OperationNotes(self.notes / name) as notes:
+            while not self.is_over.is_set():
+                self.timed("send", BLOCK_MS, send)
+                number += 1
+                if number % 10 == 0:
+                    self.is_over.wait(0.005)
+            producer.flush(SETTLE_S)
+            producer.close(SETTLE_S)
 
-    def _acknowledge(self, value, metadata):
-        with self._lock:
-            assert value not in self.acknowledged
-            self.acknowledged[value] = metadata.partition, metadata.offset
+    def consume(self, name):
+        with OperationNotes(self.notes / name) as notes:
+            self._consume(notes)
 
-    def consume(self):
+    def _consume(self, notes):
         consumer = None
         while not self.is_drained.is_set():
             if consumer is None:
                 consumer = self.timed("open a consumer", API_MS, self._open_consumer)
+                if consumer is not None:
+                    consumer.subscribe(["t"], listener=NotesRebalances(notes))
                 continue
             polled = self.timed("poll", POLL_MS, partial(consumer.poll, POLL_MS)) or {}
-            for records in polled.values():
-                for record in records:
-                    with self._lock:
-                        self.consumed[record.partition].add(record.offset)
+            for partition, records in polled.items():
+                notes.poll(
+                    *(Polled(partition, each.offset, each.value.decode()) for each in records)
+                )
+                with self._lock:
+                    self.consumed[partition].update(each.offset for each in records)
             if polled:
                 self.timed("commit", API_MS, consumer.commit)
             elif not self.is_over.is_set():
@@ -174,7 +212,6 @@ class Campaign:
 
     def _open_consumer(self):
         return Consumer(
-            "t",
             **self.settings,
             group_id="g",
             auto_offset_reset="earliest",
@@ -225,16 +262,14 @@ class Campaign:
     # --- what has to hold ------------------------------------------------------------------------
 
     def stored(self):
-        """Return the values of each partition, by offset."""
+        """Return the offsets and values of each partition."""
         cluster = Cluster(**self.settings)
         topic = cluster.topic("t")
         found = {}
         for partition in range(PARTITIONS):
             log = cluster.partition_log(topic, partition)
-            found[partition] = [
-                value
-                for batch in log.scan(log.log_start_offset())
-                for value in batch.records.column("value").to_pylist()
+            found[TopicPartition("t", partition)] = [
+                (offset, value.decode()) for offset, value in values(log)
             ]
         return found
 
@@ -255,10 +290,12 @@ def server(tmp_path):
     server.close()
 
 
-def test_nothing_is_lost_or_doubled_and_every_call_returns(server):
+def test_nothing_is_lost_or_doubled_and_every_call_returns(server, tmp_path):
     root = f"{server.server.new_bucket()}/root"
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
-    campaign = Campaign(server, root)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    campaign = Campaign(server, root, notes)
     configs = {
         "file.delete.delay.ms": DELETE_DELAY_MS,
         "merge.tail.segments": 8,
@@ -267,9 +304,9 @@ def test_nothing_is_lost_or_doubled_and_every_call_returns(server):
     topic = NewTopic("t", num_partitions=PARTITIONS, topic_configs=configs)
     Admin(**campaign.settings).create_topics([topic])
     with ThreadPoolExecutor() as pool:
-        producers = [pool.submit(campaign.produce, name) for name in (b"a", b"b")]
+        producers = [pool.submit(campaign.produce, name) for name in ("a", "b")]
         others = [pool.submit(campaign.clean), pool.submit(campaign.administer)]
-        members = [pool.submit(campaign.consume) for _ in range(2)]
+        members = [pool.submit(campaign.consume, f"member-{number}") for number in range(2)]
         try:
             campaign.fail()
             campaign.is_over.set()
@@ -283,11 +320,10 @@ def test_nothing_is_lost_or_doubled_and_every_call_returns(server):
         for each in members:
             each.result(SETTLE_S)
     _LOG.info("done: %s", dict(sorted(campaign.done.items())))
-    _LOG.info("acknowledged: %d", len(campaign.acknowledged))
-    values = [value for each in stored.values() for value in each]
-    assert len(values) == len(set(values)), "a record is doubled"
-    for value, (partition, offset) in campaign.acknowledged.items():
-        assert stored[partition][offset] == value, "a record is lost, or is not where it was said"
-    assert campaign.acknowledged
+    operations = read_operations(notes)
+    acknowledged = [each for each in sends(operations) if each.offset is not None]
+    _LOG.info("acknowledged: %d", len(acknowledged))
+    assert acknowledged
+    check_operations([*operations, *(read_of_log(*each) for each in stored.items())])
     assert campaign.done["frozen"] + campaign.done["killed"] > 1
     assert campaign.late == []

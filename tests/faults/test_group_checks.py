@@ -1,7 +1,6 @@
-"""`group_checks` finds errors that are planted in notes, the group's log, offsets and topics."""
+"""`group_checks` finds errors that are planted in notes, a history, a group's log and offsets."""
 
 from dataclasses import replace
-from zlib import crc32
 
 import pytest
 
@@ -9,9 +8,11 @@ from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.types import TopicPartition
 from tests.faults.group_checks import Taken, Told, reckon_group, unbalanced
 from tests.faults.group_history import Row
+from tests.testing.history.operations import assign, history, poll, send
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-VALUES = [b"value %d" % number for number in range(30)]
+VALUES = [f"value {number}" for number in range(30)]
+ROWS = list(enumerate(VALUES))
 TOPICS = {"t": GroupTopic("id", 2)}
 
 
@@ -24,8 +25,7 @@ def group(generation, *members, protocol="range"):
 
 
 def taken(generation, who, first, last, partition=P0):
-    checksum = crc32(b"\n".join(VALUES[first : last + 1]))
-    return Taken(who, generation, who, partition, first, last, checksum, is_handled=True)
+    return Taken(who, generation, who, partition, first, last, is_handled=True)
 
 
 def row(number, generation, who, offset, partition=P0):
@@ -56,12 +56,20 @@ class World:
             row(3, 2, "b", 30),
         ]
         self.outcomes = {"c1": "committed", "c2": "committed", "late": "refused", "c3": "unknown"}
-        self.acknowledged = {P0: dict(enumerate(VALUES)), P1: dict(enumerate(VALUES))}
-        self.topics = {P0: list(VALUES), P1: list(VALUES)}
+        self.operations = history(
+            *(
+                (f"p{to.partition}", send(value, at, to=to))
+                for to in (P0, P1)
+                for at, value in ROWS
+            ),
+            *(("a", assign(0, of=P0)), ("a", poll(*ROWS[:15], of=P0))),
+            *(("b", assign(of=P0)), ("b", poll(*ROWS, of=P1)), ("b", poll(*ROWS[10:], of=P0))),
+        )
+        self.topics = {P0: list(ROWS), P1: list(ROWS)}
 
     def check_results(self):
         told = Told(self.taken, self.outcomes)
-        return reckon_group(told, self.acknowledged, self.topics, self.groups, self.rows)
+        return reckon_group(told, self.operations, self.topics, self.groups, self.rows)
 
 
 @pytest.fixture
@@ -99,13 +107,13 @@ def test_a_record_that_was_taken_and_not_handled(world):
 
 
 def test_an_acknowledged_record_that_is_not_there(world):
-    world.acknowledged[P1][30] = b"value 30"
-    assert_found(world, "30 was acknowledged, and is not there")
+    world.operations += history(("p2", send("value 30", 30, to=P1)))
+    assert_found(world, "unseen.* 'value 30'")
 
 
 def test_another_record_than_was_acknowledged(world):
-    world.topics[P1][7] = b"another"
-    assert_found(world, "at 7 stands")
+    world.topics[P1][7] = 7, "another"
+    assert_found(world, "offset 7 has 2 values")
 
 
 def test_two_members_that_handle_one_partition_in_one_generation(world):
@@ -126,8 +134,13 @@ def test_a_member_that_goes_on_with_what_is_revoked(world):
 
 
 def test_a_record_that_was_handed_out_with_other_contents(world):
-    world.taken[1] = replace(world.taken[1], checksum=7)
-    assert_found(world, "other records than these")
+    world.operations += history(("c", poll((7, "value 8"), of=P1)))
+    assert_found(world, "offset 7 has 2 values")
+
+
+def test_a_record_that_a_member_passed_by(world):
+    world.operations += history(("c", poll(ROWS[1], of=P1)), ("c", poll(ROWS[3], of=P1)))
+    assert_found(world, "poll-skip.*, from 2 on")
 
 
 def test_a_position_that_goes_back(world):

@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -24,7 +25,9 @@ from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.metadata.topics.deletion import finish_deletions
+from spark_log.testing.history import Operation, Outcome, Send
 from spark_log.testing.power_cut import PowerCut
+from tests.faults.operation_notes import check_operations, read_of_log, sends
 
 PARTITIONS = 2
 GROUPS = ("g", "h")
@@ -32,15 +35,23 @@ GROUPS = ("g", "h")
 
 @dataclass
 class Told:
-    """The acknowledgements, each with its moment."""
+    """The acknowledgements, each with its moment; of records also the moment before the send."""
 
     cluster_id: list[Any] = field(default_factory=list)
     topics: list[Any] = field(default_factory=list)
-    records: list[Any] = field(default_factory=list)
+    sends: list[tuple[int, int, Send]] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
     commits: list[Any] = field(default_factory=list)
     configs: list[Any] = field(default_factory=list)
     ended: list[Any] = field(default_factory=list)
+
+    def history(self, moment) -> Iterator[Operation]:
+        """Yield the sends that had begun at a moment, with what was known of them."""
+        for number, (begun, done, send) in enumerate(self.sends):
+            if done <= moment:
+                yield Operation("producer", number, (send,), Outcome.COMMITTED)
+            elif begun <= moment:
+                yield Operation("producer", number, (replace(send, offset=None),))
 
 
 class Work:
@@ -97,13 +108,15 @@ class Work:
                 self.topics[at] = None
 
     def produce(self):
-        count = self.random.randint(1, 5)
-        sent = [self.producer.send(self.live_topic(), b"value") for _ in range(count)]
-        for future in sent:
+        begun, first = self.disk.moment(), len(self.told.sends)
+        values = [f"value {first + number}" for number in range(self.random.randint(1, 5))]
+        sent = [self.producer.send(self.live_topic(), value.encode()) for value in values]
+        for value, future in zip(values, sent, strict=True):
             metadata = future.result(60)
             partition = TopicPartition(metadata.topic, metadata.partition)
             self.ends[partition] = max(self.ends.get(partition, 0), metadata.offset + 1)
-            self.tell(self.told.records, (partition, metadata.offset))
+            send = Send(partition, value, metadata.offset)
+            self.told.sends.append((begun, self.disk.moment(), send))
 
     def delete_records(self):
         live = [partition for partition in self.ends if partition.topic in self.topics[-2:]]
@@ -137,6 +150,12 @@ class Work:
                 self.tell(self.told.commits, ("g", partition, offset))
 
 
+def is_due(operation, partition, start):
+    """Whether it sent to a partition what a deletion up to ``start`` has not removed."""
+    (send,) = operation.actions
+    return send.topic_partition == partition and (send.offset is None or send.offset >= start)
+
+
 def check(told, moment, root):
     def by(what):
         return [each for at, each in what if at <= moment]
@@ -154,27 +173,27 @@ def check(told, moment, root):
             asked = {v for t, v in (each for _, each in told.configs) if t == topic}
             found = entry["topic"][topic]["snapshot.interval.segments"].value
             assert found == value or found in asked
-    ends: dict[TopicPartition, int] = {}
     starts: dict[TopicPartition, int] = {}
-    for partition, offset in by(told.records):
-        ends[partition] = max(ends.get(partition, 0), offset + 1)
     for partition, offset in by(told.starts):
         starts[partition] = max(starts.get(partition, 0), offset)
-    for partition, end in ends.items():
-        if partition.topic in there:
-            with Consumer(root=root) as consumer:
-                consumer.assign([partition])
-                start = consumer.beginning_offsets([partition])[partition]
-                moves = [o for _, (p, o) in told.starts if p == partition]
-                assert starts.get(partition, 0) <= start <= max(moves, default=0)
-                assert consumer.end_offsets([partition])[partition] >= end
-                consumer.seek_to_beginning()
-                read: list[int] = []
-                while start + len(read) < end:
-                    records = consumer.poll(timeout_ms=10_000).get(partition)
-                    assert records, f"{partition} cannot be read from {start + len(read)}"
-                    read += [record.offset for record in records]
-                assert read == list(range(start, start + len(read)))
+    history = [*told.history(moment)]
+    sent = {send.topic_partition for send in sends(history)}
+    for partition in sorted(each for each in sent if each.topic in there):
+        with Consumer(root=root, value_deserializer=bytes.decode) as consumer:
+            consumer.assign([partition])
+            start = consumer.beginning_offsets([partition])[partition]
+            moves = [o for _, (p, o) in told.starts if p == partition]
+            assert starts.get(partition, 0) <= start <= max(moves, default=0)
+            end = consumer.end_offsets([partition])[partition]
+            consumer.seek_to_beginning()
+            read: list[tuple[int, str]] = []
+            while start + len(read) < end:
+                records = consumer.poll(timeout_ms=10_000).get(partition)
+                assert records, f"{partition} cannot be read from {start + len(read)}"
+                read += [(record.offset, str(record.value)) for record in records]
+        assert [offset for offset, _ in read] == list(range(start, end))
+        kept = [each for each in history if is_due(each, partition, start)]
+        check_operations([*kept, read_of_log(partition, read, start)])
     for group in GROUPS:
         committed = {p: o for g, p, o in by(told.commits) if g == group}
         positions = admin.list_group_offsets(group)

@@ -14,10 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.metadata import Cluster
+from spark_log.testing.history import Operation, Outcome, Send
 from tests.faults import streaming_copy_job as job
-from tests.faults.spark_driver import START_S, fill, kill, records, start
+from tests.faults.operation_notes import (
+    OperationNotes,
+    check_operations,
+    polled,
+    read_operations,
+)
+from tests.faults.spark_driver import START_S, fill, kill, reads_of, records, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -47,7 +54,8 @@ def test_the_copy_equals_the_source_record_for_record(tmp_path: Path) -> None:
     print(f"SPARK_LOG_SEED={seed} SPARK_LOG_DRIVER_KILLS={_KILLS}")  # noqa: T201
     draw = random.Random(seed)
     root, checkpoint = str(tmp_path / "root"), str(tmp_path / "checkpoint")
-    fill(root, "source", _PARTITIONS, _RECORDS, draw)
+    with OperationNotes(tmp_path / "filler") as notes:
+        fill(root, "source", _PARTITIONS, _RECORDS, draw, notes)
     config = {"segment.bytes": 1 << 20}
     Admin(root).create_topics([NewTopic("copy", _PARTITIONS, topic_configs=config)])
     kills = again = 0
@@ -72,6 +80,12 @@ def test_the_copy_equals_the_source_record_for_record(tmp_path: Path) -> None:
     finally:
         kill(running)
 
+    reads = reads_of(root, "source")
+    copies = tuple(
+        Send(TopicPartition("copy", tp.partition), text) for tp, _, text in polled(reads)
+    )
+    copying = Operation("copy", 0, copies, Outcome.COMMITTED)
+    check_operations([*read_operations(tmp_path), *reads, copying, *reads_of(root, "copy")])
     for source, copy in zip(records(root, "source"), records(root, "copy"), strict=True):
         assert len(copy) == len(source)
         assert copy == source

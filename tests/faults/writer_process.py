@@ -1,7 +1,6 @@
 """A process that appends to one partition, and may be killed at any moment.
 
-The value of a record is ``<producer>.<epoch>.<number>``. Acknowledgements are noted in unbuffered
-lines. An append without such a line, because of a SIGKILL, counts as not acknowledged.
+The value of a record is ``<producer>.<epoch>.<number>``. Each append is noted as an operation.
 """
 
 import os
@@ -20,7 +19,8 @@ from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.storage import Store
-from tests.faults.notes import Notes
+from tests.faults.operation_notes import OperationNotes
+from tests.faults.reader_process import PARTITION
 from tests.log.support import HookedStore, open_log
 from tests.record.samples import record_batch, row
 
@@ -36,7 +36,7 @@ class Writer:
         producer: its producer id, which is part of its records' values.
         epoch: its producer epoch; a replacement process has the next one.
         idempotent: whether its appends have sequence numbers.
-        notes: path of its notes of acknowledgements.
+        notes: path of its operation notes.
         log_config: the topic's config.
         without: name in `LEAVE_OUT` of a safety rule that this writer leaves out.
     """
@@ -60,9 +60,12 @@ class Writer:
             log._appender.__class__ = LEAVE_OUT[self.without]  # noqa: SLF001 - leaves a rule out
         return log
 
+    def values(self, number, count):
+        return [f"{self.mark}.{each}" for each in range(number, number + count)]
+
     def append(self, log, number, count):
         """Append records, beginning with ``number``."""
-        rows = [row(f"{self.mark}.{each}".encode()) for each in range(number, number + count)]
+        rows = [row(each.encode()) for each in self.values(number, count)]
         if not self.idempotent:
             return log.append(record_batch(rows))
         identity = ProducerAppend(self.producer, self.epoch, number)
@@ -74,17 +77,9 @@ def append_until_told(writer: Writer, stop: Connection):
     chance = random.Random(writer.mark)
     log = writer.open_log()
     number = 0
-    with Notes(writer.notes) as notes:
-        while not stop.poll():
-            count = chance.randint(1, MAX_RECORDS)
-            try:
-                while not _append(writer, log, notes, number, count):
-                    if stop.poll():
-                        return
-            except InvalidProducerEpochError:
-                notes.write("fenced", number, count)
-                return
-            number += count
+    with OperationNotes(writer.notes) as notes:
+        while number is not None and not stop.poll():
+            number = _append(writer, log, notes, number, chance.randint(1, MAX_RECORDS), stop)
 
 
 def append_and_stop_once(writer: Writer, stopped_at: str):
@@ -104,24 +99,39 @@ def append_and_stop_once(writer: Writer, stopped_at: str):
         if stopped_at == "put":
             put()
 
-    with Notes(writer.notes) as notes:
-        assert _append(writer, log, notes, 0, 3)
+    with OperationNotes(writer.notes) as notes:
+        assert _append(writer, log, notes, 0, 3) == 3
         store.once("put_if_absent", put_and_stop)
-        while not _append(writer, log, notes, 3, 3):
-            pass
+        _append(writer, log, notes, 3, 3)
 
 
-def _append(writer, log, notes, number, count):
-    """Append once, note the outcome, and return whether the append is done."""
-    try:
-        placed = writer.append(log, number, count)
-    except StorageTimeoutError:
-        return False  # it was stopped so often that no listing was fast enough
-    except UnknownOutcomeError:
-        notes.write("unknown", number, count)
-        return False
-    notes.write("acknowledged", number, count, placed.base_offset, placed.last_offset)
-    return True
+def _append(writer, log, notes, number, count, stop=None):
+    """Append until it is acknowledged, and return the next number.
+
+    An idempotent append of unknown outcome is retried as the same operation, another one as a new
+    operation with new numbers. None: the writer is fenced, or was told to stop.
+    """
+    operation = notes.begin(PARTITION, *writer.values(number, count))
+    may_be_there = False
+    while True:
+        try:
+            placed = writer.append(log, number, count)
+        except StorageTimeoutError:
+            pass  # it was stopped so often that no listing was fast enough
+        except UnknownOutcomeError:
+            may_be_there = True
+            if not writer.idempotent:
+                number += count
+                operation = notes.begin(PARTITION, *writer.values(number, count))
+        except InvalidProducerEpochError:
+            if not may_be_there:
+                notes.refuse(operation)
+            return None
+        else:
+            notes.acknowledge(operation, range(placed.base_offset, placed.last_offset + 1))
+            return number + count
+        if stop is not None and stop.poll():
+            return None
 
 
 # --- rules that a writer may do without, to see that a test notices ------------------------------

@@ -248,7 +248,7 @@ class TestCommit:
             assert changes(root) == ["initialize", "register"]
             stepped.send("t", b"b", partition=0)
             run(stepped, clock)
-        assert changes(root) == ["initialize", "register", "commit", "complete"]
+        assert changes(root) == ["initialize", "register", "commit"]
         assert len(committed(root, "t")[0]) == 2
 
     def test_one_that_appends_nothing_writes_nothing(self, root, producer):
@@ -428,6 +428,17 @@ class TestSend:
         assert committed(root, "t") == NOTHING
 
 
+class TestComplete:
+    def test_is_part_of_the_next_transaction_or_of_the_close(self, root, producer):
+        for _ in range(2):
+            with producer.transaction():
+                producer.send("t", b"a", partition=0)
+        assert changes(root) == ["initialize", "register", "commit", "register", "commit"]
+        producer.close()
+        assert changes(root)[-2:] == ["commit", "complete"]
+        assert state_of(root).state is TransactionState.COMPLETE_COMMIT
+
+
 class TestAbort:
     def test_drops_what_waits_and_its_futures_say_so(self, root, make):
         producer = make(linger_ms=3_600_000, delivery_timeout_ms=3_600_000)
@@ -499,7 +510,7 @@ class TestAbort:
         stepped.send("t", b"a", partition=0)
         run(stepped, clock, until_ms=20)
         stepped.abort_transaction()
-        assert changes(root) == ["initialize", "register", "abort", "complete"]
+        assert changes(root) == ["initialize", "register", "abort"]
         assert [each.is_control for each in headers(root, "t")] == [True]
 
     def test_that_could_not_be_stored_can_be_called_again(self, root, producer, puts):
@@ -509,7 +520,7 @@ class TestAbort:
         with pytest.raises(StorageError, match="read-only"):
             producer.abort_transaction()
         producer.abort_transaction()
-        assert state_of(root).state is TransactionState.COMPLETE_ABORT
+        assert state_of(root).state is TransactionState.PREPARE_ABORT
 
 
 class TestFailedRecords:

@@ -12,6 +12,7 @@ from spark_log.errors import (
     InvalidTxnTimeoutError,
     ProducerFencedError,
     StorageError,
+    StorageTimeoutError,
     TransactionAbortableError,
     UnknownOutcomeError,
 )
@@ -26,7 +27,7 @@ from spark_log.transaction import (
     find_transactional_id,
     state,
 )
-from spark_log.transaction.state import LAST_EPOCH
+from spark_log.transaction.state import LAST_EPOCH, TransactionState
 from spark_log.transaction.state_log import transaction_directory
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
@@ -417,6 +418,49 @@ def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     in_state_log = in_logs.pop(transaction_directory("t"))
     assert in_state_log + max(in_logs.values()) <= 6
     assert set(in_logs) == {log.directory for log in logs.values()}
+
+
+def test_the_next_transaction_completes_the_one_before(cluster, markers):
+    coordinator = TransactionCoordinator(cluster, "t", markers_at_once=1, completes_later=True)
+    owner = coordinator.initialize(TIMEOUT_MS)
+    coordinator.register(owner, of(cluster, 0))
+    owner = coordinator.commit(owner)
+    assert coordinator.refresh().state.is_prepared
+    assert len(markers) == 1
+    coordinator.register(owner, of(cluster, 1))
+    assert coordinator.refresh().transaction == 2
+    coordinator.abort(owner)
+    coordinator.complete()
+    coordinator.complete()
+    assert coordinator.refresh().state is TransactionState.COMPLETE_ABORT
+    assert len(markers) == 2
+
+
+def test_what_nobody_completed_is_completed_by_the_next_owner(cluster, markers):
+    gone = TransactionCoordinator(cluster, "t", markers_at_once=1, completes_later=True)
+    owner = gone.initialize(TIMEOUT_MS)
+    gone.register(owner, of(cluster, 0))
+    gone.commit(owner)
+    following = another(cluster)
+    following.register(following.initialize(TIMEOUT_MS), of(cluster, 0))
+    gone.complete()
+    assert following.refresh().state is TransactionState.ONGOING
+
+
+def test_a_transaction_whose_marker_is_missing_is_not_completed_by_the_next(
+    cluster, markers, monkeypatch
+):
+    coordinator = TransactionCoordinator(cluster, "t", markers_at_once=1, completes_later=True)
+    owner = coordinator.initialize(TIMEOUT_MS)
+    coordinator.register(owner, of(cluster, 0))
+    with monkeypatch.context() as patch:
+        failing_markers(patch, StorageTimeoutError("slow"))
+        owner = coordinator.commit(owner)
+        with pytest.raises(StorageTimeoutError):
+            coordinator.register(owner, of(cluster, 1))
+    assert not markers
+    coordinator.register(owner, of(cluster, 1))
+    assert len(markers) == 1
 
 
 def test_markers_go_through_logs_that_are_open(cluster, markers):

@@ -12,10 +12,11 @@ producers whose records were deleted is in the newest snapshot alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google_crc32c import extend
 from pyarrow import ipc
@@ -36,8 +37,10 @@ from spark_log.record import (
     TIMESTAMP_TYPE,
     BatchHeader,
     array_crc32c,
+    int_array,
     ints_of,
     latest_timestamp_us,
+    nullable_int_array,
 )
 
 _SEGMENT_TYPE = pa.struct(
@@ -164,12 +167,11 @@ class Snapshot:
 
     def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
         """Return the content of the snapshot file."""
-        producers = [_producer_row(*pair) for pair in self.producers.entries()]
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array([self.offset], pa.int64()),
+                int_array([self.offset], pa.int64()),
                 _in_one_row(_segment_column(self.segments)),
-                _in_one_row(pa.array(producers, _PRODUCER_TYPE)),
+                _in_one_row(_producer_column(tuple(self.producers.entries()))),
             ],
             schema=SNAPSHOT_SCHEMA,
         )
@@ -319,11 +321,11 @@ def _readable(schema: pa.Schema) -> pa.Schema:
 
 
 def _in_one_row(items: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+    return pa.ListArray.from_arrays(int_array([0, len(items)], pa.int32()), items)
 
 
 def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
-    columns = {
+    columns: dict[str, list[int] | list[int | None]] = {
         "base_offset": [summary.name.base_offset for summary in summaries],
         "last_offset": [summary.name.last_offset for summary in summaries],
         "generation": [summary.name.generation for summary in summaries],
@@ -333,9 +335,7 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
         "min_timestamp": [summary.min_timestamp_us for summary in summaries],
         "max_timestamp": [summary.max_timestamp_us for summary in summaries],
     }
-    fields = _SEGMENT_TYPE.fields
-    arrays = [pa.array(columns[field.name], field.type) for field in fields]
-    return pa.StructArray.from_arrays(arrays, fields=fields)
+    return _struct_array(_SEGMENT_TYPE, columns)
 
 
 def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[SegmentSummary]:
@@ -355,20 +355,39 @@ def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, .
     return zip(*values, strict=True)
 
 
-def _producer_row(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
-    return {
-        "producer_id": producer_id,
-        "producer_epoch": entry.epoch,
-        "appended": entry.appended_us,
-        "runs": [
-            {
-                "base_sequence": run.base_sequence,
-                "base_offset": run.base_offset,
-                "record_count": run.record_count,
-            }
-            for run in entry.runs
-        ],
+def _producer_column(entries: tuple[tuple[int, ProducerEntry], ...]) -> pa.StructArray:
+    runs = [run for _, entry in entries for run in entry.runs]
+    ends = np.cumsum([0, *(len(entry.runs) for _, entry in entries)])
+    run_columns = {
+        "base_sequence": [run.base_sequence for run in runs],
+        "base_offset": [run.base_offset for run in runs],
+        "record_count": [run.record_count for run in runs],
     }
+    columns = {
+        "producer_id": [producer_id for producer_id, _ in entries],
+        "producer_epoch": [entry.epoch for _, entry in entries],
+        "appended": [entry.appended_us for _, entry in entries],
+    }
+    lists = pa.ListArray.from_arrays(
+        int_array(ends, pa.int32()), _struct_array(_RUN_TYPE, run_columns)
+    )
+    return _struct_array(_PRODUCER_TYPE, columns, {"runs": lists})
+
+
+def _struct_array(
+    of_type: pa.StructType,
+    columns: Mapping[str, list[int] | list[int | None]],
+    others: Mapping[str, pa.Array] | None = None,
+) -> pa.StructArray:
+    """Return a struct array from columns of numbers, and other columns that are arrays already."""
+    arrays = dict(others or {})
+    for name, values in columns.items():
+        kind = of_type.field(name).type
+        is_time = pa.types.is_timestamp(kind)
+        array = nullable_int_array(values, pa.int64() if is_time else kind)
+        arrays[name] = array.view(kind) if is_time else array
+    fields = of_type.fields
+    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
 
 
 def _producer(row: dict[str, Any]) -> tuple[int, ProducerEntry]:

@@ -61,7 +61,7 @@ class Producer:
 
     def decide(self):
         """Decide to commit, and die."""
-        with patch.object(TransactionCoordinator, "finish"):
+        with patch.object(TransactionCoordinator, "_end"):
             self.commit()
 
     def commit(self):
