@@ -8,7 +8,9 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
-SEEDS = 12
+SEEDS = (0, 1, 2, 3, 4, 19, 21, 23, 29, 48, 58)
+"""A few of any kind, and those that together have every kind of event."""
+
 SEEDS_PER_RULE = 150
 
 FIRST_SEEDS = {
@@ -43,11 +45,11 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 @pytest.fixture(scope="module")
 def results():
     """The results of some seeds, each with the faults that it has drawn."""
-    return [simulate_transactions(seed) for seed in range(SEEDS)]
+    return [simulate_transactions(seed) for seed in SEEDS]
 
 
 def test_no_seed_breaks_a_guarantee(results):
-    assert sum(result.records for result in results) > 3 * SEEDS, "transactions are decided"
+    assert sum(result.records for result in results) > 3 * len(SEEDS), "transactions are decided"
 
 
 @pytest.mark.parametrize(
