@@ -8,8 +8,8 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
-SEEDS = (0, 1, 2, 3, 4, 19, 21, 23, 29, 48, 58)
-"""A few of any kind, and those that together have every kind of event."""
+SEEDS = (1, 11, 19, 21, 44, 48, 53)
+"""Seeds that together have every kind of event. `test_simulation_replay` runs others."""
 
 SEEDS_PER_RULE = 150
 
@@ -49,7 +49,7 @@ def results():
 
 
 def test_no_seed_breaks_a_guarantee(results):
-    assert sum(result.records for result in results) > 3 * len(SEEDS), "transactions are decided"
+    assert sum(result.records for result in results) > 2 * len(SEEDS), "transactions are decided"
 
 
 @pytest.mark.parametrize(

@@ -110,5 +110,5 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         expiration_ms=int(DELETE_DELAY_MS * random.choice((1000, 1, 4))),
         last_epoch=random.choice((32_766, 32_766, 2, 4)),
         trim_every=random.choice((4, 10, 64)),
-        steps=random.choice((300, 800, 2000)),
+        steps=random.choice((300, 600, 1500)),
     )
