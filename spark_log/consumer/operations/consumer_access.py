@@ -24,6 +24,7 @@ from spark_log.consumer.record_poller import RecordPoller
 from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.transaction_resolver import resolver
 from spark_log.errors import IllegalStateError
 from spark_log.metadata import METADATA_DIRECTORY, Cluster, MetadataImage
 
@@ -74,9 +75,14 @@ class ConsumerAccess:
             cluster.root, clock, config.default_api_timeout_ms, is_mapped=cluster.store.is_mapped
         )
         self._subscription = SubscriptionState()
-        self._offset_fetcher = OffsetFetcher(cluster)
+        self._offset_fetcher = OffsetFetcher(cluster, config.isolation_level)
+        reads_committed = config.isolation_level == "read_committed"
         self._fetcher = Fetcher(
-            cluster.store, config, also_watched=METADATA_DIRECTORY, now_ms=clock.monotonic_ms
+            cluster.store,
+            config,
+            also_watched=METADATA_DIRECTORY,
+            now_ms=clock.monotonic_ms,
+            resolve=resolver(cluster) if reads_committed else None,
         )
         coordinator_metrics = CoordinatorMetrics(clock.monotonic_ms)
         self._membership: Membership = StandaloneMembership()
