@@ -1,5 +1,6 @@
 """Other cases of Kafka's tests of transactions (docs/transactions-parity.md lists all of them)."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from spark_log import (
     StorageTimeoutError,
     TopicPartition,
     TransactionAbortableError,
+    UnknownOutcomeError,
 )
 from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
@@ -132,6 +134,43 @@ class TestRegistration:
         producer.abort_transaction()
         assert all_committed(root, "t") == []
         assert headers(root, "t", 1) == []
+
+
+class TestAbortDuringARegistration:
+    """Kafka: the abort begins before the registration is answered."""
+
+    @pytest.mark.parametrize("outcome", ["stored", "lost", "refused"])
+    def test_resolves_the_registration_and_nothing_is_appended(
+        self, root, producer, monkeypatch, outcome
+    ):
+        is_reached, may_go_on = threading.Event(), threading.Event()
+        put_if_absent: Callable[..., Any] = LocalStore.put_if_absent
+
+        def hold(self, path, *given, **how):
+            if STATE_LOG not in path or is_reached.is_set():
+                return put_if_absent(self, path, *given, **how)
+            is_reached.set()
+            assert may_go_on.wait(PATIENCE_S)
+            if outcome == "refused":
+                raise StorageError("read-only")
+            stored = put_if_absent(self, path, *given, **how)
+            if outcome == "lost":
+                raise UnknownOutcomeError("the answer was lost")
+            return stored
+
+        monkeypatch.setattr(LocalStore, "put_if_absent", hold)
+        producer.begin_transaction()
+        sent = producer.send("t", b"a", partition=0)
+        assert is_reached.wait(PATIENCE_S)
+        with pytest.raises(KafkaTimeoutError):
+            producer.abort_transaction(timeout=0)
+        may_go_on.set()
+        producer.abort_transaction()
+        assert sent.exception(0) is not None
+        assert values(root, "t")[0] == []
+        with producer.transaction():
+            producer.send("t", b"b", partition=0)
+        assert committed(root, "t")[0] == [b"b"]
 
 
 class TestExpiredRecords:
