@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets bench-log
+.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ simulate-groups: venv ## Run consumer groups in the deterministic simulator; SEE
 
 simulate-offsets: venv ## Run the table of committed offsets in the deterministic simulator; SEEDS=100000 at length
 	@$(BIN)/python -m spark_log.testing.simulation --of offsets --seeds $(or $(SEEDS),2000) $(ARGS)
+
+simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
+	@$(BIN)/python -m spark_log.testing.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
 
 check: lint types layers ## Everything that is checked without running the code
 

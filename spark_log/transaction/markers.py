@@ -67,7 +67,7 @@ def put_markers(
             return None if _is_gone(cluster, partition, error) else error
         return None
 
-    errors = [error for error in _run(put, list(missing), at_once) if error is not None]
+    errors = [error for error in _run(put, sorted(missing), at_once) if error is not None]
     if errors:
         raise errors[0]
 

@@ -64,6 +64,7 @@ class SnapshotCheck:
             expiration_ms=log.config.producer_id_expiration_ms,
         )
         self._transactions = TransactionIndex(log_start_offset)
+        self._compacted_until = log_start_offset
         self._has_all_headers = False
 
     @property
@@ -87,7 +88,12 @@ class SnapshotCheck:
         if self._damage is None:
             headers = list(headers)
             self._producers.replay(segment, base_offset, headers)
-            if base_offset <= self._transactions.offset < self._offset:
+            if segment.name.is_compacted and segment.end_offset is not None:
+                self._compacted_until = max(self._compacted_until, segment.end_offset)
+            if segment.start_offset < self._offset:
+                # Batches before it are in the compacted segment that comes first, or were removed.
+                replayed_to = max(self._transactions.offset, segment.start_offset)
+                self._transactions.offset = replayed_to
                 before = self._offset - base_offset
                 known = [each for each in headers if each.last_offset_delta < before]
                 self._transactions.replay(base_offset, known)
@@ -214,7 +220,7 @@ class SnapshotCheck:
         is_known = self._has_all_headers and self._transactions.offset == self._offset
         if not (is_known and said.is_complete):
             return None
-        return transactions_problem(said, self._transactions, self._log_start_offset)
+        return transactions_problem(said, self._transactions, self._compacted_until)
 
     @property
     def _had_deleted_producers(self) -> bool:

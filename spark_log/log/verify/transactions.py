@@ -48,13 +48,13 @@ class LateBatches:
 def transactions_problem(said: TransactionIndex, true: TransactionIndex, start: int) -> str | None:
     """Return what is wrong with the transactions in a snapshot; None if all are right.
 
-    Transactions of deleted records are in snapshots alone. Aborted records may have been removed by
-    a compaction.
+    Transactions of deleted records are in snapshots alone, also if they were open when the snapshot
+    was written, and a compaction removed them after they were aborted.
 
     Args:
         said: from the snapshot.
         true: by the headers of the log, up to the snapshot's offset.
-        start: the log start offset.
+        start: the offset from which on the log has every record.
     """
     for each in true.open:
         known = said.open_of(each.producer_id)
