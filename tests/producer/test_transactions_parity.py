@@ -9,6 +9,7 @@ import pytest
 from spark_log import (
     Consumer,
     ConsumerGroupMetadata,
+    ConsumerRecord,
     IllegalStateError,
     KafkaTimeoutError,
     OffsetAndMetadata,
@@ -303,7 +304,7 @@ def test_a_read_of_everything_at_once_leaves_out_the_aborted_transaction_between
     )
     with consumer:
         consumer.assign([T0])
-        found = []
+        found: list[ConsumerRecord] = []
         while len(found) < 2:
             found += consumer.poll(1_000).get(T0, [])
     assert [(each.offset, each.value) for each in found] == [(0, b"x1"), (3, b"x2")]

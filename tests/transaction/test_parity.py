@@ -10,6 +10,7 @@ from spark_log.errors import (
     ProducerFencedError,
     StorageError,
     TransactionAbortableError,
+    UnknownOutcomeError,
 )
 from spark_log.log import MAX_PRODUCER_EPOCH, PartitionLog
 from spark_log.metadata import Cluster
@@ -21,7 +22,7 @@ from spark_log.transaction import (
     find_transactional_id,
 )
 from spark_log.transaction.state import LAST_EPOCH
-from tests.log.support import HookedStore, failing
+from tests.log.support import HookedStore, done_but, failing
 
 TIMEOUT_MS = 60_000
 
@@ -102,6 +103,26 @@ class TestLastEpoch:
         )
         coordinator.register(owner, [partition(cluster, 1)])
         assert coordinator.state.state == "Ongoing"
+
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_answers_that_are_lost_are_looked_up_and_a_later_repeat_is_fenced(
+        self, cluster, coordinator, at_the_last_epoch, commits
+    ):
+        """Kafka's coordinator keeps the id before, and takes a repeat of its client."""
+        last, decide = at_the_last_epoch, coordinator.commit if commits else coordinator.abort
+        lose = done_but(UnknownOutcomeError("no answer"))
+
+        def lose_in_the_state_log(path, call):
+            return lose(path, call) if "__transaction_state/ids" in path else call()
+
+        cluster.store.on("put_if_absent", lose_in_the_state_log)
+        owner = decide(last)
+        cluster.store.hooks.clear()
+        assert (owner.producer_id > last.producer_id, owner.producer_epoch) == (True, 0)
+        with pytest.raises(ProducerFencedError):
+            decide(last)
+        assert coordinator.refresh().owner == owner
+        assert markers(cluster) == [(last.producer_id, MAX_PRODUCER_EPOCH, commits)]
 
     def test_one_that_was_replaced_by_a_new_id_is_fenced(
         self, cluster, coordinator, at_the_last_epoch
