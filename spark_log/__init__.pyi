@@ -60,6 +60,7 @@ from .errors import TransactionError as TransactionError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
+from .errors import UnstableOffsetCommitError as UnstableOffsetCommitError
 from .errors import UnsupportedCompressionTypeError as UnsupportedCompressionTypeError
 from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError

@@ -550,6 +550,22 @@ class IllegalGenerationError(SparkLogError):
         self.current = current
 
 
+class UnstableOffsetCommitError(SparkLogError):
+    """A transaction that commits offsets of the group is not decided yet; try again (KIP-447).
+
+    Attributes:
+        group_id: the group's id.
+        transactional_id: of the transaction.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, group_id: str = "", transactional_id: str = "") -> None:
+        super().__init__(message)
+        self.group_id = group_id
+        self.transactional_id = transactional_id
+
+
 class InconsistentGroupProtocolError(SparkLogError):
     """A member supports no assignor that all other members support; it did not join.
 

@@ -85,6 +85,7 @@ def test_exactly_these_errors_are_retriable():
         "StorageTimeoutError",
         "StorageUnavailableError",
         "UnknownOutcomeError",
+        "UnstableOffsetCommitError",
     }
 
 

@@ -6,11 +6,14 @@ from .group import GroupMember as GroupMember
 from .group import GroupStatus as GroupStatus
 from .group import GroupView as GroupView
 from .group import Member as Member
+from .group import PendingOffsets as PendingOffsets
 from .group import StandaloneCommits as StandaloneCommits
+from .group import TransactionalOffsets as TransactionalOffsets
 from .group import list_group_ids as list_group_ids
 from .group import view_group as view_group
 from .offsets import TOMBSTONE as TOMBSTONE
 from .offsets import CommittedOffset as CommittedOffset
+from .offsets import LastCommit as LastCommit
 from .offsets import LostFile as LostFile
 from .offsets import OffsetsRepair as OffsetsRepair
 from .offsets import OffsetsTable as OffsetsTable

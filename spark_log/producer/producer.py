@@ -383,7 +383,7 @@ class Producer(ForeignMethods):
         """Add a consumer group's offsets to the transaction (KIP-447).
 
         They are committed with the records of the transaction, or not at all. Turn the consumer's
-        ``enable.auto.commit`` off.
+        ``enable.auto.commit`` off. After an abort seek the consumer to its committed offsets.
 
         Args:
             offsets: by partition, the offset of the next record to read. A later call replaces
@@ -395,6 +395,8 @@ class Producer(ForeignMethods):
             KafkaTimeoutError: the storage did not answer in this time; call again, or abort.
             UnknownTopicOrPartitionError: a topic or partition does not exist.
             InvalidGroupIdError: the consumer has no group.
+            CommitFailedError: the consumer has left the group, the group has a newer generation, or
+                another member has a partition. Abort; the records are read again.
             TransactionAbortableError: the transaction can only be aborted.
             ProducerFencedError: another producer with this ``transactional.id`` has taken over.
             IllegalStateError: no transaction is open.

@@ -15,6 +15,7 @@ from spark_log.metadata import Cluster, MetadataImage
 from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.group_offsets import GroupOffsets
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.partition_appender import PartitionAppender
 from spark_log.producer.partitioner import TopicPartitioner
@@ -89,11 +90,13 @@ class ProducerRuntime:
             transaction = TransactionManager(
                 config.transactional_id, config.transaction_timeout_ms, clock
             )
+            group_offsets = GroupOffsets(cluster)
             coordinator = TransactionCoordinator(
                 cluster,
                 config.transactional_id,
                 clock=clock,
                 open_log=self.accumulator.idle_log,
+                commit_offsets=group_offsets.commit,
                 completes_later=True,
             )
             producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)
@@ -126,6 +129,7 @@ class ProducerRuntime:
                 producer_identity,
                 self.accumulator,
                 self.sender,
+                group_offsets,
                 cluster,
                 config,
                 clock,

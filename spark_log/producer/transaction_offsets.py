@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from spark_log.errors import InvalidGroupIdError
 from spark_log.metadata import Cluster
+from spark_log.producer.group_offsets import GroupOffsets
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.transaction import GroupOffset
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -16,10 +17,13 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 class TransactionOffsets:
     """Registers groups and checks their offsets, which the decision to commit carries."""
 
-    def __init__(self, cluster: Cluster, identity: TransactionalIdentity) -> None:
+    def __init__(
+        self, cluster: Cluster, identity: TransactionalIdentity, group_offsets: GroupOffsets
+    ) -> None:
         """Return the offsets of a producer's transactions; nothing is read yet."""
         self._cluster = cluster
         self._identity = identity
+        self._group_offsets = group_offsets
 
     def check(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata
@@ -66,19 +70,13 @@ class TransactionOffsets:
         May be repeated.
 
         Raises:
-            SparkLogError: the errors of `TransactionalIdentity.register_group`.
+            SparkLogError: the errors of `TransactionalIdentity.register_group` and
+                `TransactionalOffsets.send`.
         """
-        self._identity.register_group(checked_group(group_metadata))
-        self._put_pending(offsets, group_metadata)
-
-    def _put_pending(
-        self, offsets: Sequence[GroupOffset], group_metadata: ConsumerGroupMetadata
-    ) -> None:
-        """Tell the group's log of offsets whose transaction is not decided.
-
-        Not built yet: a member of an older generation is not refused here, and whoever begins a
-        partition does not wait for the decision.
-        """
+        group_id = checked_group(group_metadata)
+        state, producer = self._identity.register_group(group_id)
+        partitions = [TopicPartition(each.topic, each.partition) for each in offsets]
+        self._group_offsets.send(state, producer, group_metadata, partitions)
 
 
 def checked_group(group_metadata: ConsumerGroupMetadata) -> str:

@@ -10,7 +10,7 @@ from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.producer.transaction_manager import TransactionManager
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
 
 
 class TransactionalIdentity:
@@ -66,14 +66,19 @@ class TransactionalIdentity:
                     )
             self._register_waiting(place)
 
-    def register_group(self, group_id: str) -> None:
+    def register_group(self, group_id: str) -> tuple[TransactionMetadata, ProducerIdAndEpoch]:
         """Register a consumer group, before anything of the transaction is written to its log.
+
+        Returns:
+            The transaction, and the producer in it.
 
         Raises:
             SparkLogError: the errors of `next_append`.
         """
         with self._lock:
-            self._coordinator.register(self._begun(), groups=[group_id])
+            producer = self._begun()
+            self._coordinator.register(producer, groups=[group_id])
+            return self._coordinator.state, producer
 
     def bump_epoch(self, queue: PartitionQueue) -> None:
         """Do nothing: the end of the transaction gives a new epoch."""

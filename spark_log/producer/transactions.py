@@ -28,6 +28,7 @@ from spark_log.errors import (
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.group_offsets import GroupOffsets
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
@@ -62,6 +63,7 @@ class Transactions:
         identity: TransactionalIdentity,
         accumulator: Accumulator,
         sender: Sender,
+        group_offsets: GroupOffsets,
         cluster: Cluster,
         config: ProducerConfig,
         clock: Clock,
@@ -75,6 +77,7 @@ class Transactions:
             identity: has the coordinator, and registers partitions and groups.
             accumulator: the records that wait.
             sender: fails records.
+            group_offsets: tells groups of offsets.
             cluster: the opened root.
             config: the producer's.
             clock: for retries and timeouts.
@@ -84,7 +87,7 @@ class Transactions:
         self._identity = identity
         self._accumulator = accumulator
         self._sender = sender
-        self._offsets = TransactionOffsets(cluster, identity)
+        self._offsets = TransactionOffsets(cluster, identity, group_offsets)
         self._suppressed = cluster.suppressed
         self._config = config
         self._clock = clock

@@ -72,6 +72,7 @@ FAILURES = [
     errors.TransactionError,
     errors.UnknownMemberIdError,
     errors.UnknownOutcomeError,
+    errors.UnstableOffsetCommitError,
     errors.WakeupError,
 ]
 

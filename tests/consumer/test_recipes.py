@@ -27,7 +27,13 @@ from tests.producer.support import committed
 PAGE = Path(__file__).parents[2] / "docs/recipes.md"
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 NO_WAIT = {"timeout_ms": 2}
-WITH_GROUPS = {"at_most_once", "at_least_once", "without_repeats", "with_dead_letters"}
+WITH_GROUPS = {
+    "at_most_once",
+    "at_least_once",
+    "from_topic_to_topic",
+    "without_repeats",
+    "with_dead_letters",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +137,7 @@ def new_root(tmp_path):
                 NewTopic("orders", 2, topic_configs=unsynced),
                 NewTopic("orders.dead", topic_configs=unsynced),
                 NewTopic("accounts", 2, topic_configs=unsynced),
+                NewTopic("invoices", 2, topic_configs=unsynced),
             ]
         )
         return path
@@ -262,6 +269,41 @@ def test_several_records_all_or_none(new_root, recipe):
             assert sorted(amounts) == given
 
     crash_at_every_line(recipe, prepare, check)
+
+
+def results(root):
+    return sorted(each for found in committed(root, "invoices").values() for each in found)
+
+
+class TestFromTopicToTopic:
+    RECIPE = "from_topic_to_topic"
+
+    def test_at_every_line(self, new_root):
+        def prepare():
+            root = new_root()
+            append(root, numbered(0, 3), to=ORDERS[0])
+            append(root, numbered(10, 13), to=ORDERS[1])
+            return (root, bytes.upper, "tx"), root
+
+        def check(root, crashed):
+            assert results(root) == sorted([*numbered(0, 3), *numbered(10, 13)])
+
+        crash_at_every_line(self.RECIPE, prepare, check, **NO_WAIT)
+
+    def test_goes_on_after_it_has_lost_its_partitions(self, new_root):
+        root = new_root()
+        append(root, numbered(0, 3), to=ORDERS[0])
+        changed: list[bytes] = []
+
+        def change(value):
+            if not changed:
+                expire_all(root, self.RECIPE.replace("_", "-"))
+            changed.append(value)
+            return value
+
+        RECIPES[self.RECIPE](root, change, "tx", timeout_ms=500)
+        assert len(changed) > 3
+        assert results(root) == numbered(0, 3)
 
 
 def test_each_key_once_within_a_window(new_root):

@@ -10,6 +10,7 @@ import pytest
 
 from spark_log import (
     Admin,
+    CommitFailedError,
     ConsumerGroupMetadata,
     IllegalStateError,
     InvalidConfigurationError,
@@ -882,12 +883,13 @@ class TestPartitions:
 class TestOffsets:
     T0 = TopicPartition("t", 0)
     MEMBER = ConsumerGroupMetadata("g", 5, "m")
+    STANDALONE = ConsumerGroupMetadata("g")
 
     def test_are_registered_and_kept_for_the_decision(self, root, producer):
         producer.begin_transaction()
         for offset in (3, 4):
             producer.send_offsets_to_transaction(
-                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.MEMBER
+                {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.STANDALONE
             )
         (participant,) = state_of(root).participants.values()
         assert participant.groups == {"g"}
@@ -898,10 +900,32 @@ class TestOffsets:
         producer.abort_transaction()
         assert producer._runtime.transactions.offsets == ()  # noqa: SLF001
 
+    def test_are_committed_with_the_records(self, root, producer):
+        admin = Admin(root)
+        for offset in (3, 4):
+            with producer.transaction():
+                producer.send("t", b"a", partition=0)
+                producer.send_offsets_to_transaction(
+                    {self.T0: OffsetAndMetadata(offset, "meta", 2)}, self.STANDALONE
+                )
+                before = admin.list_group_offsets("g")
+                assert [each.offset for each in before.values()] == ([3] if offset > 3 else [])
+        assert admin.list_group_offsets("g") == {self.T0: OffsetAndMetadata(4, "meta", 2)}
+
+    def test_of_no_member_let_the_transaction_only_be_aborted(self, root, producer):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0)
+        with pytest.raises(CommitFailedError, match="'m' is not a member any more"):
+            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(1)}, self.MEMBER)
+        with pytest.raises(TransactionAbortableError, match="'m' is not a member any more"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        assert committed(root, "t")[0] == []
+
     def test_are_registered_again_after_an_error_that_may_pass(self, root, producer, puts):
         puts["__transaction_state/ids"] = fail_once(StorageTimeoutError("slow"))
         producer.begin_transaction()
-        producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.MEMBER)
+        producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.STANDALONE)
         (participant,) = state_of(root).participants.values()
         assert participant.groups == {"g"}
 
@@ -910,14 +934,14 @@ class TestOffsets:
         offsets = {self.T0: OffsetAndMetadata(3)}
         producer.begin_transaction()
         with pytest.raises(KafkaTimeoutError, match="send_offsets_to_transaction did not end"):
-            producer.send_offsets_to_transaction(offsets, self.MEMBER, timeout=0)
-        producer.send_offsets_to_transaction(offsets, self.MEMBER, timeout=0)
+            producer.send_offsets_to_transaction(offsets, self.STANDALONE, timeout=0)
+        producer.send_offsets_to_transaction(offsets, self.STANDALONE, timeout=0)
 
     def test_that_cannot_be_registered_at_all_fail_the_transaction(self, root, producer, puts):
         puts["__transaction_state/ids"] = fail_once(StorageError("read-only"))
         producer.begin_transaction()
         with pytest.raises(StorageError, match="read-only"):
-            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.MEMBER)
+            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.STANDALONE)
         with pytest.raises(TransactionAbortableError):
             producer.send("t", b"a")
         producer.abort_transaction()
