@@ -96,7 +96,6 @@ class TestIsolationLevel:
         )
         assert found[partition].offset == 6
 
-    @pytest.mark.xfail(reason="the largest timestamp is the marker's, which is no record")
     def test_the_largest_time_is_that_of_a_record(self, admin, held):
         held.commit()
         specs = {TopicPartition("a", 0): OffsetSpec.MAX_TIMESTAMP}
