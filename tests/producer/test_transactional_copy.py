@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from spark_log import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from tests.producer.support import committed, new_root, values
 
 SOURCE, TARGET, COUNT = "source", "target", 300
-READER = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+READER: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ class Reader(threading.Thread):
 
     def __init__(self, root):
         super().__init__()
-        self.found: list[bytes] = []
+        self.found: list[object] = []
         self.is_told = threading.Event()
         self._root = root
 
