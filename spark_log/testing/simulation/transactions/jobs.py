@@ -31,7 +31,7 @@ _LOOKS_CHANCE = 0.5
 _FAILS_CHANCE = 0.05
 """Probability that a micro-batch fails when its tasks have ended."""
 
-_DIES_CHANCE = 0.1
+_DIES_CHANCE = 0.3
 """Probability that a driver dies after a commit, before it has noted it in the checkpoint."""
 
 _POLL_MS = 20.0
