@@ -18,11 +18,11 @@ FIRST_SEEDS = {
     "a registration is refused after the decision": 8,
     "a marker raises the epoch": 3,
     "no later marker is put where an earlier one is missing": 2,
-    "no later record is put where an earlier marker is missing": 2,
-    "participants that do not count are aborted": 35,
+    "no later record is put where an earlier marker is missing": 3,
+    "participants that do not count are aborted": 14,
     "a decision is appended where it was made": 1,
     "a micro-batch is committed once": 3,
-    "a producer id is recorded before it is used": 11,
+    "a producer id is recorded before it is used": 39,
 }
 """The first seed that found a violation when this was written; it saves time."""
 
