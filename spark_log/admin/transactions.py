@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
+from spark_log.coordinator import GroupOffsets
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTxnStateError,
@@ -121,7 +122,9 @@ class TransactionOperations(ClusterAccess):
                 f"{spec.producer_epoch} in {spec.topic_partition}; describe_producers lists those "
                 f"that are open"
             )
-        end = TransactionObserver(cluster).end(present, log)
+        end = TransactionObserver(cluster, commit_offsets=GroupOffsets(cluster).commit).end(
+            present, log
+        )
         if end != "aborted":
             why = "has just begun; try again" if end is None else f"{end}; it cannot be aborted"
             raise InvalidTxnStateError(
@@ -142,8 +145,12 @@ class TransactionOperations(ClusterAccess):
             SparkLogError: some may not be fenced; call again.
         """
         fenced = {}
+        cluster = self._cluster()
+        commit_offsets = GroupOffsets(cluster).commit
         for transactional_id in transactional_ids:
-            coordinator = TransactionCoordinator(self._cluster(), transactional_id)
+            coordinator = TransactionCoordinator(
+                cluster, transactional_id, commit_offsets=commit_offsets
+            )
             timeout_ms = coordinator.refresh().timeout_ms
             fenced[transactional_id] = coordinator.initialize(timeout_ms)
         return fenced

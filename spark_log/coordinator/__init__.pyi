@@ -3,6 +3,7 @@ from .assignors import assignor as assignor
 from .group import GROUP_STATES as GROUP_STATES
 from .group import GroupCoordinator as GroupCoordinator
 from .group import GroupMember as GroupMember
+from .group import GroupOffsets as GroupOffsets
 from .group import GroupStatus as GroupStatus
 from .group import GroupView as GroupView
 from .group import Member as Member

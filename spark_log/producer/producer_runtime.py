@@ -9,13 +9,13 @@ from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
+from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.group_offsets import GroupOffsets
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.partition_appender import PartitionAppender
 from spark_log.producer.partitioner import TopicPartitioner

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from spark_log.errors import ClockSkewError, SparkLogError
 from spark_log.metadata import METADATA_DIRECTORY, Cluster
 from spark_log.storage import check_clock_skew, storage_time_us
-from spark_log.transaction.coordinator import TransactionCoordinator
+from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.state import TransactionState
 from spark_log.transaction.view import TransactionView, list_transactional_ids, view_transaction
 
@@ -37,15 +37,23 @@ class CleanedTransactionalId(NamedTuple):
 class TransactionCleaner:
     """Cleans all transactional ids of a root; a failure of one does not stop the others."""
 
-    def __init__(self, cluster: Cluster, *, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        dry_run: bool = False,
+        commit_offsets: CommitOffsets | None = None,
+    ) -> None:
         """Return a cleaner.
 
         Args:
             cluster: the opened root.
             dry_run: report what would be done, and do nothing.
+            commit_offsets: as in `TransactionCoordinator`.
         """
         self._cluster = cluster
         self._dry_run = dry_run
+        self._commit_offsets = commit_offsets
 
     def clean(self) -> Iterator[CleanedTransactionalId]:
         """Clean one transactional id after the other; yield those with something to do.
@@ -80,7 +88,9 @@ class TransactionCleaner:
 
     def _do(self, action: CleaningAction, view: TransactionView) -> bool:
         """Do it, unless the state has changed since; return whether it was done."""
-        coordinator = TransactionCoordinator(self._cluster, view.state.transactional_id)
+        coordinator = TransactionCoordinator(
+            self._cluster, view.state.transactional_id, commit_offsets=self._commit_offsets
+        )
         if coordinator.refresh().revision != view.state.revision:
             return False
         if action == "expire":

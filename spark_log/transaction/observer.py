@@ -10,7 +10,7 @@ from spark_log.clock import Clock
 from spark_log.errors import SparkLogError
 from spark_log.log import EndTransactionMarker, OpenTransaction, PartitionLog, ProducerIdAndEpoch
 from spark_log.metadata import Cluster
-from spark_log.transaction.coordinator import TransactionCoordinator
+from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
 from spark_log.transaction.state import TopicIdPartition, TransactionState
 
@@ -49,14 +49,22 @@ class TransactionObserver:
     aborts one before its timeout, whatever any wall clock says.
     """
 
-    def __init__(self, cluster: Cluster, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock | None = None,
+        commit_offsets: CommitOffsets | None = None,
+    ) -> None:
         """Return an observer; nothing is read yet.
 
         Args:
             cluster: the opened root.
             clock: its monotonic time measures timeouts; None for the cluster's.
+            commit_offsets: as in `TransactionCoordinator`.
         """
         self._cluster = cluster
+        self._commit_offsets = commit_offsets
         self._clock = clock or cluster.clock
         self._sightings: dict[TopicIdPartition, _Sighting] = {}
         self._coordinators: dict[int, TransactionCoordinator] = {}
@@ -176,6 +184,11 @@ class TransactionObserver:
             transactional_id = find_transactional_id(self._cluster.store, producer_id)
             if transactional_id is None:
                 return None
-            found = TransactionCoordinator(self._cluster, transactional_id, clock=self._clock)
+            found = TransactionCoordinator(
+                self._cluster,
+                transactional_id,
+                clock=self._clock,
+                commit_offsets=self._commit_offsets,
+            )
             self._coordinators[producer_id] = found
         return found

@@ -9,6 +9,7 @@ from spark_log import Admin
 from spark_log.coordinator import (
     TOMBSTONE,
     GroupCoordinator,
+    GroupOffsets,
     OffsetsTable,
     Row,
     StandaloneCommits,
@@ -27,6 +28,7 @@ from spark_log.errors import (
 from spark_log.metadata import Cluster
 from spark_log.transaction import (
     GroupOffset,
+    TransactionCleaner,
     TransactionCoordinator,
     TransactionState,
 )
@@ -252,6 +254,14 @@ class TestRollingForward:
         assert heir(cluster, member).begin(P0, P1) == {P0: 7, P1: 3}
         assert producer.coordinator.refresh().state is TransactionState.COMPLETE_COMMIT
         assert pending(cluster) == ()
+
+    def test_by_a_cleaner(self, cluster, clock, producer, member):
+        producer.send(member.metadata, {P0: 7})
+        producer.decide()
+        cleaner = TransactionCleaner(cluster, commit_offsets=GroupOffsets(cluster).commit)
+        (cleaned,) = cleaner.clean()
+        assert (cleaned.action, cleaned.error) == ("finish", None)
+        assert committed(cluster) == {P0: 7}
 
     def test_by_the_next_producer_with_the_transactional_id(self, cluster, producer, member):
         producer.send(member.metadata, {P0: 7})

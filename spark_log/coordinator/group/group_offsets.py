@@ -1,4 +1,4 @@
-"""Offsets of consumer groups in the transactions of one producer."""
+"""Offsets of consumer groups in transactions, for callers that may never have any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_log.transaction import TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import TransactionalOffsets
+    from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 
 
 class GroupOffsets:
@@ -46,7 +46,8 @@ class GroupOffsets:
         with self._lock:
             if self._transactions is None:
                 # A late import: many transactions have no offsets.
-                from spark_log.coordinator import OffsetsTable, TransactionalOffsets
+                from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+                from spark_log.coordinator.offsets import OffsetsTable
 
                 table = OffsetsTable(self._cluster)
                 self._transactions = TransactionalOffsets(self._cluster, table)
