@@ -22,6 +22,7 @@ from .batch_header import encode_headers as encode_headers
 from .batch_header import latest_timestamp_us as latest_timestamp_us
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
+from .control_record import MARKER_VALUE as MARKER_VALUE
 from .control_record import ControlRecordType as ControlRecordType
 from .murmur2 import murmur2_of_key as murmur2_of_key
 from .murmur2 import murmur2_of_keys as murmur2_of_keys

@@ -11,6 +11,7 @@ producers whose records were deleted is in the newest snapshot alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,14 @@ import pyarrow as pa
 from google_crc32c import extend
 from pyarrow import ipc
 
-from spark_log.log.append import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.append import (
+    AbortedTransaction,
+    OpenTransaction,
+    ProducerEntry,
+    ProducerState,
+    SequenceRun,
+    TransactionIndex,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.record import (
@@ -72,6 +80,10 @@ _IDS_KEY = b"spark_log.append_ids"
 """Key of the append ids in the batch's custom metadata. They are not a column, since earlier
 versions require exactly the columns above: they would take the snapshot for damaged and lose the
 producer state in it."""
+
+_TRANSACTIONS_KEY = b"spark_log.transactions"
+"""Key of the transactions, beside the append ids for the same reason. A snapshot without it says
+nothing of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +184,17 @@ class Snapshot:
         with ipc.new_file(sink, schema) as writer:
             writer.write_batch(
                 batch.replace_schema_metadata(metadata),
-                custom_metadata={_IDS_KEY: _encode_ids(self.segments)},
+                custom_metadata=self._custom_metadata(),
             )
         return sink.getvalue()
+
+    def _custom_metadata(self) -> dict[bytes, bytes]:
+        ids = ",".join(each.append_id for each in self.segments)
+        metadata = {_IDS_KEY: _with_checksum(ids)}
+        transactions = self.producers.transactions
+        if transactions.is_complete:
+            metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(transactions))
+        return metadata
 
     @classmethod
     def from_buffer(cls, data: pa.Buffer, *, topic_id: str, partition: int) -> Snapshot:
@@ -206,18 +226,60 @@ class Snapshot:
         (offset,) = batch.column("offset").to_pylist()
         (producers,) = batch.column("producers").to_pylist()
         segments = batch.column("segments").flatten()
-        ids = _decode_ids((custom_metadata or {}).get(_IDS_KEY), len(segments))
+        custom_metadata = custom_metadata or {}
+        ids = _decode_ids(custom_metadata.get(_IDS_KEY), len(segments))
+        transactions = _decode_transactions(custom_metadata.get(_TRANSACTIONS_KEY), offset)
         return cls(
             offset,
             tuple(_segments(segments, ids)),
-            ProducerState(offset, map(_producer, producers)),
+            ProducerState(offset, map(_producer, producers), transactions),
         )
 
 
-def _encode_ids(segments: Sequence[SegmentSummary]) -> bytes:
-    """Return a checksum, a colon, and the segments' append ids in order, separated by commas."""
-    ids = ",".join(each.append_id for each in segments).encode()
-    return b"%08x:" % extend(0, ids) + ids
+def _with_checksum(text: str) -> bytes:
+    """Return the CRC-32C of a text in hexadecimal digits, a colon, and the text."""
+    data = text.encode()
+    return b"%08x:" % extend(0, data) + data
+
+
+def _checked(value: bytes, what: str) -> str:
+    """Return the text behind a checksum.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    crc32c, _, data = value.partition(b":")
+    if crc32c != b"%08x" % extend(0, data):
+        raise ValueError(f"the checksum of its {what} does not fit")
+    return data.decode()
+
+
+def _encode_transactions(transactions: TransactionIndex) -> str:
+    open_ones = [
+        [each.producer_id, each.producer_epoch, each.first_offset] for each in transactions.open
+    ]
+    aborted = [
+        [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
+    ]
+    content = {"open": open_ones, "aborted": aborted, "unlisted": transactions.unlisted}
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _decode_transactions(value: bytes | None, offset: int) -> TransactionIndex:
+    """Return the transactions at an offset; an incomplete index if there is no value.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    if value is None:
+        return TransactionIndex(offset, is_complete=False)
+    content = json.loads(_checked(value, "transactions"))
+    return TransactionIndex(
+        offset,
+        open_transactions=(OpenTransaction(*each) for each in content["open"]),
+        aborted=(AbortedTransaction(*each) for each in content["aborted"]),
+        unlisted=((start, end) for start, end in content["unlisted"]),
+    )
 
 
 def _decode_ids(value: bytes | None, count: int) -> list[str]:
@@ -228,10 +290,9 @@ def _decode_ids(value: bytes | None, count: int) -> list[str]:
     """
     if value is None:
         return [""] * count
-    crc32c, _, joined = value.partition(b":")
-    ids = joined.decode("utf-8", "replace").split(",") if count else []
-    if crc32c != b"%08x" % extend(0, joined) or len(ids) != count:
-        raise ValueError("the checksum of its append ids does not fit")
+    ids = _checked(value, "append ids").split(",") if count else []
+    if len(ids) != count:
+        raise ValueError(f"it has {len(ids)} append ids for {count} segments")
     return ids
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.log.clean.cleaned_transaction_metadata import is_transactional
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.file_names import SegmentName
@@ -51,10 +50,12 @@ class TransactionalLog:
         """Append records outside of any transaction."""
         self._put([(key, b"plain") for key in keys])
 
-    def mark(self, producer_id, epoch, key):
+    def mark(self, producer_id, epoch, key, *, attributes=BatchHeader.TRANSACTIONAL_BIT):
+        if key == ControlRecordType.ABORT.key:
+            attributes |= BatchHeader.ABORT_BIT
         self._put(
             [(key, b"\0\0\0\0\0\0")],
-            attributes=BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT,
+            attributes=attributes | BatchHeader.CONTROL_BIT,
             producer_id=producer_id,
             producer_epoch=epoch,
         )
@@ -98,7 +99,7 @@ class TransactionalLog:
                         deltas = rows.column("offset_delta").to_pylist()
                         offsets = [reader.base_offset + delta for delta in deltas]
                     last = reader.base_offset + header.last_offset_delta
-                    is_filler = not is_transactional(header) and (not keys or FILLER in keys)
+                    is_filler = not header.is_transactional and (not keys or FILLER in keys)
                     if not is_filler:
                         found.append((last, offsets, keys, header))
         return found
@@ -363,7 +364,7 @@ class TestUndecided:
 
     def test_a_control_batch_that_is_not_a_marker_decides_nothing(self, log):
         log.send(1, b"1")
-        log.mark(1, 0, b"\0\0\0\2")
+        log.mark(1, 0, b"\0\0\0\2", attributes=0)
         assert log.clean().segments_written == 0
         log.abort(1)
         log.clean()
