@@ -33,6 +33,7 @@ from .errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
 from .errors import InvalidTimestampError as InvalidTimestampError
 from .errors import InvalidTopicError as InvalidTopicError
 from .errors import InvalidTxnStateError as InvalidTxnStateError
+from .errors import InvalidTxnTimeoutError as InvalidTxnTimeoutError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
 from .errors import LogEndOffsetMismatchError as LogEndOffsetMismatchError
 from .errors import LogTruncatedError as LogTruncatedError

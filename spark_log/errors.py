@@ -666,6 +666,29 @@ class InvalidTxnStateError(TransactionError):
     fatal = True
 
 
+class InvalidTxnTimeoutError(TransactionError):
+    """``transaction.timeout.ms`` is above the cluster's ``transaction.max.timeout.ms``.
+
+    Attributes:
+        timeout_ms: ``transaction.timeout.ms``.
+        max_timeout_ms: ``transaction.max.timeout.ms``.
+    """
+
+    fatal = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transactional_id: str = "",
+        timeout_ms: int = 0,
+        max_timeout_ms: int = 0,
+    ) -> None:
+        super().__init__(message, transactional_id=transactional_id)
+        self.timeout_ms = timeout_ms
+        self.max_timeout_ms = max_timeout_ms
+
+
 def check_unicode(
     what: str, text: str, error: type[SparkLogError] = InvalidConfigurationError
 ) -> None:

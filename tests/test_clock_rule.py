@@ -51,6 +51,9 @@ ALLOWED = {
     "spark_log/storage/storage_time.py": {
         "check_clock_skew": "is compared with the storage's time, to refuse"
     },
+    "spark_log/transaction/coordinator.py": {
+        "TransactionCoordinator._change.decide_with_time": _STAMPS
+    },
 }
 """File → function → why it may read a wall clock."""
 

@@ -123,6 +123,8 @@ class TestTable:
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
             "max.clock.skew.ms": 600_000,
+            "transaction.max.timeout.ms": 900_000,
+            "transactional.id.expiration.ms": 604_800_000,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,

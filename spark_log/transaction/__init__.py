@@ -1,7 +1,8 @@
-"""Transactions: the state log of a ``transactional.id``, and how it is found.
+"""Transactions: the state log of a ``transactional.id``, its coordinator, and how it is found.
 
 `TransactionMetadata` is the state after a prefix of the log, `changes` decides what follows,
-`TransactionStateLog` appends it. No producer and no reader uses it yet.
+`TransactionStateLog` appends it. `TransactionCoordinator` is what a client calls; `put_markers`
+finishes a decided transaction in the partitions.
 """
 
 import lazy_loader

@@ -71,6 +71,7 @@ def initialize(
         used_up_through=used_up_through,
         participants={},
         decision=None,
+        start_time_us=-1,
     )
     return _record(after, "initialize")
 
@@ -240,6 +241,32 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
     return None
 
 
+def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | None:
+    """Forget the producer ids of a transactional id that has expired: all of them are used up.
+
+    The next `initialize` takes a new producer id. The numbers of the last transaction and the last
+    micro-batch stay: a micro-batch that runs again after months is not committed twice.
+
+    Args:
+        state: the present state.
+        revision: of the state that has expired; a later one is left alone.
+    """
+    is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
+    if state.revision != revision or state.owner is None or is_open:
+        return None
+    after = replace(
+        state,
+        state=TransactionState.EMPTY,
+        owner=None,
+        producers={},
+        used_up_through=max(state.used_up_through, state.owner.producer_id, *state.producers),
+        participants={},
+        decision=None,
+        start_time_us=-1,
+    )
+    return _record(after, "forget")
+
+
 def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
     """Return the state with an ongoing transaction of this owner: the present one, or a new one."""
     if _is_own_decision(state, owner) and state.state.is_aborted:
@@ -262,6 +289,7 @@ def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> Transaction
         state=TransactionState.ONGOING,
         participants={},
         decision=None,
+        start_time_us=-1,
     )
 
 

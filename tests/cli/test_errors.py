@@ -53,6 +53,7 @@ FAILURES = [
     errors.IllegalStateError,
     errors.InvalidProducerEpochError,
     errors.InvalidTxnStateError,
+    errors.InvalidTxnTimeoutError,
     errors.KafkaTimeoutError,
     errors.LogTruncatedError,
     errors.LogEndOffsetMismatchError,
