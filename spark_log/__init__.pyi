@@ -54,6 +54,7 @@ from .errors import StorageTimeoutError as StorageTimeoutError
 from .errors import StorageUnavailableError as StorageUnavailableError
 from .errors import TopicAlreadyExistsError as TopicAlreadyExistsError
 from .errors import TransactionAbortableError as TransactionAbortableError
+from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError

@@ -634,6 +634,10 @@ class TransactionAbortableError(TransactionError):
     abortable = True
 
 
+class TransactionAbortedError(TransactionError):
+    """The record was dropped: its transaction was aborted before the record was appended."""
+
+
 class ProducerFencedError(TransactionError):
     """The epoch of this producer has passed: its transaction was decided, or another took over.
 

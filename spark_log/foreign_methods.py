@@ -13,9 +13,9 @@ _NO_VERSIONS: Final = (
     "there are no brokers with versions and features. `spark-log version` shows the versions of "
     "the program and of its format"
 )
-_NO_TRANSACTIONS: Final = (
-    "there are no transactions yet. By default a producer is idempotent, and docs/recipes.md has "
-    "exactly once into a Delta table"
+_NO_TRANSACTION_ADMIN: Final = (
+    "an admin client does not look at transactions yet. A producer ends those of its "
+    "transactional_id: init_transactions aborts the one that is open"
 )
 _NO_ACCESS_CONTROL: Final = (
     "the storage's permissions decide who may read and write the log. Set them there"
@@ -32,11 +32,10 @@ ADVICE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
-            *("abort_transaction", "begin_transaction", "commit_transaction", "init_transactions"),
-            *("send_offsets_to_transaction", "describe_transactions", "list_transactions"),
+            *("abort_transaction", "describe_transactions", "list_transactions"),
             "find_hanging_transactions",
         ),
-        _NO_TRANSACTIONS,
+        _NO_TRANSACTION_ADMIN,
     ),
     **dict.fromkeys(
         (
@@ -82,7 +81,7 @@ class ForeignMethods:
     """
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in ADVICE]
+        return [name for name in super().__dir__() if name not in ADVICE or hasattr(self, name)]
 
 
 for _name, _advice in ADVICE.items():

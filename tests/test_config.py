@@ -87,6 +87,8 @@ class TestTable:
             "retries": 2_147_483_647,
             "retry.backoff.max.ms": 1_000,
             "retry.backoff.ms": 100,
+            "transaction.timeout.ms": 60_000,
+            "transactional.id": None,
         }
         assert ConsumerConfig.parse({}).dotted() == {
             "client.id": "",

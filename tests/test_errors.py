@@ -110,6 +110,7 @@ def test_transaction_errors_have_one_base_class():
         "InvalidTxnTimeoutError",
         "ProducerFencedError",
         "TransactionAbortableError",
+        "TransactionAbortedError",
     }
 
 

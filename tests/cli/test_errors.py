@@ -67,6 +67,7 @@ FAILURES = [
     errors.StorageTimeoutError,
     errors.StorageUnavailableError,
     errors.TransactionAbortableError,
+    errors.TransactionAbortedError,
     errors.TransactionError,
     errors.UnknownMemberIdError,
     errors.UnknownOutcomeError,
