@@ -37,6 +37,7 @@ class FindingKind(StrEnum):
     WRONG_SNAPSHOT = "wrong-snapshot"
     WRONG_START = "wrong-start"
     SPENT_START = "spent-start"
+    LATE_BATCH = "late-batch"
     ORPHANED_FILE = "orphaned-file"
     UNFINISHED_WRITE = "unfinished-write"
     UNKNOWN_FILE = "unknown-file"
