@@ -87,7 +87,10 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         else instead[0]
     )
     topic = parser.get("topic").strip() or None
-    idempotent, transactional = _guarantees(parser)
+    idempotent, transactional = _guarantees(parser, options)
+    ignored = set(parser.ignored)
+    if not transactional:
+        ignored |= {name for name in options if name.lower() == f"kafka.{_TIMEOUT}"}
     return WriteOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
@@ -99,12 +102,12 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         transaction_timeout_ms=parser.integer(_TIMEOUT, minimum=1, maximum=2**31 - 1),
         transaction=_transaction(parser),
         summary_path=parser.get("summaryPath") or None,
-        ignored=parser.ignored,
+        ignored=tuple(sorted(ignored)),
         warnings=() if instead is None else (instead[1],),
     )
 
 
-def _guarantees(parser: OptionParser) -> tuple[bool, bool]:
+def _guarantees(parser: OptionParser, options: Mapping[str, str]) -> tuple[bool, bool]:
     """Return whether the write is idempotent, and whether it is transactional."""
     idempotent = parser.boolean("idempotent", default=True)
     transactional = parser.boolean(TRANSACTIONAL, default=False)
@@ -114,7 +117,7 @@ def _guarantees(parser: OptionParser) -> tuple[bool, bool]:
             f"transaction is written once; leave one of the two out",
             key="idempotent",
         )
-    if not transactional and _TIMEOUT in parser:
+    if not transactional and _TIMEOUT in {name.lower() for name in options}:
         raise InvalidOptionError(
             f"option {_TIMEOUT!r} has no effect without '{TRANSACTIONAL}=true'; set this option "
             f"too, or leave {_TIMEOUT!r} out",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.transaction_owner import present_owner
@@ -17,9 +16,6 @@ from spark_log.errors import (
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
-
-_TIMEOUT_MS: Final = 900_000
-"""The default of ``transaction.timeout.ms``, if the cluster allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class TaskTransaction:
     """
 
     def __init__(
-        self, cluster: Cluster, identity: WriteIdentity, topic: str | None, timeout_ms: int | None
+        self, cluster: Cluster, identity: WriteIdentity, topic: str | None, timeout_ms: int
     ) -> None:
         """Start without a request.
 
@@ -57,11 +53,11 @@ class TaskTransaction:
             cluster: the opened root.
             identity: identity of the task.
             topic: the option ``topic``; None if a column contains the topics.
-            timeout_ms: ``transaction.timeout.ms``; None for the default.
+            timeout_ms: ``transaction.timeout.ms``.
         """
         self._identity = identity
         self._cluster = cluster
-        self._given_timeout_ms = timeout_ms
+        self._timeout_ms = timeout_ms
         self._coordinator = TransactionCoordinator(cluster, identity.transactional_id(topic))
         self._partitions: set[TopicIdPartition] = set()
         self._owner: ProducerIdAndEpoch | None = None
@@ -125,13 +121,6 @@ class TaskTransaction:
             yield
         except (InvalidProducerEpochError, ProducerFencedError, TransactionAbortableError) as error:
             raise ended_elsewhere(self._coordinator) from error
-
-    @property
-    def _timeout_ms(self) -> int:
-        if self._given_timeout_ms is not None:
-            return self._given_timeout_ms
-        config = self._cluster.image().cluster_config()
-        return min(_TIMEOUT_MS, config.transaction_max_timeout_ms)
 
 
 def ended_elsewhere(coordinator: TransactionCoordinator) -> TransactionAbortableError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.transaction import TopicIdPartition
 from spark_log.types import TopicPartition
+
+_TIMEOUT_MS: Final = 900_000
+"""The default of ``transaction.timeout.ms``, if the cluster allows it."""
 
 
 @dataclass
@@ -70,9 +74,9 @@ class TaskWriter:
         self._buffers = buffers or RecordBuffers()
         self._transaction: TaskTransaction | None = None
         if options.transactional:
-            self._transaction = TaskTransaction(
-                self._cluster, identity, options.topic, options.transaction_timeout_ms
-            )
+            most_ms = self._image.cluster_config().transaction_max_timeout_ms
+            timeout_ms = options.transaction_timeout_ms or min(_TIMEOUT_MS, most_ms)
+            self._transaction = TaskTransaction(self._cluster, identity, options.topic, timeout_ms)
 
     def __enter__(self) -> TaskWriter:
         return self
