@@ -16,6 +16,7 @@ from spark_log.datasource.write.job_transaction import abort_transaction, commit
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
+from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState
 from tests.datasource.sink_support import QUERY, attempt, numbers, partition_logs, rows, task
 
@@ -169,6 +170,32 @@ def test_tasks_that_start_at_the_same_time_make_one_owner(root):
     assert len({each.joined.owner for each in results}) == 1
     commit(root, *results)
     assert committed(root) == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("transactional", "appends"),
+    [
+        ("false", ["partition"]),
+        # The task joins and appends; the driver decides, puts the marker, and completes.
+        ("true", ["state", "partition", "state", "partition", "state"]),
+    ],
+)
+def test_the_appends_of_the_least_micro_batch(root, monkeypatch, transactional, appends):
+    """Told in docs/spark.md: four more than without a transaction."""
+    put_if_absent = LocalStore.put_if_absent
+    paths = []
+
+    def noting(store, path, *arguments, **options):
+        paths.append(path)
+        return put_if_absent(store, path, *arguments, **options)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", noting)
+    for batch_id in range(3):
+        paths.clear()
+        message = attempt(root, [rows([1], 0)], batch_id=batch_id, transactional=transactional)
+        commit(root, message, batch_id=batch_id)
+    kinds = {"__transaction_state": "state"}
+    assert [kinds.get(path.split("/")[0], "partition") for path in paths] == appends
 
 
 # --- a micro-batch that runs again ---------------------------------------------------------------

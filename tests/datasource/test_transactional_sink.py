@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -17,6 +18,7 @@ from spark_log.transaction import TransactionMetadata, list_transactional_ids, v
 from tests.datasource.sink_support import numbers
 from tests.datasource.test_sink_streaming import Copy
 from tests.datasource.test_transaction_attempts import committed
+from tests.docs.blocks import block
 
 pytestmark = pytest.mark.spark
 
@@ -143,6 +145,19 @@ def test_empty_micro_batches_make_no_transaction(copy: Copy, root: str) -> None:
     source = copy.spark.readStream.text(str(copy.files)).where("value > 5")
     assert copy.write(source, topic="t", transactional="true").awaitTermination(120)
     assert states(root) == []
+
+
+def test_the_example_of_the_documentation(copy: Copy, root: str, tmp_path: Path) -> None:
+    code = block("docs/spark.md", '"transactional", "true"').replace("/data/log", root)
+    code = code.replace("/data", str(tmp_path)).replace(
+        ".start()", ".trigger(availableNow=True).start()"
+    )
+    Admin(root).create_topics([NewTopic("enriched")])
+    copy.add(*range(10))
+    names: dict[str, Any] = {"enriched": copy.spark.readStream.text(str(copy.files))}
+    exec(code, names)
+    assert names["query"].awaitTermination(120)
+    assert committed(root, "enriched") == [[*range(10)]]
 
 
 # --- batch writes --------------------------------------------------------------------------------
