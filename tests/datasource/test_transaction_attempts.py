@@ -18,7 +18,15 @@ from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState
-from tests.datasource.sink_support import QUERY, attempt, numbers, partition_logs, rows, task
+from tests.datasource.sink_support import (
+    QUERY,
+    attempt,
+    committed,
+    numbers,
+    partition_logs,
+    rows,
+    task,
+)
 
 ID = f"spark-{QUERY}-t"
 
@@ -34,18 +42,6 @@ def commit(root, *messages, batch_id=0):
 
 def abort(root, *messages):
     abort_transaction(Cluster(root), messages)
-
-
-def committed(root, topic="t"):
-    """Return the committed values of every partition as numbers, in offset order."""
-    return [
-        [
-            int(value.rstrip(b"."))
-            for batch in log.scan(0, isolation_level="read_committed")
-            for value in batch.records.column("value").to_pylist()
-        ]
-        for log in partition_logs(root, topic)
-    ]
 
 
 def segments(root, partition):

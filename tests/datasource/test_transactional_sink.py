@@ -15,9 +15,8 @@ from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.stream_writer import LogStreamWriter
 from spark_log.metadata import Cluster
 from spark_log.transaction import TransactionMetadata, list_transactional_ids, view_transaction
-from tests.datasource.sink_support import numbers
+from tests.datasource.sink_support import committed, numbers
 from tests.datasource.test_sink_streaming import Copy
-from tests.datasource.test_transaction_attempts import committed
 from tests.docs.blocks import block
 
 pytestmark = pytest.mark.spark

@@ -53,9 +53,9 @@ class Reader:
         self._logs = [cluster.partition_log(image, part) for part in range(_PARTITIONS)]
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.error = None
-        self.seen = [set() for _ in self._logs]
-        self.records = [[] for _ in self._logs]
+        self.error: BaseException | None = None
+        self.seen: list[set[int]] = [set() for _ in self._logs]
+        self.records: list[list[tuple[bytes, bytes]]] = [[] for _ in self._logs]
 
     def appended(self):
         """The number of records in the log, whether committed or not."""
