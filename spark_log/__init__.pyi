@@ -55,6 +55,7 @@ from .errors import StorageUnavailableError as StorageUnavailableError
 from .errors import TopicAlreadyExistsError as TopicAlreadyExistsError
 from .errors import TransactionAbortableError as TransactionAbortableError
 from .errors import TransactionAbortedError as TransactionAbortedError
+from .errors import TransactionalIdNotFoundError as TransactionalIdNotFoundError
 from .errors import TransactionError as TransactionError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
@@ -64,6 +65,7 @@ from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .types import AbortTransactionSpec as AbortTransactionSpec
 from .types import AlterConfigOp as AlterConfigOp
 from .types import BrokerDescription as BrokerDescription
 from .types import ClusterDescription as ClusterDescription

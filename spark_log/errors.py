@@ -670,6 +670,10 @@ class InvalidTxnStateError(TransactionError):
     fatal = True
 
 
+class TransactionalIdNotFoundError(TransactionError):
+    """A ``transactional.id`` was never used, or has expired."""
+
+
 class InvalidTxnTimeoutError(TransactionError):
     """``transaction.timeout.ms`` is above the cluster's ``transaction.max.timeout.ms``.
 

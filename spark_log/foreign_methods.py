@@ -13,10 +13,6 @@ _NO_VERSIONS: Final = (
     "there are no brokers with versions and features. `spark-log version` shows the versions of "
     "the program and of its format"
 )
-_NO_TRANSACTION_ADMIN: Final = (
-    "an admin client does not look at transactions yet. A producer ends those of its "
-    "transactional_id: init_transactions aborts the one that is open"
-)
 _NO_ACCESS_CONTROL: Final = (
     "the storage's permissions decide who may read and write the log. Set them there"
 )
@@ -29,13 +25,6 @@ ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("api_versions", "describe_features", "get_broker_version_data", "update_features"),
         _NO_VERSIONS,
-    ),
-    **dict.fromkeys(
-        (
-            *("abort_transaction", "describe_transactions", "list_transactions"),
-            "find_hanging_transactions",
-        ),
-        _NO_TRANSACTION_ADMIN,
     ),
     **dict.fromkeys(
         (

@@ -24,6 +24,8 @@ ALLOWED = {
         "ConsumerReport.interval": _SHOWS,
         "ConsumerReport.stop": _SHOWS,
     },
+    "spark_log/admin/transactions.py": {"TransactionOperations.list_transactions": _SHOWS},
+    "spark_log/cli/commands/transactions.py": {"describe_transactions": _SHOWS},
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offset": _STARTS},

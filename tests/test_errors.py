@@ -111,6 +111,7 @@ def test_transaction_errors_have_one_base_class():
         "ProducerFencedError",
         "TransactionAbortableError",
         "TransactionAbortedError",
+        "TransactionalIdNotFoundError",
     }
 
 

@@ -85,9 +85,16 @@ class CommittedTail:
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset before which everything is decided, as far as the end of the log is known."""
-        assert self._tail is not None
-        return min(self.index.last_stable_offset, self._tail.log_end_offset)
+        """Offset before which everything is decided, as far as the end of the log is known.
+
+        A newer listing may have moved the log's start in the index, but not here. Until then
+        offsets before that start are read, where transactions may be open.
+        """
+        tail, first = self._tail, self.index.first_open
+        assert tail is not None
+        if first is None:
+            return tail.log_end_offset
+        return min(max(first.first_offset, tail.log_start_offset), tail.log_end_offset)
 
     @property
     def blocking_transaction(self) -> OpenTransaction | None:

@@ -22,7 +22,7 @@ from spark_log.producer.producer_identity import ProducerIdentity
 from spark_log.producer.sender import Sender
 from spark_log.producer.sender_threads import SenderThreads
 from spark_log.producer.topic_router import TopicRouter
-from spark_log.producer.transaction_manager import TransactionManager
+from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.producer.transactions import Transactions
 from spark_log.transaction import TransactionCoordinator
@@ -151,21 +151,29 @@ class ProducerRuntime:
                 self._threads.start()
 
     def check_usable(self) -> None:
-        """Check that records can be sent.
+        """Check that the producer can be used.
 
         Raises:
-            IllegalStateError: the producer is closed, or belongs to the parent process; or it is
-                transactional, and no transaction is open.
+            IllegalStateError: it is closed, or belongs to the parent process.
             InvalidProducerEpochError, ProducerFencedError: it was fenced.
-            TransactionAbortableError: the transaction can only be aborted.
         """
         self.check_not_forked()
         if self.accumulator.is_closing:
             raise IllegalStateError(f"{self._client_id} is closed: make another producer")
         if self.sender.fatal_error is not None:
             raise self.sender.fatal_error
+
+    def check_can_send(self) -> None:
+        """Check that records can be sent. Needs no lock.
+
+        Raises:
+            SparkLogError: the errors of `check_usable`.
+            IllegalStateError: the producer is transactional, and no transaction is open.
+            TransactionAbortableError: the transaction can only be aborted.
+        """
+        self.check_usable()
         if self._transaction is not None:
-            self._transaction.check_can_send()
+            self._transaction.check("send", State.IN_TRANSACTION)
 
     def transactional(self, call: str) -> Transactions:
         """Return the transactions, for a call of them.

@@ -157,14 +157,6 @@ class TransactionManager:
             return False
         return True
 
-    def check_can_send(self) -> None:
-        """Check that records can be sent. Needs no lock.
-
-        Raises:
-            SparkLogError: the errors of `check`.
-        """
-        self.check("send", State.IN_TRANSACTION)
-
     def check_can_append(self) -> None:
         """Check that a record of the transaction can be appended, or anything registered for it.
 

@@ -94,6 +94,11 @@ class Transactions:
         self._begun: TransactionCall | None = None
         self._is_closed = False
 
+    @property
+    def offsets(self) -> tuple[GroupOffset, ...]:
+        """The offsets that are committed with the open transaction."""
+        return tuple(self._manager.offsets.values())
+
     # --- calls -----------------------------------------------------------------------------------
 
     def initialize(self) -> TransactionCall:
@@ -229,7 +234,7 @@ class Transactions:
                 self._manager.check(name, State.COMMITTING_TRANSACTION)
                 self._manager.check_can_append()
                 owner, is_begun = self._manager.producer, self._manager.is_begun
-                offsets = tuple(self._manager.offsets.values())
+                offsets = self.offsets
         except TransactionAbortableError as error:
             self._sender.fail_transaction(error)
             raise

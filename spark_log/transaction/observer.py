@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from spark_log.clock import Clock
 from spark_log.errors import SparkLogError
@@ -19,6 +20,11 @@ producer ends is over by then, and costs no request."""
 
 LOOK_EVERY_MS: Final = 1000
 """Minimum time between two looks for one partition."""
+
+
+TransactionEnd = Literal["committed", "aborted", "ended before"]
+"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has
+not registered the partition."""
 
 
 @dataclass(slots=True)
@@ -90,24 +96,54 @@ class TransactionObserver:
                     seen = each.producer_id, each.producer_epoch
                     sighting.first_ms.setdefault(seen, now_ms)
                 sighting.is_listed = True
-            waited_ms = now_ms - sighting.first_ms[key]
-            producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
-            is_committed = self._outcome(producer, waited_ms)
-            if is_committed is not None:
-                marker = EndTransactionMarker(
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.producer_epoch + 1,
-                    is_committed=is_committed,
-                )
-                log.append_markers([marker])
+            if self._end(blocking, log, now_ms - sighting.first_ms[key]) is not None:
                 del sighting.first_ms[key]
                 sighting.look_at_ms = now_ms  # the next one may be decided, too
-                self._coordinators.pop(producer.producer_id, None)
                 return True
         return False
 
-    def _outcome(self, producer: ProducerIdAndEpoch, waited_ms: float) -> bool | None:
-        """Return whether the transaction is committed; None while it is not decided.
+    def end(self, blocking: OpenTransaction, log: PartitionLog) -> TransactionEnd | None:
+        """End an open transaction now, as if its timeout had passed.
+
+        One that is ongoing is aborted in all of its partitions. One that is decided stays as it is.
+
+        Args:
+            blocking: the transaction.
+            log: of the partition; not used by others meanwhile.
+
+        Returns:
+            How it ended; None if its producer's state log does not know it yet.
+
+        Raises:
+            SparkLogError: it could not be ended.
+        """
+        return self._end(blocking, log, math.inf)
+
+    def _end(
+        self, blocking: OpenTransaction, log: PartitionLog, waited_ms: float
+    ) -> TransactionEnd | None:
+        producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
+        place = TopicIdPartition(log.files.topic_id, log.files.partition)
+        outcome = self._outcome(producer, place, waited_ms)
+        if outcome is None:
+            return None
+        marker = EndTransactionMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch + 1,
+            is_committed=outcome == "committed",
+        )
+        is_put = log.append_markers([marker]) is not None
+        self._coordinators.pop(producer.producer_id, None)
+        if outcome == "ended before" and is_put:
+            # The record came after the marker, from a process that had stood still until the log
+            # had forgotten its producer. Else the caller had not seen the marker.
+            return "aborted"
+        return outcome
+
+    def _outcome(
+        self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
+    ) -> TransactionEnd | None:
+        """Return how a transaction ended; None while it is not decided.
 
         Decides to abort it if it has passed its timeout.
         """
@@ -116,7 +152,7 @@ class TransactionObserver:
             # The id has expired: whatever it had was decided long before. But wait as long as any
             # transaction may take: an abort cannot be undone.
             config = self._cluster.image().cluster_config()
-            return False if waited_ms >= config.transaction_max_timeout_ms else None
+            return "ended before" if waited_ms >= config.transaction_max_timeout_ms else None
         state = coordinator.refresh()
         if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
             if waited_ms < state.timeout_ms:
@@ -128,12 +164,11 @@ class TransactionObserver:
                 "transaction end", coordinator.transactional_id, SparkLogError
             ):
                 coordinator.finish()  # the other partitions, too: their owner is gone
-        if state.participant(producer) is not None and state.decision is not None:
-            return state.state.is_committed and producer.producer_id in state.decision.counting
-        # It is of an earlier transaction of the producer, which is complete. Either the reader
-        # has not seen the marker, or the record came after it, from a process that had stood still
-        # until the log had forgotten its producer.
-        return False if state.has_passed(producer) else None
+        participant = state.participant(producer)
+        if state.decision is None or participant is None or place not in participant.partitions:
+            return "ended before" if state.has_passed(producer) else None
+        is_committed = state.state.is_committed and producer.producer_id in state.decision.counting
+        return "committed" if is_committed else "aborted"
 
     def _find_coordinator(self, producer_id: int) -> TransactionCoordinator | None:
         found = self._coordinators.get(producer_id)

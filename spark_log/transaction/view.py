@@ -36,7 +36,7 @@ def view_transaction(store: Store, transactional_id: str, clock: Clock) -> Trans
         CorruptRecordError: its log is damaged.
         StorageError: it cannot be read.
     """
-    return _view(store, transaction_directory(transactional_id), transactional_id, clock)
+    return view_directory(store, transaction_directory(transactional_id), transactional_id, clock)
 
 
 def list_transactional_ids(store: Store, clock: Clock) -> list[str]:
@@ -50,15 +50,27 @@ def list_transactional_ids(store: Store, clock: Clock) -> list[str]:
     for name in store.list_directories(IDS_DIRECTORY):
         transactional_id = text_of(name)
         if transactional_id is None:  # it was too long for a file name: read its records
-            view = _view(store, f"{IDS_DIRECTORY}/{name}", None, clock)
+            view = view_directory(store, f"{IDS_DIRECTORY}/{name}", None, clock)
             transactional_id = view.state.transactional_id
         found.append(transactional_id)
     return sorted(found)
 
 
-def _view(
+def view_directory(
     store: Store, directory: str, transactional_id: str | None, clock: Clock
 ) -> TransactionView:
+    """Return the state that a state log's directory holds; changes nothing.
+
+    Args:
+        store: the store of the root.
+        directory: of the log, relative to the root.
+        transactional_id: None if the directory's name does not tell it.
+        clock: its monotonic time decides how long a listing is valid.
+
+    Raises:
+        CorruptRecordError: the log is damaged.
+        StorageError: it cannot be read.
+    """
     log = PartitionLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
     for _ in range(_MAX_TRIES):
         live = log.observe().live

@@ -299,6 +299,17 @@ class TestFollower:
         end(writer, 7, commits=True)
         assert follower.read() == [0, 1, 2, 3]
 
+    def test_what_is_open_is_not_returned_when_the_log_start_moves_behind_it(self, log, writer):
+        """A follower with a valid listing may still read deleted records, but no open ones."""
+        plain(writer)
+        follower = Follower(log)
+        assert follower.read() == [0, 1]
+        send(writer, 7)
+        plain(writer)
+        move_log_start(writer, 5)
+        assert scanned(log, 5) == []  # this reader has listed the log again
+        assert (follower.read(), follower.position) == ([], 2)
+
 
 class TestFetch:
     def test_fetch_passes_aborted_batches_and_stops_at_the_open_one(self, log, writer):

@@ -134,8 +134,11 @@ class TestAppends:
         if state in APPENDING:
             manager.check_can_append()
             return
-        error = {State.ABORTABLE_ERROR: TransactionAbortableError, State.FATAL_ERROR: type(FENCED)}
-        with pytest.raises(error.get(state, TransactionAbortedError)):
+        errors: dict[State, type[Exception]] = {
+            State.ABORTABLE_ERROR: TransactionAbortableError,
+            State.FATAL_ERROR: ProducerFencedError,
+        }
+        with pytest.raises(errors.get(state, TransactionAbortedError)):
             manager.check_can_append()
 
     def test_are_not_made_when_the_timeout_has_passed_since_the_begin(self, manager, clock):

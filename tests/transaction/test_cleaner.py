@@ -1,4 +1,4 @@
-"""`TransactionCleaner`: what is dead is aborted, what is decided finished, what is old forgotten."""
+"""`TransactionCleaner`: it aborts what is dead, finishes what is decided, forgets what is old."""
 
 import os
 

@@ -9,7 +9,13 @@ from spark_log.clock import ManualClock
 from spark_log.errors import StorageError
 from spark_log.log import OpenTransaction, PartitionLog, ProducerAppend
 from spark_log.metadata import Cluster
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionObserver
+from spark_log.transaction import (
+    TopicIdPartition,
+    TransactionCoordinator,
+    TransactionObserver,
+    TransactionStateLog,
+    changes,
+)
 from spark_log.transaction.producers import forget_producer
 from tests.log.support import HookedStore
 from tests.record.samples import numbered
@@ -162,6 +168,17 @@ def test_a_record_that_came_after_its_marker_was_forgotten_is_aborted(cluster, c
     blocking = OpenTransaction(owner.producer_id, owner.producer_epoch, info.base_offset)
     assert reader.waits(blocking, 1000) == 500
     assert reader.markers() == [(1, False)]
+
+
+def test_a_committed_one_that_lacks_its_marker_is_not_aborted(cluster, coordinator, reader):
+    """Nobody completes a transaction without its markers; but if so, its records are committed."""
+    owner = coordinator.initialize(TIMEOUT_MS)
+    blocking = begin(cluster, coordinator, owner, 0)
+    log = TransactionStateLog(cluster.store, "t", cluster.clock)
+    log.commit(lambda state: changes.commit(state, owner, [owner]))
+    log.commit(lambda state: changes.complete(state, 1))
+    assert reader.waits(blocking, 1000) == 500
+    assert reader.markers() == [(1, True)]
 
 
 def test_one_of_an_expired_id_is_aborted_after_the_longest_timeout(cluster, coordinator, reader):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory
-from spark_log.consumer.fetch import Fetcher
+from spark_log.consumer.fetch import Fetcher, Resolve
 from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group import (
     AutoCommit,
@@ -25,6 +25,7 @@ from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import IllegalStateError
+from spark_log.log import OpenTransaction, PartitionLog
 from spark_log.metadata import METADATA_DIRECTORY, Cluster, MetadataImage
 
 
@@ -74,9 +75,14 @@ class ConsumerAccess:
             cluster.root, clock, config.default_api_timeout_ms, is_mapped=cluster.store.is_mapped
         )
         self._subscription = SubscriptionState()
-        self._offset_fetcher = OffsetFetcher(cluster)
+        self._offset_fetcher = OffsetFetcher(cluster, config.isolation_level)
+        reads_committed = config.isolation_level == "read_committed"
         self._fetcher = Fetcher(
-            cluster.store, config, also_watched=METADATA_DIRECTORY, now_ms=clock.monotonic_ms
+            cluster.store,
+            config,
+            also_watched=METADATA_DIRECTORY,
+            now_ms=clock.monotonic_ms,
+            resolve=_resolver(cluster) if reads_committed else None,
         )
         coordinator_metrics = CoordinatorMetrics(clock.monotonic_ms)
         self._membership: Membership = StandaloneMembership()
@@ -165,3 +171,17 @@ class ConsumerAccess:
         self._executor.finish_update(name)
         self._poller.discard_iterator()
         self._auto_commit.commit_now(self.config.default_api_timeout_ms)
+
+
+def _resolver(cluster: Cluster) -> Resolve:
+    """Return a function that ends transactions whose producer is gone."""
+    # Imported here: a consumer of uncommitted records needs none of it.
+    from spark_log.transaction import TopicIdPartition, TransactionObserver
+
+    observer = TransactionObserver(cluster)
+
+    def resolve(blocking: OpenTransaction, log: PartitionLog) -> bool:
+        partition = TopicIdPartition(log.files.topic_id, log.files.partition)
+        return observer.resolve(blocking, log, partition)
+
+    return resolve

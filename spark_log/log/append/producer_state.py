@@ -169,7 +169,8 @@ class ProducerEntry:
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
         runs = (*runs, run)[-MAX_RUNS:]
-        return replace(self, runs=runs, appended_us=max(appended_us, self.appended_us))
+        appended_us = max(appended_us, self.appended_us)
+        return ProducerEntry(self.epoch, runs, appended_us, self.first_transaction_offset)
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
         """Return the offset of an append that ends where the last run ends; None without one.

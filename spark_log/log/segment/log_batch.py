@@ -106,18 +106,19 @@ def _runs(
     headers: Sequence[BatchHeader], segment_base_offset: int, is_aborted: IsAborted | None
 ) -> Iterator[tuple[Sequence[BatchHeader], bool]]:
     """Yield runs of headers that are read alike, and whether they were aborted."""
-
-    def was_aborted(header: BatchHeader) -> bool:
-        base_offset = segment_base_offset + header.base_offset_delta
-        return is_aborted is not None and is_aborted(header, base_offset)
-
-    if len(headers) == 1:
-        yield headers, was_aborted(headers[0])
+    if is_aborted is None:
+        if len(headers) == 1:
+            yield headers, False
+            return
+        for _, run in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
+            yield list(run), False
         return
-    for (_, _, aborted), run in groupby(
-        headers, key=lambda header: (header.attributes, header.leader_epoch, was_aborted(header))
+    aborted = [is_aborted(each, segment_base_offset + each.base_offset_delta) for each in headers]
+    for (_, _, was_aborted), pairs in groupby(
+        zip(headers, aborted, strict=True),
+        key=lambda pair: (pair[0].attributes, pair[0].leader_epoch, pair[1]),
     ):
-        yield list(run), aborted
+        yield [header for header, _ in pairs], was_aborted
 
 
 def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:

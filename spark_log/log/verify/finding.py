@@ -38,6 +38,8 @@ class FindingKind(StrEnum):
     WRONG_START = "wrong-start"
     SPENT_START = "spent-start"
     LATE_BATCH = "late-batch"
+    MISSING_MARKER = "missing-marker"
+    WRONG_MARKER = "wrong-marker"
     ORPHANED_FILE = "orphaned-file"
     UNFINISHED_WRITE = "unfinished-write"
     UNKNOWN_FILE = "unknown-file"
