@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spark_log.errors import CorruptRecordError
@@ -352,13 +353,17 @@ def _participant(part: ParticipantPart, before: Participant | None) -> Participa
         return before
     return Participant(
         _producer(part),
-        frozenset(
-            TopicIdPartition(topic_id, number)
-            for topic_id, numbers in part.partitions.items()
-            for number in numbers
-        ),
+        _partitions(tuple(part.partitions.items())),
         frozenset(part.groups),
         part,
+    )
+
+
+@lru_cache(maxsize=128)
+def _partitions(stored: tuple[tuple[str, tuple[int, ...]], ...]) -> frozenset[TopicIdPartition]:
+    """Return stored partitions as a set. Most tasks of a job have the same ones."""
+    return frozenset(
+        TopicIdPartition(topic_id, number) for topic_id, numbers in stored for number in numbers
     )
 
 

@@ -385,7 +385,8 @@ class TestSend:
         assert [each for found in committed(root, "t").values() for each in found] == [b"a"]
 
     def test_that_began_before_the_abort_is_refused_after_it(self, root, producer, monkeypatch):
-        route, aborts = TopicRouter.route, []
+        route = TopicRouter.route
+        aborts: list[str] = []
 
         def route_and_abort(router, topic):
             found = route(router, topic)
