@@ -34,8 +34,8 @@ class Accumulator:
         pool: the memory of the records.
         due: the partitions that have something to append.
         routes: the topics by name.
-        accepts_records: records may be added. False outside of a transaction; there is no open
-            batch then.
+        accepts_records: records may be added. False when it is closing; and outside of a
+            transaction, where there is no open batch either.
         is_closing: no more records are accepted, and every partition is due.
         is_aborted: all waiting records have failed; nothing is retried.
     """
@@ -320,6 +320,7 @@ class Accumulator:
     def close(self) -> None:
         """Accept no more records, and make every partition due."""
         self.is_closing = True
+        self.accepts_records = False
         self.schedule_all()
         self.pool.close()
         self.due.work.notify_all()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-from spark_log.metadata import MetadataImage
+from spark_log.metadata import Cluster, MetadataImage
 
 
 class MetadataLookup:
@@ -15,13 +14,9 @@ class MetadataLookup:
     that end together would wait for one request after the other.
     """
 
-    def __init__(self, read: Callable[[], MetadataImage]) -> None:
-        """Return a lookup; nothing is read yet.
-
-        Args:
-            read: reads the metadata: one request if nothing has changed.
-        """
-        self._read = read
+    def __init__(self, cluster: Cluster) -> None:
+        """Return a lookup of a root's metadata; nothing is read yet."""
+        self._cluster = cluster
         self._ended = threading.Condition()
         self._is_reading = False
         self._begun = 0
@@ -44,7 +39,7 @@ class MetadataLookup:
             number = self._begun
         image = None
         try:
-            image = self._read()
+            image = self._cluster.image()
         finally:
             with self._ended:
                 self._is_reading = False

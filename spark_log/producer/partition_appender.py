@@ -55,7 +55,7 @@ class PartitionAppender:
     def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
         """Return an appender for the partitions of a cluster; nothing is opened yet."""
         self._cluster = cluster
-        self._metadata = MetadataLookup(cluster.image)
+        self._metadata = MetadataLookup(cluster)
         self._config = config
         self._client_id = client_id
         self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED

@@ -134,11 +134,12 @@ class Producer(ForeignMethods):
         self._lock = self._accumulator.lock
         self._routes = self._accumulator.routes
         self._router = self._runtime.router
+        self._check_can_send = self._runtime.send_check()
         self._batcher = RecordBatcher(
             self._accumulator,
             self._router,
             self.config,
-            self._runtime.check_can_send,
+            self._check_can_send,
             self._runtime.sender.fail_transaction,
         )
 
@@ -251,11 +252,16 @@ class Producer(ForeignMethods):
         from spark_log.producer.table_sender import send_table
 
         check_is_table(table)
-        check_can_send = self._runtime.check_can_send
-        check_can_send()
+        self._check_can_send()
         route = self._router.route(topic)
         future = send_table(
-            route, table, partition, self._accumulator, self.config, self._clock, check_can_send
+            route,
+            table,
+            partition,
+            self._accumulator,
+            self.config,
+            self._clock,
+            self._check_can_send,
         )
         self._runtime.start()
         return future
@@ -460,7 +466,7 @@ class Producer(ForeignMethods):
             key = serialized(topic, "key", record.key, self._serialize_key)
             value = serialized(topic, "value", record.value, self._serialize_value)
         except SerializationError as error:
-            self._runtime.check_can_send()
+            self._check_can_send()
             self._runtime.sender.fail_transaction(error)
             self._interceptors.on_acknowledgement(None, error)
             return failed_future(topic, -1, error)

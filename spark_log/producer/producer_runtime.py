@@ -163,17 +163,21 @@ class ProducerRuntime:
         if self.sender.fatal_error is not None:
             raise self.sender.fatal_error
 
-    def check_can_send(self) -> None:
-        """Check that records can be sent. Needs no lock.
+    def send_check(self) -> Callable[[], None]:
+        """Return the check of every record that begins a batch: `check_usable`, if that is all.
 
-        Raises:
-            SparkLogError: the errors of `check_usable`.
-            IllegalStateError: the producer is transactional, and no transaction is open.
-            TransactionAbortableError: the transaction can only be aborted.
+        The check of a transactional producer raises also `IllegalStateError` if no transaction is
+        open, and `TransactionAbortableError` if it can only be aborted. It needs no lock.
         """
-        self.check_usable()
-        if self._transaction is not None:
-            self._transaction.check("send", State.IN_TRANSACTION)
+        transaction = self._transaction
+        if transaction is None:
+            return self.check_usable
+
+        def check() -> None:
+            self.check_usable()
+            transaction.check("send", State.IN_TRANSACTION)
+
+        return check
 
     def transactional(self, call: str) -> Transactions:
         """Return the transactions, for a call of them.

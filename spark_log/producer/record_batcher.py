@@ -76,9 +76,10 @@ class RecordBatcher:
                     self._on_refused(error)
                     return failed_future(topic, -1 if partition is None else partition, error)
                 with accumulator.lock:
-                    if accumulator.routes.get(topic) is not route:
-                        continue
-                    if accumulator.is_closing or not accumulator.accepts_records:
+                    if (
+                        accumulator.routes.get(topic) is not route
+                        or not accumulator.accepts_records
+                    ):
                         continue
                     if chosen is None or chosen[0] is not route:  # ask a partitioner only once
                         chosen = route, _choose_queue(route, record[0], partition)

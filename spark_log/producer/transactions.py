@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from random import Random
@@ -21,7 +21,6 @@ from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
     IllegalStateError,
-    InvalidGroupIdError,
     KafkaTimeoutError,
     SparkLogError,
     TransactionAbortableError,
@@ -31,15 +30,14 @@ from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager
+from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.transaction import GroupOffset, TransactionCoordinator
-from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from spark_log.types import ConsumerGroupMetadata
 
 _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Transactions:
         self._identity = identity
         self._accumulator = accumulator
         self._sender = sender
-        self._cluster = cluster
+        self._offsets = TransactionOffsets(cluster, identity)
         self._config = config
         self._clock = clock
         self._is_retriable = is_retriable
@@ -175,16 +173,20 @@ class Transactions:
             KafkaTimeoutError: the storage did not answer in time; the offsets are not added.
             SparkLogError: the errors of `Producer.send_offsets_to_transaction`.
         """
-        group_id = _checked_group(group_metadata)
         call = "send_offsets_to_transaction"
+        checked_group(group_metadata)
         with self._accumulator.lock:
             self._check(call, State.IN_TRANSACTION)
         if not offsets:
             return
         until_ms = self._clock.monotonic_ms() + self.timeout_s(timeout_s) * 1000
-        added = self._retried(
-            lambda: self._add_offsets(group_id, offsets, group_metadata), call, until_ms
-        )
+        added = self._retried(lambda: self._offsets.check(offsets, group_metadata), call, until_ms)
+        try:
+            self._retried(lambda: self._offsets.register(added, group_metadata), call, until_ms)
+        except SparkLogError as error:
+            if not error.retriable:
+                self._sender.fail_transaction(error)
+            raise
         with self._accumulator.lock:
             for each in added:
                 self._manager.offsets[each.group_id, each.topic_id, each.partition] = each
@@ -340,70 +342,3 @@ class Transactions:
                 random=self._random,
             )
             self._clock.sleep_ms(min(pause_ms, left_ms))
-
-    # --- offsets ---------------------------------------------------------------------------------
-
-    def _add_offsets(
-        self, group_id: str, offsets: Offsets, group_metadata: ConsumerGroupMetadata
-    ) -> list[GroupOffset]:
-        from spark_log.coordinator import check_metadata, check_offset
-
-        image = self._cluster.image()
-        added = []
-        for tp, offset in offsets.items():
-            if not isinstance(offset, OffsetAndMetadata):
-                raise TypeError(f"{tp}: {offset!r} is given; give OffsetAndMetadata(offset)")
-            check_offset(tp, offset.offset)
-            check_metadata(tp, offset)
-            topic = image.topic(tp.topic)
-            self._cluster.partition_log(topic, tp.partition)  # raises if it does not exist
-            added.append(
-                GroupOffset(
-                    group_id,
-                    tp.topic,
-                    topic.topic_id,
-                    tp.partition,
-                    offset.offset,
-                    offset.leader_epoch,
-                    offset.metadata or "",
-                )
-            )
-        try:
-            self._identity.register_group(group_id)
-            self._put_pending_offsets(group_metadata, added)
-        except SparkLogError as error:
-            if not self._is_retriable(error):
-                self._sender.fail_transaction(error)
-            raise
-        return added
-
-    def _put_pending_offsets(
-        self, group_metadata: ConsumerGroupMetadata, offsets: list[GroupOffset]
-    ) -> None:
-        """Tell the group's log of offsets whose transaction is not decided (KIP-447).
-
-        Not built yet: the group does not know of them before they are committed, and does not
-        refuse a member of an older generation.
-        """
-
-
-def _checked_group(group_metadata: ConsumerGroupMetadata) -> str:
-    """Return the group's id.
-
-    Raises:
-        TypeError: it is no `ConsumerGroupMetadata`.
-        ValueError: it has a generation, and no member.
-        InvalidGroupIdError: the consumer has no group.
-    """
-    if not isinstance(group_metadata, ConsumerGroupMetadata):
-        raise TypeError(f"group_metadata is {group_metadata!r}: give consumer.group_metadata()")
-    if group_metadata.group_id is None:
-        raise InvalidGroupIdError(
-            "the consumer of this group_metadata has no group: give Consumer a group_id"
-        )
-    if group_metadata.generation_id > 0 and not group_metadata.member_id:
-        raise ValueError(
-            f"group_metadata has generation {group_metadata.generation_id} and no member id: give "
-            f"consumer.group_metadata()"
-        )
-    return group_metadata.group_id

@@ -11,14 +11,14 @@ from tests.waiting import wait_until
 
 
 class Reads:
-    """Reads that end when the test lets them; each returns its number, or raises."""
+    """A cluster whose reads end when the test lets them; each returns its number, or raises."""
 
     def __init__(self):
         self.begun = 0
         self.errors: dict[int, Exception] = {}
         self._may_end = threading.Semaphore(0)
 
-    def __call__(self):
+    def image(self):
         self.begun += 1
         number = self.begun
         self._may_end.acquire()

@@ -887,6 +887,33 @@ class TestOffsets:
         producer.abort_transaction()
         assert producer._runtime.transactions.offsets == ()  # noqa: SLF001
 
+    def test_are_registered_again_after_an_error_that_may_pass(self, root, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageTimeoutError("slow"))
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.MEMBER)
+        (participant,) = state_of(root).participants.values()
+        assert participant.groups == {"g"}
+
+    def test_that_cannot_be_registered_in_time_may_be_sent_again(self, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageTimeoutError("slow"))
+        offsets = {self.T0: OffsetAndMetadata(3)}
+        producer.begin_transaction()
+        with pytest.raises(KafkaTimeoutError, match="send_offsets_to_transaction did not end"):
+            producer.send_offsets_to_transaction(offsets, self.MEMBER, timeout=0)
+        producer.send_offsets_to_transaction(offsets, self.MEMBER, timeout=0)
+
+    def test_that_cannot_be_registered_at_all_fail_the_transaction(self, root, producer, puts):
+        puts["__transaction_state/ids"] = fail_once(StorageError("read-only"))
+        producer.begin_transaction()
+        with pytest.raises(StorageError, match="read-only"):
+            producer.send_offsets_to_transaction({self.T0: OffsetAndMetadata(3)}, self.MEMBER)
+        with pytest.raises(TransactionAbortableError):
+            producer.send("t", b"a")
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("t", b"b", partition=0)
+        assert committed(root, "t")[0] == [b"b"]
+
     def test_no_offsets_change_nothing(self, root, producer):
         with producer.transaction():
             producer.send_offsets_to_transaction({}, self.MEMBER)
