@@ -16,7 +16,7 @@ from tests.datasource.sink_support import committed, numbers
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-_JOB_S = 300
+_JOB_S = 600
 _TRANSACTIONAL = ("transactional-worker", "transactional-executor", "transactional-speculative")
 
 

@@ -293,8 +293,9 @@ def test_attempts_of_two_transactions_are_not_committed_together(root):
     expire(root)
     late = write(root, [rows([2])], number=1)
 
-    with pytest.raises(TransactionAbortableError):
-        commit(root, early, late)
+    for messages in ((early, late), (late, early)):
+        with pytest.raises(TransactionAbortableError):
+            commit(root, *messages)
     abort(root, early, late)
 
     assert committed(root)[0] == []
