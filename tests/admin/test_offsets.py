@@ -91,9 +91,15 @@ class TestIsolationLevel:
         assert offsets() == offsets(isolation_level="read_uncommitted") == [0, 5, 3, 3]
         assert offsets(isolation_level="read_committed") == [0, 3, -1, -1]
         held.commit()
-        partition_end = {partition: OffsetSpec.LATEST}
-        found = getattr(admin, name)(partition_end, isolation_level="read_committed")
+        found = getattr(admin, name)(
+            {partition: OffsetSpec.LATEST}, isolation_level="read_committed"
+        )
         assert found[partition].offset == 6
+
+    def test_the_largest_time_is_that_of_a_record(self, admin, held):
+        held.commit()
+        specs = {TopicPartition("a", 0): OffsetSpec.MAX_TIMESTAMP}
+        assert admin.list_offsets(specs)[TopicPartition("a", 0)].offset == 3
 
     def test_another_level_is_refused(self, admin, held):
         with pytest.raises(InvalidConfigurationError, match="'read_uncommitted' or"):

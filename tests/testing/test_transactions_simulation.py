@@ -8,18 +8,21 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
-SEEDS = 16
+SEEDS = (5, 7, 21, 23, 24, 28)
+"""Seeds that together have every kind of event. `test_simulation_replay` runs others."""
+
 SEEDS_PER_RULE = 150
 
 FIRST_SEEDS = {
-    "a partition is registered before the put there": 2,
-    "a registration is refused after the decision": 1,
-    "a marker raises the epoch": 2,
-    "no later marker is put where an earlier one is missing": 25,
-    "no later record is put where an earlier marker is missing": 25,
-    "participants that do not count are aborted": 2,
-    "a micro-batch is committed once": 61,
-    "a producer id is recorded before it is used": 1,
+    "a partition is registered before the put there": 8,
+    "a registration is refused after the decision": 8,
+    "a marker raises the epoch": 3,
+    "no later marker is put where an earlier one is missing": 2,
+    "no later record is put where an earlier marker is missing": 3,
+    "participants that do not count are aborted": 14,
+    "a decision is appended where it was made": 1,
+    "a micro-batch is committed once": 3,
+    "a producer id is recorded before it is used": 39,
 }
 """The first seed that found a violation when this was written; it saves time."""
 
@@ -42,11 +45,11 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 @pytest.fixture(scope="module")
 def results():
     """The results of some seeds, each with the faults that it has drawn."""
-    return [simulate_transactions(seed) for seed in range(SEEDS)]
+    return [simulate_transactions(seed) for seed in SEEDS]
 
 
 def test_no_seed_breaks_a_guarantee(results):
-    assert sum(result.records for result in results) > 3 * SEEDS, "transactions are decided"
+    assert sum(result.records for result in results) > len(SEEDS), "transactions are decided"
 
 
 @pytest.mark.parametrize(
@@ -67,10 +70,16 @@ def test_no_seed_breaks_a_guarantee(results):
         r"has resolved .*",
         r"read # to # of #",
         r"(abort|finish|expire) (producer #|job)",
+        r"dies before its checkpoint",
+        r"# transactions are open before #",
+        r"scan #: # records",
+        r"damages #\.snapshot",
         r"put_if_absent #\.log: exists",
         r"put_if_absent #\.log: gets no answer",
         r"put_if_absent #\.log: a late copy takes effect",
         r"put_if_absent #-#\.#\.log: done",
+        r"put_if_absent #\.generation: done",
+        r"put_if_absent #-#\.start: done",
         r"delete #\.log: done",
     ],
 )

@@ -25,13 +25,16 @@ from spark_log.transaction import TransactionCoordinator
 _AGAIN_CHANCE = 0.3
 """Probability that a task is given to a second executor at once (speculation)."""
 
-_LOOKS_CHANCE = 0.5
+_LOOKS_CHANCE = 0.3
 """Probability that a driver first looks whether the micro-batch is committed."""
+
+_CANCELS_CHANCE = 0.8
+"""Probability that a driver cancels what waits for an executor, before it has a batch run."""
 
 _FAILS_CHANCE = 0.05
 """Probability that a micro-batch fails when its tasks have ended."""
 
-_DIES_CHANCE = 0.1
+_DIES_CHANCE = 0.3
 """Probability that a driver dies after a commit, before it has noted it in the checkpoint."""
 
 _POLL_MS = 20.0
@@ -75,6 +78,8 @@ class Driver:
             world.scheduler.note(f"batch {batch_id} is committed already")
             self._on_committed(batch_id)
             return owner
+        if random.random() < _CANCELS_CHANCE:
+            job.offers.clear()
         tasks = random.choice((0, 1, 2, 2, 3))
         results = self._run_tasks(owner, batch_id, tasks)
         if results is None:

@@ -1,4 +1,4 @@
-"""Actors with one participant: a producer with a transactional id, as Kafka has it."""
+"""Actors that write as one producer: with a transactional id, as Kafka has it, and without."""
 
 from __future__ import annotations
 
@@ -101,20 +101,24 @@ class TransactionalProducer:
         coordinator = open_coordinator(
             cluster, self._transactional_id, logs if random.random() < 0.5 else None
         )
+        owner: ProducerIdAndEpoch | None = None
         while not world.is_ending:
             try:
-                owner = coordinator.initialize(world.profile.timeout_ms)
+                owner = coordinator.initialize(world.profile.timeout_ms, owner)
                 world.scheduler.note(f"initialized: {owner}")
-                self._live(coordinator, logs, owner)
+                owner = self._live(coordinator, logs, owner)
             except (ProducerFencedError, InvalidProducerEpochError) as error:
                 world.scheduler.note(f"is fenced: {type(error).__name__}")
+                owner = None
                 world.rest(DELETE_DELAY_MS)
             except StorageError as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
+                owner = None
 
     def _live(
         self, coordinator: TransactionCoordinator, logs: OpenLogs, owner: ProducerIdAndEpoch
-    ) -> None:
+    ) -> ProducerIdAndEpoch | None:
+        """Write transactions; return the owner that alone may initialize next, None for anybody."""
         world, random = self._world, self._world.scheduler.random
         while not world.is_ending:
             is_broken = False
@@ -130,7 +134,7 @@ class TransactionalProducer:
                 if owner.producer_epoch <= world.profile.last_epoch:
                     raise
                 world.scheduler.note("its epochs are used up")  # the new id could not be stored
-                return
+                return owner
             except StorageError as error:
                 world.scheduler.note(f"gives up: {error}")
                 is_broken = True
@@ -138,7 +142,7 @@ class TransactionalProducer:
                 world.scheduler.note("leaves its transaction open")
                 world.rest(2 * world.profile.timeout_ms)
                 if random.random() < 0.5:
-                    return
+                    return random.choice((None, owner))
             if is_broken or not writes.values or random.random() < world.profile.abort:
                 owner = abort(world, coordinator, owner)
             else:
@@ -148,6 +152,27 @@ class TransactionalProducer:
             if random.random() < world.profile.leave:
                 world.scheduler.note("does nothing for a while")
                 world.rest(4 * DELETE_DELAY_MS)
+        return None
+
+
+class PlainWriter:
+    """Appends records of no transaction, and does not try again."""
+
+    def __init__(self, world: TransactionsWorld, name: str) -> None:
+        self._world = world
+        self._name = name
+
+    def run(self) -> None:
+        """Append until the faults end."""
+        world, random = self._world, self._world.scheduler.random
+        logs = OpenLogs(world.open_cluster(), world.image)
+        while not world.is_ending:
+            world.rest(5 * world.profile.think_ms)
+            partition = random.choice(world.partitions)
+            try:
+                world.append(logs.log(partition), partition, world.draw_values(self._name))
+            except StorageError as error:
+                world.scheduler.note(f"append: {type(error).__name__}")
 
 
 def abort(

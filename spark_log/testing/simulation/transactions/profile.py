@@ -17,7 +17,7 @@ class TransactionsProfile:
 
     Attributes:
         faults: the rates of faults of the storage and of processes, and the numbers of plain
-            writers, mergers, cleaners and those that delete records.
+            writers, mergers, cleaners, of those that delete records, and of vandals.
         partitions: number of partitions.
         is_compacted: whether the topic is compacted.
         producers: number of transactional ids with one producer.
@@ -86,6 +86,7 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         mergers=random.choice((0, 0, 1)),
         cleaners=random.choice((1, 2)) if is_compacted else random.choice((0, 0, 1)),
         retentions=random.choice((0, 0, 0, 1)),
+        vandals=random.choice((0, 0, 0, 1)),
         retention_ms=-1,
         retention_bytes=-1,
         expiration_ms=1000 * DELETE_DELAY_MS,
@@ -109,5 +110,5 @@ def draw_transactions_profile(random: Random) -> TransactionsProfile:
         expiration_ms=int(DELETE_DELAY_MS * random.choice((1000, 1, 4))),
         last_epoch=random.choice((32_766, 32_766, 2, 4)),
         trim_every=random.choice((4, 10, 64)),
-        steps=random.choice((300, 800, 2000)),
+        steps=random.choice((300, 600, 1500)),
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import cast
 
-from spark_log.errors import ClockSkewError, StorageError
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
-from spark_log.testing.simulation.log.maintenance import Cleaner, Merger, Retention
+from spark_log.testing.simulation.log.maintenance import Cleaner, Merger, Retention, Vandal
 from spark_log.testing.simulation.log.simulation import (
     SimulationResult,
     report_failures,
@@ -20,7 +19,8 @@ from spark_log.testing.simulation.patches import PatchVariant, patched
 from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.transactions.jobs import Driver, Executor
-from spark_log.testing.simulation.transactions.owners import TransactionalProducer
+from spark_log.testing.simulation.transactions.maintenance import IdCleaning, PartitionWorld
+from spark_log.testing.simulation.transactions.owners import PlainWriter, TransactionalProducer
 from spark_log.testing.simulation.transactions.profile import draw_transactions_profile
 from spark_log.testing.simulation.transactions.readers import Inspector, Reader
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_SOUND
@@ -29,19 +29,15 @@ from spark_log.testing.simulation.transactions.world import (
     JOB,
     TOPIC_ID,
     OpenLogs,
-    PartitionWorld,
     TransactionsWorld,
     open_coordinator,
     small_transactions,
     topic_image,
 )
 from spark_log.testing.simulation.wall_clocks import WallClocks
-from spark_log.transaction import TopicIdPartition, TransactionCleaner
+from spark_log.transaction import TopicIdPartition
 
 _MAX_STEPS_TO_END = 20_000
-
-_NEVER_FOUND = (FindingKind.WRONG_SNAPSHOT, FindingKind.LATE_BATCH)
-"""What no crash leaves in a partition."""
 
 
 def simulate_transactions(
@@ -109,52 +105,13 @@ def _spawn_all(world: TransactionsWorld) -> None:
         (Merger, faults.mergers),
         (Cleaner, faults.cleaners),
         (Retention, faults.retentions),
+        (Vandal, faults.vandals),
     ):
         for number in range(count):
-            part = PartitionWorld(world, random.choice(world.partitions))
+            # A vandal knows the directory of the first partition.
+            at = 0 if actor is Vandal else random.randrange(profile.partitions)
+            part = PartitionWorld(world, world.partitions[at])
             spawn(f"{actor.__name__.lower()} {number}", actor(cast(World, part)).run)
-
-
-class PlainWriter:
-    """Appends records of no transaction, and does not try again."""
-
-    def __init__(self, world: TransactionsWorld, name: str) -> None:
-        self._world = world
-        self._name = name
-
-    def run(self) -> None:
-        """Append until the faults end."""
-        world, random = self._world, self._world.scheduler.random
-        logs = OpenLogs(world.open_cluster(), world.image)
-        while not world.is_ending:
-            world.rest(5 * world.profile.think_ms)
-            partition = random.choice(world.partitions)
-            try:
-                world.append(logs.log(partition), partition, world.draw_values(self._name))
-            except StorageError as error:
-                world.scheduler.note(f"append: {type(error).__name__}")
-
-
-class IdCleaning:
-    """Cleans the transactional ids, as the clean job does."""
-
-    def __init__(self, world: TransactionsWorld) -> None:
-        self._world = world
-
-    def run(self) -> None:
-        """Clean until the faults end."""
-        world = self._world
-        cluster = world.open_cluster()
-        while not world.is_ending:
-            world.rest(world.profile.faults.rest_ms)
-            try:
-                for cleaned in TransactionCleaner(cluster).clean():
-                    error = "" if cleaned.error is None else f": {type(cleaned.error).__name__}"
-                    world.scheduler.note(f"{cleaned.action} {cleaned.transactional_id}{error}")
-            except ClockSkewError:
-                world.scheduler.note("does not clean: its clock is too far off")
-            except StorageError as error:
-                world.scheduler.note(f"clean: {type(error).__name__}")
 
 
 def _run(world: TransactionsWorld, ids: list[str]) -> None:
@@ -164,9 +121,17 @@ def _run(world: TransactionsWorld, ids: list[str]) -> None:
         coordinator = open_coordinator(world.open_cluster(), transactional_id)
         coordinator.initialize(world.profile.timeout_ms)
     world.truth.check_end()
+    _check_files(world)
+
+
+def _check_files(world: TransactionsWorld) -> None:
+    """Check what new handles read, and what ``spark-log verify`` tells."""
+    never = {FindingKind.LATE_BATCH}
+    if not world.profile.faults.vandals:
+        never.add(FindingKind.WRONG_SNAPSHOT)
     for partition in world.partitions:
         Reader(world, partition, "read_committed").read_all()
         log = OpenLogs(world.open_cluster(), world.image).log(partition)
         for finding in Verifier(log).findings():
-            if finding.severity is Severity.ERROR or finding.kind in _NEVER_FOUND:
+            if finding.severity is Severity.ERROR or finding.kind in never:
                 raise ViolationError(f"verify: {finding.message}")

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from random import Random
 from typing import Final, cast
 
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
 from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch
 from spark_log.log.append import appender_state
-from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.metadata import Cluster, StateLog
 from spark_log.metadata import state_log as state_log_module
 from spark_log.metadata.image import MetadataImage
@@ -21,7 +19,7 @@ from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import RECORD_SCHEMA
 from spark_log.suppressed import SuppressedErrors
-from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
+from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.log.records import Record, record_batch
 from spark_log.testing.simulation.log.small_numbers import SameThread
 from spark_log.testing.simulation.patches import Patch
@@ -165,10 +163,6 @@ class SimulatedCluster(Cluster):
         self._world.rest(self._world.store.profile.latency_ms)
         return self._world.image
 
-    def open_logs(self) -> OpenLogs:
-        """Return the partitions' logs of one process."""
-        return OpenLogs(self, self._world.image)
-
 
 class _SimulatedIds:
     """Allocates producer ids by a step that may fail, or take effect without an answer."""
@@ -278,34 +272,3 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
             for module in (changes, coordinator_module, state_module)
         ),
     )
-
-
-class PartitionWorld:
-    """One partition as the world of actors that maintain a log (`simulation.log.maintenance`)."""
-
-    def __init__(self, world: TransactionsWorld, partition: TopicIdPartition) -> None:
-        self._world = world
-        self._partition = partition
-        self.scheduler = world.scheduler
-        self.clock = world.clock
-        self.store = world.store
-        self.profile: Profile = world.profile.faults
-        self.rest = world.rest
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether faults have ended."""
-        return self._world.is_ending
-
-    def open_log(self) -> PartitionLog:
-        """Return a new handle of the log."""
-        return OpenLogs(self._world.open_cluster(), self._world.image).log(self._partition)
-
-    def directory(self) -> PartitionDirectory:
-        """Return a new handle of the partition's directory."""
-        return self.open_log().files
-
-
-def draw_partition(world: TransactionsWorld, random: Random) -> TopicIdPartition:
-    """Draw a partition."""
-    return random.choice(world.partitions)
